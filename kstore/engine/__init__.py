@@ -1,0 +1,1 @@
+"""Ground floor: bytes, files, indexes, batches. Compiled; no policy, no clock, no configuration."""

@@ -1,0 +1,52 @@
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+
+from libkstore.format cimport ks_batch, ks_fault, ks_record
+
+
+cdef class Record:
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp
+    cdef readonly bytes key
+    cdef readonly bytes value
+    cdef tuple _headers
+    cdef int8_t _timestamp_type
+
+
+cdef class RecordBatch:
+    cdef ks_batch header
+    cdef readonly str file
+    cdef readonly int64_t position
+    cdef readonly bytes data
+    cdef readonly int64_t max_decompressed_bytes
+
+    cdef Records cursor(self)
+
+    @staticmethod
+    cdef RecordBatch new(const uint8_t *p, const ks_batch *header, str file, int64_t position, int64_t limit)
+
+
+cdef class Records:
+    """Cursor over the records of one batch: what iteration, random reads and lookups by time share."""
+    cdef ks_batch batch
+    cdef const uint8_t *start   # of the bytes parsed: the batch itself, or what it unpacked to
+    cdef const uint8_t *p
+    cdef const uint8_t *end
+    cdef int32_t left
+    cdef object owner           # keeps unpacked bytes alive
+    cdef list legacy            # (message, its unpacked bytes): magic 0 and 1 are decoded whole
+    cdef int64_t limit
+    cdef str file
+    cdef int64_t position
+
+    cdef int begin(self, const uint8_t *p, const ks_batch *batch, str file, int64_t position) except -1
+    cdef Record next(self)
+    cdef Record first_from(self, int64_t offset)
+    cdef Record first_since(self, int64_t timestamp, int64_t offset)
+    cdef bytearray unpacked(self, const uint8_t *payload, int64_t size, int64_t at)
+    cdef int inner_fault(self, str reason, expected, found) except -1
+    cdef list messages(self, const uint8_t *p)
+    cdef int fault(self, const ks_fault *fault) except -1
+
+
+cdef int raise_fault(const ks_fault *fault, str file, int64_t position, int64_t offset) except -1
+cdef Record make_record(const ks_batch *b, const ks_record *r)

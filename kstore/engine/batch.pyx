@@ -1,0 +1,550 @@
+"""Record batches and the records in them (spec 2), over include/kstore/format.h.
+
+A batch is a view of bytes that it owns; a record is a copy, so that keeping one keeps nothing else alive.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cython cimport final, freelist
+from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t
+
+from kstore.engine.codecs cimport unpack
+from libkstore.format cimport (
+    KS_ATTRIBUTES_AT,
+    KS_BATCH_OVERHEAD,
+    KS_CONTROL,
+    KS_DELETE_HORIZON,
+    KS_E_COUNT,
+    KS_E_CRC,
+    KS_E_LENGTH,
+    KS_E_MAGIC,
+    KS_E_OFFSET,
+    KS_E_SHORT,
+    KS_E_SIZE,
+    KS_E_VARINT,
+    KS_LOG_APPEND_TIME,
+    KS_LOG_OVERHEAD,
+    KS_MIN_SIZE,
+    KS_OK,
+    KS_TRANSACTIONAL,
+    ks_add64,
+    ks_batch,
+    ks_batch_crc,
+    ks_check_batch,
+    ks_codec,
+    ks_fail,
+    ks_fault,
+    ks_header,
+    ks_load_i16,
+    ks_load_i32,
+    ks_next_header,
+    ks_next_record,
+    ks_parse_header,
+    ks_parse_message,
+    ks_record,
+    ks_sequence_after,
+)
+
+from kstore.engine.codecs import NAMES, CodecError, UnpackLimitError
+from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
+
+MAX_DECOMPRESSED_BYTES = 256 << 20
+CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")
+CONTROL_TYPES = (
+    "ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS",
+)
+
+REASONS = {
+    KS_E_SHORT: "the bytes end inside a batch",
+    KS_E_SIZE: "size field of a batch",
+    KS_E_MAGIC: "magic of a batch",
+    KS_E_CRC: "checksum of a batch",
+    KS_E_VARINT: "varint of a record",
+    KS_E_LENGTH: "length in a record",
+    KS_E_COUNT: "number of records in a batch",
+    KS_E_OFFSET: "offsets of a batch",
+}
+
+cdef tuple NO_HEADERS = ()
+cdef tuple TIMESTAMP_TYPE = TIMESTAMP_TYPES
+
+
+cdef int raise_fault(const ks_fault *fault, str file, int64_t position, int64_t offset) except -1:
+    """Raises what a parser of format.h found wrong with the bytes at `position` of `file`."""
+    raise CorruptRecordError(
+        REASONS[fault.status],
+        file=file,
+        position=position + <int64_t>fault.at,
+        offset=offset,
+        expected=fault.expected,
+        found=fault.found,
+    )
+
+
+cdef tuple make_headers(const ks_record *r):
+    """The headers of a record that ks_next_record accepted."""
+    cdef const uint8_t *p = r.headers
+    cdef ks_header h
+    cdef int32_t i
+    headers = []
+    for i in range(r.headers_count):
+        if ks_next_header(&p, r.end, &h) != KS_OK:
+            break
+        headers.append((
+            PyUnicode_DecodeUTF8(<const char *>h.key, h.key_size, "replace"),
+            None if h.value_size < 0 else PyBytes_FromStringAndSize(<const char *>h.value, h.value_size),
+        ))
+    return tuple(headers)
+
+
+cdef Record make_record(const ks_batch *b, const ks_record *r):
+    cdef Record record = Record.__new__(Record)
+    record.offset = r.offset
+    record.timestamp = r.timestamp
+    if r.key_size >= 0:
+        record.key = PyBytes_FromStringAndSize(<const char *>r.key, r.key_size)
+    if r.value_size >= 0:
+        record.value = PyBytes_FromStringAndSize(<const char *>r.value, r.value_size)
+    record._headers = make_headers(r) if r.headers_count else NO_HEADERS
+    record._timestamp_type = 2 if b.magic == 0 else 1 if b.attributes & KS_LOG_APPEND_TIME else 0
+    return record
+
+
+@final
+@freelist(256)
+cdef class Record:
+    """One record: offset, timestamp (ms; -1 for none), timestamp_type, key, value (bytes or None), headers.
+
+    `headers` is a tuple of (name, value) pairs, value None where it is null. A name that is not UTF-8 has U+FFFD where
+    it is not. Records are copies: keeping one keeps no buffer alive.
+    """
+
+    def __init__(self, int64_t offset, int64_t timestamp, str timestamp_type, bytes key, bytes value, headers=()):
+        self.offset = offset
+        self.timestamp = timestamp
+        self._timestamp_type = <int8_t>TIMESTAMP_TYPE.index(timestamp_type)
+        self.key = key
+        self.value = value
+        self._headers = tuple(headers)
+
+    @property
+    def timestamp_type(self):
+        """"CreateTime", "LogAppendTime", or "NoTimestampType" for a message of magic 0."""
+        return TIMESTAMP_TYPE[self._timestamp_type]
+
+    @property
+    def headers(self):
+        return self._headers
+
+    def _fields(self):
+        return self.offset, self.timestamp, self.timestamp_type, self.key, self.value, self._headers
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        return self._fields() == (<Record>other)._fields()
+
+    def __hash__(self):
+        return hash(self._fields())
+
+    def __repr__(self):
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, timestamp_type={self.timestamp_type!r}, "
+            f"key={self.key!r}, value={self.value!r}, headers={self._headers!r})"
+        )
+
+
+cdef class Records:
+    """A cursor. `begin` puts it on a batch whose bytes are all there; `next` gives records until None."""
+
+    cdef int begin(self, const uint8_t *p, const ks_batch *batch, str file, int64_t position) except -1:
+        cdef ks_fault fault
+        self.batch = batch[0]
+        self.file = file
+        self.position = position
+        self.owner = None
+        self.legacy = None
+        if batch.magic < 2:
+            self.legacy = [message[0] for message in self.messages(p)]
+            self.left = 0
+            return 0
+        self.left = batch.records_count
+        if self.left < 0:
+            ks_fail(&fault, KS_E_COUNT, 57, 0, self.left)
+            self.fault(&fault)
+        self.start = p + KS_BATCH_OVERHEAD
+        self.end = p + batch.size
+        if ks_codec(batch) and self.left:
+            self.owner = self.unpacked(self.start, self.end - self.start, KS_BATCH_OVERHEAD)
+            self.start = <const uint8_t *>PyByteArray_AS_STRING(self.owner)
+            self.end = self.start + PyByteArray_GET_SIZE(self.owner)
+        self.p = self.start
+        if self.left == 0:  # Kafka does not touch the body then
+            self.p = self.end
+        return 0
+
+    cdef Record next(self):
+        cdef ks_record r
+        cdef ks_fault fault
+        if self.legacy is not None:
+            if self.left == len(self.legacy):
+                return None
+            self.left += 1
+            return self.legacy[self.left - 1]
+        if self.left == 0:
+            if self.p != self.end:
+                ks_fail(&fault, KS_E_COUNT, 0, self.batch.records_count, self.batch.records_count + 1)
+                self.fault(&fault)
+            return None
+        if ks_next_record(&self.p, self.end, &self.batch, &r, &fault) != KS_OK:
+            self.fault(&fault)
+        self.left -= 1
+        return make_record(&self.batch, &r)
+
+    cdef Record first_from(self, int64_t offset):
+        """The first record with at least this offset, or None; no object is made of those before."""
+        return self.first_since(INT64_MIN, offset)
+
+    cdef Record first_since(self, int64_t timestamp, int64_t offset):
+        """The first record with at least this timestamp and at least this offset, or None."""
+        cdef ks_record r
+        cdef ks_fault fault
+        cdef Record record
+        if self.legacy is not None:
+            for record in self.legacy:
+                if record.timestamp >= timestamp and record.offset >= offset:
+                    return record
+            return None
+        while self.left:
+            if ks_next_record(&self.p, self.end, &self.batch, &r, &fault) != KS_OK:
+                self.fault(&fault)
+            self.left -= 1
+            if r.offset >= offset and r.timestamp >= timestamp:
+                return make_record(&self.batch, &r)
+        return None
+
+    cdef int fault(self, const ks_fault *fault) except -1:
+        """Raises for the record at p. Unpacked records have no byte of the file: the batch's is named."""
+        cdef int64_t at = self.p - self.start if self.p is not NULL else 0
+        if fault.at == 57 and fault.status == KS_E_COUNT:  # the count in the header
+            return raise_fault(fault, self.file, self.position, self.batch.base_offset)
+        if self.owner is None:
+            return raise_fault(fault, self.file, self.position + KS_BATCH_OVERHEAD + at, self.batch.base_offset)
+        raise CorruptRecordError(
+            f"{REASONS[fault.status]} (byte {at + <int64_t>fault.at} of the unpacked records)",
+            file=self.file,
+            position=self.position,
+            offset=self.batch.base_offset,
+            expected=fault.expected,
+            found=fault.found,
+        )
+
+    cdef bytearray unpacked(self, const uint8_t *payload, int64_t size, int64_t at):
+        """The payload, which begins at byte `at` of the batch, unpacked; errors say where in the file."""
+        cdef int codec = ks_codec(&self.batch)
+        cdef bytes packed = PyBytes_FromStringAndSize(<const char *>payload, size)
+        try:
+            return unpack(codec, self.batch.magic, packed, self.limit)
+        except CodecError as e:
+            raise (UnsupportedCodecError if codec > 4 else CorruptRecordError)(
+                e.reason,
+                file=self.file,
+                position=self.position + at + e.at,
+                offset=self.batch.base_offset,
+                expected=e.expected,
+                found=e.found,
+            ) from None
+        except UnpackLimitError as e:
+            raise RecordTooLargeError(
+                f"a {NAMES[codec]} batch unpacks to more than max_decompressed_bytes",
+                size=e.args[0],
+                limit=self.limit,
+                file=self.file,
+                position=self.position,
+            ) from None
+
+    cdef int inner_fault(self, str reason, expected, found) except -1:
+        raise CorruptRecordError(
+            reason,
+            file=self.file,
+            position=self.position,
+            offset=self.batch.base_offset,
+            expected=expected,
+            found=found,
+        )
+
+    cdef list messages(self, const uint8_t *p):
+        """(Record, stored crc, whether it is right) of a message of magic 0 or 1, or of those in a wrapper."""
+        cdef ks_record r
+        cdef ks_fault fault
+        cdef ks_batch inner
+        cdef const uint8_t *q
+        cdef const uint8_t *end
+        cdef int64_t base = 0
+        cdef Record record
+        if ks_parse_message(p, &self.batch, &r, &fault) != KS_OK:
+            raise_fault(&fault, self.file, self.position, self.batch.base_offset)
+        if ks_codec(&self.batch) == 0:
+            crc = ks_batch_crc(p, &self.batch)
+            return [(make_record(&self.batch, &r), self.batch.crc, crc == self.batch.crc)]
+        if r.value is NULL:
+            self.inner_fault("value of a compressed message", "bytes", "null")
+        cdef bytearray unpacked = self.unpacked(r.value, r.value_size, r.value - p)
+        q = <const uint8_t *>PyByteArray_AS_STRING(unpacked)
+        end = q + PyByteArray_GET_SIZE(unpacked)
+        found = []
+        while end - q >= KS_LOG_OVERHEAD:
+            if ks_load_i32(q + 8) < KS_MIN_SIZE:
+                self.inner_fault("size of a message in a compressed one", KS_MIN_SIZE, ks_load_i32(q + 8))
+            if <int64_t>ks_load_i32(q + 8) + KS_LOG_OVERHEAD > end - q:
+                break  # a partial entry at the end is ignored
+            if ks_parse_header(q, end, &inner, &fault) != KS_OK:
+                self.inner_fault(f"{REASONS[fault.status]} in a compressed message", fault.expected, fault.found)
+            if inner.magic == 2 or ks_codec(&inner):
+                self.inner_fault("message in a compressed one", "an uncompressed message", "a compressed one")
+            if ks_parse_message(q, &inner, &r, &fault) != KS_OK:
+                self.inner_fault(f"{REASONS[fault.status]} in a compressed message", fault.expected, fault.found)
+            crc = ks_batch_crc(q, &inner)
+            if self.batch.magic == 1:
+                inner.attributes = (inner.attributes & ~KS_LOG_APPEND_TIME) | (
+                    self.batch.attributes & KS_LOG_APPEND_TIME
+                )
+                if self.batch.attributes & KS_LOG_APPEND_TIME:
+                    r.timestamp = self.batch.max_timestamp
+            found.append((make_record(&inner, &r), inner.crc, crc == inner.crc))
+            q += inner.size
+        if not found:
+            self.inner_fault("messages in a compressed one", "at least 1", 0)
+        if self.batch.magic == 1:  # inner offsets are relative; the wrapper has the last one's
+            last = found[-1][0].offset
+            if self.batch.last_offset < last and self.batch.last_offset != 0:
+                self.inner_fault("offset of a compressed message", f"at least {last}", self.batch.last_offset)
+            if self.batch.last_offset != 0:  # an old librdkafka wrote 0
+                base = self.batch.last_offset - last
+            for message in found:
+                record = message[0]
+                record.offset = ks_add64(base, record.offset)
+        return found
+
+
+@final
+cdef class RecordBatch:
+    """One batch as it lies in a log: a v2 batch, or a message of magic 0 or 1 (a compressed wrapper counts as one).
+
+    `data` holds its bytes. The header can be read of a batch that is damaged; `ensure_valid` tells, and iteration
+    checks first. Fields that a message of magic 0 or 1 lacks are -1.
+    """
+
+    def __init__(self, bytes data, *, str file="", int64_t position=0, int64_t max_decompressed_bytes=256 << 20):
+        cdef ks_fault fault
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
+        if ks_parse_header(p, p + PyBytes_GET_SIZE(data), &self.header, &fault) != KS_OK:
+            raise_fault(&fault, file, position, -1)
+        if self.header.size > PyBytes_GET_SIZE(data):
+            ks_fail(&fault, KS_E_SHORT, 0, self.header.size, PyBytes_GET_SIZE(data))
+            raise_fault(&fault, file, position, self.header.base_offset)
+        self.data = data[: self.header.size]
+        self.file = file
+        self.position = position
+        self.max_decompressed_bytes = max_decompressed_bytes
+
+    @staticmethod
+    cdef RecordBatch new(const uint8_t *p, const ks_batch *header, str file, int64_t position, int64_t limit):
+        cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+        batch.header = header[0]
+        batch.data = PyBytes_FromStringAndSize(<const char *>p, header.size)
+        batch.file = file
+        batch.position = position
+        batch.max_decompressed_bytes = limit
+        return batch
+
+    cdef Records cursor(self):
+        cdef Records records = Records.__new__(Records)
+        records.limit = self.max_decompressed_bytes
+        records.begin(<const uint8_t *>PyBytes_AS_STRING(self.data), &self.header, self.file, self.position)
+        return records
+
+    @property
+    def base_offset(self):
+        """Offset of the first record as first written; of a compressed message of magic 0/1 it costs unpacking it."""
+        if self.header.magic < 2 and ks_codec(&self.header):
+            return self.cursor().legacy[0].offset
+        return self.header.base_offset
+
+    @property
+    def last_offset(self):
+        return self.header.last_offset
+
+    @property
+    def next_offset(self):
+        return ks_add64(self.header.last_offset, 1)
+
+    @property
+    def size(self):
+        """Bytes of the whole entry."""
+        return self.header.size
+
+    @property
+    def magic(self):
+        return self.header.magic
+
+    @property
+    def crc(self):
+        """The checksum that is stored, unsigned."""
+        return self.header.crc
+
+    @property
+    def is_valid(self):
+        """Whether the stored checksum is that of the bytes."""
+        return ks_batch_crc(<const uint8_t *>PyBytes_AS_STRING(self.data), &self.header) == self.header.crc
+
+    @property
+    def attributes(self):
+        return self.header.attributes
+
+    @property
+    def codec(self):
+        """"none", "gzip", "snappy", "lz4" or "zstd"; UnsupportedCodecError for an id above."""
+        cdef int codec = ks_codec(&self.header)
+        if codec > 4:
+            raise UnsupportedCodecError(
+                "codec of a batch",
+                file=self.file,
+                position=self.position + KS_ATTRIBUTES_AT,
+                offset=self.header.base_offset,
+                expected="0 to 4",
+                found=codec,
+            )
+        return NAMES[codec]
+
+    @property
+    def timestamp_type(self):
+        if self.header.magic == 0:
+            return NO_TIMESTAMP_TYPE
+        return LOG_APPEND_TIME if self.header.attributes & KS_LOG_APPEND_TIME else CREATE_TIME
+
+    @property
+    def base_timestamp(self):
+        """As stored: the first record's timestamp, or the delete horizon where there is one."""
+        return self.header.base_timestamp
+
+    @property
+    def max_timestamp(self):
+        return self.header.max_timestamp
+
+    @property
+    def delete_horizon_ms(self):
+        """When compaction may drop the tombstones in here, or None."""
+        if self.header.magic == 2 and self.header.attributes & KS_DELETE_HORIZON:
+            return self.header.base_timestamp
+        return None
+
+    @property
+    def is_transactional(self):
+        return self.header.magic == 2 and bool(self.header.attributes & KS_TRANSACTIONAL)
+
+    @property
+    def is_control(self):
+        return self.header.magic == 2 and bool(self.header.attributes & KS_CONTROL)
+
+    @property
+    def leader_epoch(self):
+        return self.header.leader_epoch
+
+    @property
+    def producer_id(self):
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self):
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self):
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self):
+        if self.header.base_sequence < 0:
+            return self.header.base_sequence
+        return ks_sequence_after(self.header.base_sequence, self.header.last_offset_delta)
+
+    @property
+    def last_offset_delta(self):
+        return self.header.last_offset_delta
+
+    @property
+    def records_count(self):
+        """Records in here, as the header has it; -1 for messages of magic 0 and 1."""
+        return self.header.records_count
+
+    def sequence_of(self, Record record not None):
+        """The sequence number of one of its records, -1 where it has none."""
+        if self.header.base_sequence < 0:
+            return -1
+        return ks_sequence_after(self.header.base_sequence, <int32_t>(record.offset - self.header.base_offset))
+
+    def ensure_valid(self):
+        """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked at."""
+        cdef ks_batch header
+        cdef ks_fault fault
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(self.data)
+        if ks_check_batch(p, p + PyBytes_GET_SIZE(self.data), &header, &fault) != KS_OK:
+            raise_fault(&fault, self.file, self.position, self.header.base_offset)
+
+    def records(self, *, bint verify=True):
+        """A list of its records, those of a control batch included; `verify=False` takes them on trust.
+
+        CorruptRecordError, RecordTooLargeError (it unpacks to more than max_decompressed_bytes).
+        """
+        if verify:
+            self.ensure_valid()
+        cdef Records cursor = self.cursor()
+        found = []
+        record = cursor.next()
+        while record is not None:
+            found.append(record)
+            record = cursor.next()
+        return found
+
+    def __iter__(self):
+        return iter(self.records())
+
+    def messages(self):
+        """Of a message of magic 0 or 1: a list of (Record, stored crc, whether it is right), unpacked if need be."""
+        if self.header.magic == 2:
+            raise ValueError("a batch of magic 2 has records, not messages")
+        cdef Records records = Records.__new__(Records)
+        records.limit = self.max_decompressed_bytes
+        records.batch = self.header
+        records.file = self.file
+        records.position = self.position
+        return records.messages(<const uint8_t *>PyBytes_AS_STRING(self.data))
+
+    def __eq__(self, other):
+        return self.data == (<RecordBatch>other).data if isinstance(other, RecordBatch) else NotImplemented
+
+    def __hash__(self):
+        return hash(self.data)
+
+    def __repr__(self):
+        return (
+            f"RecordBatch(base_offset={self.header.base_offset}, last_offset={self.header.last_offset}, "
+            f"size={self.header.size}, magic={self.header.magic}, position={self.position})"
+        )
+
+
+def control_type(bytes key, str file="", int64_t position=0):
+    """The id of a control record's type from its key (spec 2.4): 0 ABORT, 1 COMMIT, ..., -1 unknown."""
+    if key is None or PyBytes_GET_SIZE(key) < 4:
+        raise CorruptRecordError(
+            "key of a control record", file=file, position=position, expected="at least 4 bytes", found=key
+        )
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(key)
+    if ks_load_i16(p) < 0:
+        raise CorruptRecordError(
+            "version of a control record", file=file, position=position, expected="0 or more", found=ks_load_i16(p)
+        )
+    cdef int16_t kind = ks_load_i16(p + 2)
+    return kind if 0 <= kind < 7 else -1

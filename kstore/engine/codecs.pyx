@@ -1,0 +1,310 @@
+"""The four codecs of Kafka (spec 2.6): what a batch's payload unpacks to, never more than a cap.
+
+gzip comes from the standard library's zlib, the blocks of snappy and lz4 and zstd frames from cramjam. The framings
+around the blocks are read here, because Kafka's readers and writers have their own rules for them: xerial's snappy
+stream, lz4 frames of independent blocks whose header checksum is wrong in messages of magic 0.
+
+The output buffer is sized from what the framing itself says before anything is unpacked, and cut at the cap, so a bomb
+costs no more memory than that.
+"""
+
+import zlib
+
+import cramjam
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from libkstore.format cimport ks_load_i32
+
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+cdef enum:
+    SNAPPY_HEADER = 16
+    SNAPPY_MAGIC_WORD = -2108539583  # the first four bytes of xerial's magic as a big-endian i32
+    ZSTD_BLOCK_MAX = 128 * 1024
+
+cdef const uint8_t *SNAPPY_MAGIC = <const uint8_t *>b"\x82SNAPPY\x00"
+
+
+class CodecError(Exception):
+    """A payload that its codec does not accept: what is wrong, and the byte of the payload where."""
+
+    def __init__(self, reason, at=0, expected=None, found=None):
+        self.reason = reason
+        self.at = at
+        self.expected = expected
+        self.found = found
+        super().__init__(reason)
+
+
+class UnpackLimitError(Exception):
+    """The payload unpacks to more than the cap."""
+
+
+cdef uint32_t load_le32(const uint8_t *p) noexcept nogil:
+    return p[0] | (<uint32_t>p[1] << 8) | (<uint32_t>p[2] << 16) | (<uint32_t>p[3] << 24)
+
+
+cdef uint32_t rotated(uint32_t value, int by) noexcept nogil:
+    return (value << by) | (value >> (32 - by))
+
+
+cdef uint32_t xxh32_short(const uint8_t *p, int size) noexcept nogil:
+    """xxHash32 with seed 0 of fewer than 16 bytes: all that an lz4 header needs."""
+    cdef uint32_t h = 374761393u + <uint32_t>size
+    while size >= 4:
+        h = rotated(h + load_le32(p) * 3266489917u, 17) * 668265263u
+        p += 4
+        size -= 4
+    while size:
+        h = rotated(h + p[0] * 374761393u, 11) * 2654435761u
+        p += 1
+        size -= 1
+    h = (h ^ (h >> 15)) * 2246822519u
+    h = (h ^ (h >> 13)) * 3266489917u
+    return h ^ (h >> 16)
+
+
+cdef bytearray new_buffer(int64_t size, int64_t limit):
+    if size > limit:
+        raise UnpackLimitError(size)
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
+cdef bytearray unpack_gzip(bytes data, int64_t limit):
+    """One or more gzip members; what follows the last and is no member is ignored, as Java does."""
+    out = bytearray()
+    while True:
+        inflater = zlib.decompressobj(31)
+        try:
+            out += inflater.decompress(data, limit - len(out) + 1)
+        except zlib.error as e:
+            raise CodecError(f"gzip: {e}") from None
+        if len(out) > limit:
+            raise UnpackLimitError(len(out))
+        if not inflater.eof:
+            raise CodecError("gzip: the stream ends early", len(data), "an end of stream", "none")
+        data = inflater.unused_data
+        if data[:3] != b"\x1f\x8b\x08":
+            return out
+
+
+cdef int64_t snappy_length(const uint8_t *p, int64_t size) except -1:
+    """What a raw snappy block says it unpacks to: a varint, low group first."""
+    cdef int64_t value = 0
+    cdef int i
+    for i in range(min(size, <int64_t>5)):
+        value |= <int64_t>(p[i] & 0x7F) << (7 * i)
+        if p[i] < 0x80:
+            return value
+    raise CodecError("snappy: length of a block", 0, "a varint of at most 5 bytes", bytes(p[: min(size, <int64_t>5)]))
+
+
+cdef int64_t snappy_block(object block, int64_t size, bytearray out, int64_t done) except -1:
+    """Unpacks a raw block of `size` bytes into out[done:]; returns where it ends there."""
+    if size == 0:
+        return done
+    try:
+        cramjam.snappy.decompress_raw_into(block, memoryview(out)[done : done + size])
+    except cramjam.DecompressionError as e:
+        raise CodecError(str(e)) from None
+    return done + size
+
+
+cdef bytearray unpack_snappy(bytes data, int64_t limit):
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef int64_t size = PyBytes_GET_SIZE(data), at, chunk, total = 0, done = 0
+    cdef bytearray out
+    if size < 8 or memcmp(p, SNAPPY_MAGIC, 8) != 0:  # no xerial stream: one raw block
+        total = snappy_length(p, size)
+        out = new_buffer(total, limit)
+        snappy_block(data, total, out, 0)
+        return out
+    if size < SNAPPY_HEADER:
+        raise CodecError("snappy: stream header", 0, SNAPPY_HEADER, size)
+    chunks = []
+    at = SNAPPY_HEADER
+    while size - at >= 4:  # a cut-off last length ends the stream
+        chunk = ks_load_i32(p + at)
+        if chunk == SNAPPY_MAGIC_WORD:  # a concatenated stream begins
+            if size - at < SNAPPY_HEADER:
+                break
+            at += SNAPPY_HEADER
+            continue
+        if chunk < 0 or chunk > size - at - 4:
+            raise CodecError("snappy: length of a chunk", at, f"0 to {size - at - 4}", chunk)
+        length = snappy_length(p + at + 4, chunk)
+        if length > 64 * chunk + 64:  # a snappy element of 3 bytes copies at most 64
+            raise CodecError("snappy: unpacked length of a chunk", at + 4, f"at most {64 * chunk + 64}", length)
+        total += length
+        chunks.append((at + 4, chunk, length))
+        at += 4 + chunk
+        if total > limit:
+            raise UnpackLimitError(total)
+    out = new_buffer(total, limit)
+    view = memoryview(data)
+    for at, chunk, length in chunks:
+        done = snappy_block(view[at : at + chunk], length, out, done)
+    return out
+
+
+cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
+    """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as there."""
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef int64_t size = PyBytes_GET_SIZE(data), at, block_max, total = 0, done = 0, n
+    cdef uint32_t word
+    cdef uint8_t flags
+    cdef bytearray out
+    if size < 7:
+        raise CodecError("lz4: frame header", 0, 7, size)
+    if load_le32(p) != 0x184D2204u:
+        raise CodecError("lz4: magic", 0, hex(0x184D2204), hex(load_le32(p)))
+    flags = p[4]
+    if flags >> 6 != 1:
+        raise CodecError("lz4: version", 4, 1, flags >> 6)
+    if not flags & 0x20:
+        raise CodecError("lz4: blocks", 4, "independent ones", "dependent ones")
+    if flags & 0x03:
+        raise CodecError("lz4: reserved flag or dictionary", 4, 0, flags & 0x03)
+    if p[5] & 0x8F or p[5] >> 4 < 4:
+        raise CodecError("lz4: block size code", 5, "4 to 7", p[5] >> 4)
+    block_max = <int64_t>1 << (8 + 2 * (p[5] >> 4))
+    at = 6 + (8 if flags & 0x08 else 0)
+    if at >= size:
+        raise CodecError("lz4: frame header", 0, at + 1, size)
+    if magic > 0:  # in magic 0 the checksum is known to be wrong
+        word = (xxh32_short(p + 4, <int>(at - 4)) >> 8) & 0xFF
+        if word != p[at]:
+            raise CodecError("lz4: header checksum", at, word, p[at])
+    at += 1
+    blocks = []
+    while True:
+        if size - at < 4:
+            raise CodecError("lz4: block size", at, "4 bytes", size - at)
+        word = load_le32(p + at)
+        at += 4
+        if word == 0:
+            break
+        n = word & 0x7FFFFFFF
+        if n > block_max or n > size - at:
+            raise CodecError("lz4: block size", at - 4, f"at most {min(block_max, size - at)}", n)
+        blocks.append((at, n, word >> 31))
+        # the smallest block that unpacks to b bytes has about b / 255 of them
+        total += n if word >> 31 else min(block_max, 255 * n)
+        at += n
+        if flags & 0x10:
+            if size - at < 4:
+                raise CodecError("lz4: block checksum", at, "4 bytes", size - at)
+            at += 4
+    out = new_buffer(min(total, limit + 1), limit + 1)
+    view = memoryview(data)
+    target = memoryview(out)
+    for at, n, stored in blocks:
+        if n > limit - done and stored:
+            raise UnpackLimitError(done + n)
+        if stored:
+            memcpy(PyByteArray_AS_STRING(out) + done, p + at, <size_t>n)
+            done += n
+        else:
+            try:
+                done += cramjam.lz4.decompress_block_into(
+                    view[at : at + n], target[done : min(done + block_max, <int64_t>len(out))]
+                )
+            except cramjam.DecompressionError:
+                if len(out) - done < block_max and len(out) > limit:
+                    raise UnpackLimitError(len(out)) from None
+                raise CodecError("lz4: block", at, f"a block of at most {block_max} bytes", "a broken one") from None
+    target.release()
+    if done > limit:
+        raise UnpackLimitError(done)
+    PyByteArray_Resize(out, done)
+    return out
+
+
+cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit) except -1:
+    """The most that the frames can unpack to, read from their headers and those of their blocks."""
+    cdef int64_t at = 0, total = 0, window, n, frame
+    cdef uint32_t word
+    cdef uint8_t flags
+    cdef int width
+    while at < size:
+        if size - at < 5:
+            raise CodecError("zstd: frame header", at, "5 bytes", size - at)
+        word = load_le32(p + at)
+        if word & 0xFFFFFFF0u == 0x184D2A50u:  # a skippable frame
+            if size - at < 8 or load_le32(p + at + 4) > size - at - 8:
+                raise CodecError("zstd: skippable frame", at, "its whole length", size - at)
+            at += 8 + load_le32(p + at + 4)
+            continue
+        if word != 0xFD2FB528u:
+            raise CodecError("zstd: magic", at, hex(0xFD2FB528), hex(word))
+        flags = p[at + 4]
+        at += 5
+        window = ZSTD_BLOCK_MAX
+        if not flags & 0x20:
+            if at >= size:
+                raise CodecError("zstd: window", at, "1 byte", 0)
+            window = <int64_t>1 << (10 + (p[at] >> 3))
+            window += (window >> 3) * (p[at] & 7)
+            at += 1
+        width = (0, 1, 2, 4)[flags & 3] + (1 if flags & 0x20 and not flags >> 6 else (0, 2, 4, 8)[flags >> 6])
+        at += width
+        frame = 0
+        while True:
+            if size - at < 3:
+                raise CodecError("zstd: block header", at, "3 bytes", size - at)
+            word = p[at] | (<uint32_t>p[at + 1] << 8) | (<uint32_t>p[at + 2] << 16)
+            at += 3
+            n = word >> 3
+            if (word >> 1) & 3 == 2:
+                frame += min(window, <int64_t>ZSTD_BLOCK_MAX)
+            else:
+                frame += n
+            if (word >> 1) & 3 == 1:
+                n = 1
+            if n > size - at:
+                raise CodecError("zstd: block", at, f"{n} bytes", size - at)
+            at += n
+            if word & 1:
+                break
+        total += frame
+        if flags & 4:
+            at += 4
+        if at > size:
+            raise CodecError("zstd: frame", size, f"{at - size} more bytes", 0)
+    return total
+
+
+cdef bytearray unpack_zstd(bytes data, int64_t limit):
+    cdef int64_t bound = zstd_bound(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit)
+    cdef bytearray out = new_buffer(min(bound, limit), limit)
+    if bound == 0:
+        return out
+    try:
+        done = cramjam.zstd.decompress_into(data, out)
+    except cramjam.DecompressionError as e:
+        if "whole buffer" in str(e):
+            if bound > limit:
+                raise UnpackLimitError(bound) from None
+        raise CodecError(f"zstd: {e}") from None
+    PyByteArray_Resize(out, done)
+    return out
+
+
+cpdef bytearray unpack(int codec, int magic, bytes data, int64_t limit):
+    """What the payload of a batch with this codec and magic unpacks to: at most `limit` bytes.
+
+    UnpackLimitError past the limit, CodecError for a payload that is no such stream or for an unknown codec id.
+    """
+    if codec == 1:
+        return unpack_gzip(data, limit)
+    if codec == 2:
+        return unpack_snappy(data, limit)
+    if codec == 3:
+        return unpack_lz4(data, magic, limit)
+    if codec == 4 and magic == 2:
+        return unpack_zstd(data, limit)
+    raise CodecError("codec", 0, "gzip, snappy, lz4" + (" or zstd" if magic == 2 else ""), codec)

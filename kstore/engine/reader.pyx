@@ -1,0 +1,350 @@
+"""Reading on and on: batch after batch over segments, and the records in them.
+
+Order is checked as well as checksums, because the CRC of a v2 batch does not cover its offsets: a batch must begin
+above the one before it, and end below the one after it and below the next segment.
+"""
+
+from typing import NamedTuple
+
+from cython cimport final
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+
+from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
+from kstore.engine.segment cimport Segment
+from kstore.engine.window cimport Window
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_CONTROL,
+    KS_E_OFFSET,
+    KS_E_SHORT,
+    KS_E_SIZE,
+    KS_LOG_OVERHEAD,
+    KS_MAGIC_END,
+    KS_MIN_SIZE,
+    KS_OK,
+    KS_TRANSACTIONAL,
+    ks_batch,
+    ks_check_batch,
+    ks_fail,
+    ks_fault,
+    ks_load_i16,
+    ks_load_i32,
+    ks_load_i64,
+    ks_parse_header,
+)
+
+from kstore.engine.batch import control_type
+from kstore.errors import CorruptRecordError, RecordTooLargeError
+
+cdef enum:
+    AHEAD = 256 << 10
+
+
+class Skipped(NamedTuple):
+    """What `on_error="skip"` left out: `size` bytes at `position` of `file`, and the error that was there."""
+
+    file: str
+    position: int
+    size: int
+    error: Exception
+
+
+cdef class Reader:
+    """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
+
+    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). One thread at a time.
+    """
+
+    cdef readonly list skipped
+    cdef tuple segments
+    cdef Segment segment
+    cdef Py_ssize_t index
+    cdef int64_t start_offset
+    cdef int64_t stop_offset
+    cdef int64_t position
+    cdef int64_t end
+    cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
+    cdef bint skip
+    cdef bint strict_tail
+    cdef bint control
+    cdef Window window
+    cdef ks_batch batch
+    cdef int64_t at                # of the current batch
+    cdef list aborted              # (first offset, producer id), last first
+    cdef set aborting
+
+    def __cinit__(
+        self,
+        tuple segments not None,
+        int64_t start_offset=0,
+        int64_t stop_offset=INT64_MAX,
+        *,
+        int64_t first_position=-1,
+        int64_t byte_limit=-1,
+        str on_error="raise",
+        bint control=False,
+        aborted=None,
+    ):
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
+        self.segments = segments
+        self.start_offset = start_offset
+        self.stop_offset = stop_offset
+        self.skip = on_error == "skip"
+        self.control = control
+        self.skipped = []
+        self.last_offset = -1
+        self.window = Window.__new__(Window)
+        self.index = -1
+        self.end = byte_limit
+        self.position = first_position
+        self.strict_tail = byte_limit < 0
+        if aborted is not None:
+            self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
+            self.aborting = set()
+
+    cdef bint next_segment(self) except -1:
+        """Opens the next segment; False after the last."""
+        cdef int64_t limit
+        while True:
+            self.index += 1
+            if self.index >= len(self.segments):
+                self.segment = None
+                return False
+            self.segment = self.segments[self.index]
+            if self.segment.base_offset >= self.stop_offset:
+                self.segment = None
+                return False
+            try:
+                limit = self.segment.limit()
+                self.window.reset(self.segment.opened(), limit, self.segment.origin)
+                if self.index == 0 and self.position >= 0:
+                    self.end = limit if self.end < 0 else min(limit, self.position + self.end)
+                    self.window.limit = self.end
+                else:
+                    self.end = limit
+                    self.position = 0
+                    if self.index == 0 and self.start_offset > self.segment.base_offset:
+                        located = self.segment.translate(self.start_offset)
+                        self.position = limit if located is None else located.position
+                return True
+            except (CorruptRecordError, OSError) as e:
+                if not self.skip:
+                    raise
+                if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
+                    self.position = 0
+                    return True
+                self.skipped.append(Skipped(self.segment.path, 0, 0, e))
+
+    cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
+        """Size of the entry at `position` with its header in self.batch; -1 at the end; -2 damaged; -3 system."""
+        cdef int64_t have = self.window.fill(position, KS_BATCH_OVERHEAD, AHEAD), size
+        if have < 0:
+            return -3
+        if have <= KS_MAGIC_END:
+            return -1
+        size = <int64_t>ks_load_i32(self.window.at(position) + 8) + KS_LOG_OVERHEAD
+        if size < KS_MIN_SIZE + KS_LOG_OVERHEAD:
+            ks_fail(fault, KS_E_SIZE, 8, KS_MIN_SIZE, size - KS_LOG_OVERHEAD)
+            return -2
+        if size > self.end - position:
+            return -1
+        if ks_parse_header(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
+            return -2
+        return size
+
+    cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
+        """0 if the batch at `position` is sound and in order; -2 damaged; -3 system."""
+        cdef int64_t have = self.window.fill(position, size, AHEAD), following
+        if have < 0:
+            return -3
+        if ks_check_batch(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
+            return -2
+        if self.batch.base_offset <= self.last_offset or self.batch.base_offset < self.segment.base_offset:
+            ks_fail(fault, KS_E_OFFSET, 0, max(self.last_offset + 1, self.segment.base_offset), self.batch.base_offset)
+            return -2
+        if self.batch.last_offset >= self.segment.end_offset:
+            ks_fail(fault, KS_E_OFFSET, 0, self.segment.end_offset - 1, self.batch.last_offset)
+            return -2
+        if self.end - position > size + KS_MAGIC_END:
+            if have < size + KS_MAGIC_END:
+                have = self.window.fill(position, size + KS_MAGIC_END, AHEAD)
+                if have < 0:
+                    return -3
+                if have < size + KS_MAGIC_END:
+                    return 0
+            following = ks_load_i64(self.window.at(position + size))
+            # only where a batch seems to begin there; what else it may be is told when its turn comes
+            if (
+                self.batch.last_offset >= following > self.last_offset
+                and ks_load_i32(self.window.at(position + size) + 8) >= KS_MIN_SIZE
+                and following >= self.segment.base_offset
+                and self.window.at(position + size)[16] <= 2
+            ):
+                ks_fail(fault, KS_E_OFFSET, 0, following - 1, self.batch.last_offset)
+                return -2
+        return 0
+
+    cdef int64_t resume(self, int64_t position) except -1:
+        """The first byte from `position` on where a sound batch begins in order, or the end."""
+        cdef ks_fault fault
+        cdef int64_t size
+        cdef int status = 0
+        with nogil:
+            while position < self.end:
+                size = self.header(position, &fault)
+                if size == -3:
+                    status = -3
+                    break
+                if size > 0:
+                    status = self.check(position, size, &fault)
+                    if status == 0 or status == -3:
+                        break
+                position += 1
+        if status == -3:
+            self.window.raise_failure(-1)
+        return min(position, self.end)
+
+    cdef int leave_out(self, int64_t position, int64_t size, error) except -1:
+        """Skips what is wrong at `position`: to the end of the entry if a sound batch or the end follows, else to the
+        next sound batch found byte by byte."""
+        cdef ks_fault fault
+        cdef int64_t to = position + size if size > 0 else self.end, following
+        cdef bint good = to == self.end and size > 0
+        if size > 0 and not good:
+            following = self.header(to, &fault)
+            good = following == -1 or (following > 0 and self.check(to, following, &fault) != -3
+                                       and self.batch.base_offset > self.last_offset)
+        if not good:
+            to = self.resume(position + 1)
+        self.skipped.append(Skipped(self.segment.path, position, to - position, error))
+        self.position = to
+        return 0
+
+    cdef bint advance(self) except -1:
+        """Puts the next batch in order into self.batch, its bytes at self.window.at(self.at). False at the end."""
+        cdef ks_fault fault
+        cdef int64_t size
+        cdef int status
+        while True:
+            if self.segment is None and not self.next_segment():
+                return False
+            size = self.header(self.position, &fault)
+            if size > 0:
+                if self.batch.base_offset >= self.stop_offset and self.batch.magic == 2:
+                    return False
+                status = self.check(self.position, size, &fault)
+                if status == 0:
+                    self.at = self.position
+                    self.position += size
+                    self.last_offset = self.batch.last_offset
+                    if self.batch.last_offset < self.start_offset:
+                        continue
+                    return True
+                if status == -3:
+                    self.window.raise_failure(-1)
+            elif size == -3:
+                self.window.raise_failure(-1)
+            elif size == -1:
+                if self.position >= self.end or not self.strict_tail or self.index == len(self.segments) - 1:
+                    self.segment = None  # a torn tail ends the last segment in silence, as in Kafka
+                    continue
+                ks_fail(&fault, KS_E_SHORT, 0, -1, self.end - self.position)
+            try:
+                if size == -1:
+                    raise CorruptRecordError(
+                        "the segment ends inside a batch, and others follow",
+                        file=self.segment.path,
+                        position=self.position,
+                        offset=self.last_offset + 1,
+                        expected="a whole batch",
+                        found=f"{self.end - self.position} bytes",
+                    )
+                raise_fault(&fault, self.segment.path, self.position, self.batch.base_offset if size > 0 else -1)
+            except CorruptRecordError as e:
+                if not self.skip:
+                    raise
+                self.leave_out(self.position, size, e)
+
+    cdef bint wanted(self) except -1:
+        """Whether readers of committed data see the current batch; keeps track of aborted transactions (spec 7.2)."""
+        cdef Record marker
+        if self.aborted is None or self.batch.producer_id < 0:
+            return True
+        while self.aborted and self.aborted[len(self.aborted) - 1][0] <= self.batch.last_offset:
+            self.aborting.add(self.aborted.pop()[1])
+        if self.batch.attributes & KS_CONTROL:
+            if self.aborting:
+                records = self.records()
+                marker = records.next()
+                if marker is not None and control_type(marker.key, self.segment.path, self.at) == 0:
+                    self.aborting.discard(self.batch.producer_id)
+            return True
+        return not (self.batch.attributes & KS_TRANSACTIONAL and self.batch.producer_id in self.aborting)
+
+    cdef Records records(self):
+        cdef Records records = Records.__new__(Records)
+        records.limit = self.segment.max_decompressed_bytes
+        records.begin(self.window.at(self.at), &self.batch, self.segment.path, self.at)
+        return records
+
+    def __iter__(self):
+        return self
+
+
+@final
+cdef class BatchReader(Reader):
+    """Iterates RecordBatch objects. Control batches are included; batches of aborted transactions are not where
+    `aborted` was given."""
+
+    def __next__(self):
+        while self.advance():
+            if self.wanted():
+                return RecordBatch.new(
+                    self.window.at(self.at), &self.batch, self.segment.path, self.at,
+                    self.segment.max_decompressed_bytes,
+                )
+        raise StopIteration
+
+
+@final
+cdef class RecordReader(Reader):
+    """Iterates Record objects with start_offset <= offset < stop_offset. Records of control batches are left out
+    unless `control` is true. With on_error="skip" a batch that breaks half way gives the records before the break."""
+
+    cdef Records cursor
+
+    def __next__(self):
+        cdef Record record
+        while True:
+            if self.cursor is None:
+                if not self.advance():
+                    raise StopIteration
+                try:
+                    if not self.wanted() or (
+                        not self.control and self.batch.magic == 2 and self.batch.attributes & KS_CONTROL
+                    ):
+                        continue
+                    self.cursor = self.records()
+                except (CorruptRecordError, RecordTooLargeError) as e:
+                    self.broken(e)
+                    continue
+            try:
+                record = self.cursor.next()
+            except CorruptRecordError as e:
+                self.cursor = None
+                self.broken(e)
+                continue
+            if record is None:
+                self.cursor = None
+            elif record.offset >= self.start_offset:
+                if record.offset >= self.stop_offset:
+                    raise StopIteration
+                return record
+
+    cdef int broken(self, error) except -1:
+        """A batch whose bytes are as written but whose records do not parse."""
+        if not self.skip:
+            raise error
+        self.skipped.append(Skipped(self.segment.path, self.at, self.batch.size, error))
+        return 0

@@ -1,0 +1,37 @@
+from libc.stdint cimport int64_t
+
+from kstore.engine.file cimport File
+from kstore.engine.index cimport OffsetIndex, TimeIndex
+from kstore.engine.window cimport Window
+from libkstore.format cimport ks_batch, ks_fault
+
+
+cdef class Segment:
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t end_offset
+    cdef readonly str directory
+    cdef readonly str stem
+    cdef readonly dict suffixes
+    cdef readonly int64_t origin
+    cdef readonly int64_t index_interval_bytes
+    cdef readonly int64_t max_decompressed_bytes
+    cdef readonly list notes
+    cdef File _log
+    cdef int64_t _limit
+    cdef OffsetIndex _offset_index
+    cdef TimeIndex _time_index
+    cdef object _transaction_index
+    cdef Window _spare
+
+    cdef File opened(self)
+    cdef int64_t limit(self) except -1
+    cdef OffsetIndex offsets(self)
+    cdef TimeIndex times(self)
+    cdef Window borrow(self)
+    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b) except -2
+    cdef int64_t walk_to(self, int64_t target, int64_t position, Window w, ks_batch *b, ks_fault *fault) noexcept nogil
+    cdef int load(self, Window w, int64_t position, ks_batch *b) except -1
+    cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2
+    cdef OffsetIndex distrusted(self, int64_t slot, int64_t found)
+    cdef object time_fault(self, TimeIndex times, int64_t slot, found)
+    cdef bytes contents(self, str kind)

@@ -1,0 +1,691 @@
+"""One segment: NAME.log, and NAME.index, NAME.timeindex, NAME.txnindex beside it (spec 1.2, 3, 7).
+
+An index is a hint. What it names is compared with the batch found there; one that is missing or contradicts itself or
+its log is built anew in memory, which is slower and never wrong. Nothing is written.
+"""
+
+from typing import NamedTuple
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cython cimport final
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
+from kstore.engine.file cimport File
+from kstore.engine.index cimport OffsetIndex, TimeIndex
+from kstore.engine.window cimport Window
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_CONTROL,
+    KS_E_CRC,
+    KS_E_OFFSET,
+    KS_E_SIZE,
+    KS_LOG_OVERHEAD,
+    KS_MAGIC_END,
+    KS_MIN_SIZE,
+    KS_OK,
+    ks_batch,
+    ks_check_batch,
+    ks_codec,
+    ks_fail,
+    ks_fault,
+    ks_load_i32,
+    ks_parse_header,
+)
+
+from kstore.engine.index import OffsetPosition, TimestampOffset, TransactionIndex
+from kstore.errors import CorruptIndexError, CorruptRecordError
+
+cdef enum:
+    AHEAD = 1 << 20       # a scan reads this much at once
+    LOOK = 64             # enough of a batch for its header
+    NEAR = 32 << 10       # what a lookup reads where the index does not tell how far the batch goes
+    NONE = -1             # no such batch
+    DAMAGED = -3          # a ks_fault says how
+    SYSTEM = -4           # errno, or out of memory
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Where a lookup ended: the offset and timestamp (-1 for none) of a record, and its leader epoch if known."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+class Located(NamedTuple):
+    """A batch in a segment: its base offset, the byte where it begins, its bytes."""
+
+    base_offset: int
+    position: int
+    size: int
+
+
+class Scan(NamedTuple):
+    """What a walk over every batch of a segment found; the indexes are those that recovery would write (spec 8.4)."""
+
+    valid_bytes: int
+    next_offset: int
+    batch_count: int
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    max_timestamp: TimestampOffset
+    leader_epochs: list[tuple[int, int]]
+    error: CorruptRecordError | None
+    disordered: bool
+    overflow: bool
+
+
+# One row of read_headers: a position, and the ks_batch found there.
+cdef packed struct row:
+    int64_t position
+    ks_batch batch
+
+
+cdef int64_t step(Window w, int64_t position, int64_t ahead, ks_batch *b, ks_fault *fault) noexcept nogil:
+    """Reads the header at `position` as Kafka's file iteration does (spec 2.0): its entry's size, or a negative status.
+
+    NONE where the bytes left cannot hold a whole entry.
+    """
+    cdef int64_t have = w.fill(position, min(<int64_t>KS_BATCH_OVERHEAD, w.limit - position), ahead)
+    cdef int64_t size
+    if have < 0:
+        return SYSTEM
+    if have <= KS_MAGIC_END:
+        return NONE
+    size = <int64_t>ks_load_i32(w.at(position) + 8) + KS_LOG_OVERHEAD
+    if size < KS_MIN_SIZE + KS_LOG_OVERHEAD:
+        ks_fail(fault, KS_E_SIZE, 8, KS_MIN_SIZE, size - KS_LOG_OVERHEAD)
+        return DAMAGED
+    if size > w.limit - position:
+        return NONE
+    if ks_parse_header(w.at(position), w.at(position) + have, b, fault) != KS_OK:
+        return DAMAGED
+    return size
+
+
+@final
+cdef class Segment:
+    """A segment of a log, read-only. Files are opened at first use and stay open as long as the segment lives.
+
+    base_offset is the number in its name, end_offset the base offset of the segment after it (2^63 - 1 for the last).
+    `suffixes` gives names such as NAME.log.swap, by kind; positions count from `origin`, which is 0 but where one file
+    stands for several segments (spec 8.7, split).
+    `size` is the part of the .log that counts: behind it may lie what recovery would cut off. Thread-safe.
+    """
+
+    def __cinit__(
+        self,
+        str directory not None,
+        str stem not None,
+        int64_t base_offset,
+        int64_t end_offset=INT64_MAX,
+        *,
+        dict suffixes=None,
+        int64_t origin=0,
+        int64_t index_interval_bytes=4096,
+        int64_t max_decompressed_bytes=256 << 20,
+    ):
+        self.directory = directory
+        self.stem = stem
+        self.suffixes = suffixes or {}
+        self.origin = origin
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
+        self.notes = []
+        self._limit = -1
+
+    # ---- files ----------------------------------------------------------------------------------------------------
+
+    def path_of(self, str kind):
+        """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
+        return f"{self.directory}/{self.stem}{kind}{self.suffixes.get(kind, '')}"
+
+    @property
+    def path(self):
+        return self.path_of(".log")
+
+    cdef File opened(self):
+        if self._log is None:
+            self._log = File(self.path_of(".log"))
+        return self._log
+
+    cdef int64_t limit(self) except -1:
+        if self._limit < 0:
+            self._limit = self.opened().length() - self.origin
+        return self._limit
+
+    @property
+    def size(self):
+        """Bytes of the log that count. Taken when first asked, and kept: later appends are not seen."""
+        return self.limit()
+
+    def file(self):
+        """The .log as a File."""
+        return self.opened()
+
+    def mtime_ms(self):
+        """When the .log was last changed, in ms: Kafka's substitute for timestamps where there are none."""
+        return self.opened().mtime_ms()
+
+    cdef bytes contents(self, str kind):
+        """All of one of its small files, or None where there is none."""
+        cdef File file
+        try:
+            file = File(self.path_of(kind))
+        except FileNotFoundError:
+            return None
+        return file.read(0, file.length())
+
+    def limit_to(self, int64_t size):
+        """Lets nothing from byte `size` on count. Only before the segment is shared."""
+        self._limit = size
+
+    def adopt(self, OffsetIndex offset_index, TimeIndex time_index, transaction_index=None):
+        """Uses these indexes instead of the files'. Only before the segment is shared."""
+        if offset_index is not None:
+            self._offset_index = offset_index
+        if time_index is not None:
+            self._time_index = time_index
+        if transaction_index is not None:
+            self._transaction_index = transaction_index
+
+    # ---- indexes --------------------------------------------------------------------------------------------------
+
+    cdef OffsetIndex offsets(self):
+        cdef OffsetIndex index
+        if self._offset_index is None:
+            try:
+                entries = self.contents(".index")
+                if entries is None:
+                    raise CorruptIndexError("no offset index", file=self.path_of(".index"), position=0)
+                index = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
+                index.check()
+                if index.count and index.position_at(index.count - 1) >= self.limit():
+                    raise CorruptIndexError(
+                        "position in an offset index",
+                        file=index.path,
+                        position=8 * index.count - 4,
+                        expected=f"below {self.limit()}, the size of the log",
+                        found=index.position_at(index.count - 1),
+                    )
+                self._offset_index = index
+            except CorruptIndexError as e:
+                self.rebuild(e)
+        return self._offset_index
+
+    cdef TimeIndex times(self):
+        cdef TimeIndex index
+        if self._time_index is None:
+            try:
+                entries = self.contents(".timeindex")
+                if entries is None:
+                    raise CorruptIndexError("no time index", file=self.path_of(".timeindex"), position=0)
+                index = TimeIndex(self.base_offset, entries, path=self.path_of(".timeindex"))
+                index.check()
+                self._time_index = index
+            except CorruptIndexError as e:
+                self.rebuild(e)
+        return self._time_index
+
+    def rebuild(self, reason):
+        """Replaces both indexes by ones made from the log, and notes why."""
+        found = self.scan(verify=False)
+        self.notes.append(reason)
+        self.adopt(found.offset_index, found.time_index)
+
+    @property
+    def offset_index(self):
+        return self.offsets()
+
+    @property
+    def time_index(self):
+        return self.times()
+
+    @property
+    def transaction_index(self):
+        """Aborted transactions whose markers are in here; empty where there is no file. CorruptIndexError."""
+        if self._transaction_index is None:
+            self._transaction_index = TransactionIndex(
+                self.base_offset, self.contents(".txnindex") or b"", path=self.path_of(".txnindex")
+            )
+        return self._transaction_index
+
+    @property
+    def max_timestamp_so_far(self):
+        """The largest timestamp and the last offset of the first batch to have it; (-1, base_offset) for none."""
+        return self.times().last_entry
+
+    @property
+    def largest_timestamp(self):
+        """The same timestamp, or the file's modification time where there is none (spec 7.6)."""
+        cdef int64_t timestamp = self.max_timestamp_so_far.timestamp
+        return timestamp if timestamp >= 0 else self.mtime_ms()
+
+    # ---- lookups --------------------------------------------------------------------------------------------------
+
+    cdef Window borrow(self):
+        """A window on the log: the spare one, or a new one while another thread has that."""
+        cdef Window w = self._spare
+        self._spare = None
+        if w is None:
+            w = Window.__new__(Window)
+        w.reset(self.opened(), self.limit(), self.origin)
+        return w
+
+    cdef int load(self, Window w, int64_t position, ks_batch *b) except -1:
+        """Brings the whole batch at `position`, whose header is b, into the window and checks it."""
+        cdef ks_fault fault
+        cdef int64_t have = w.fill(position, b.size, b.size)
+        if have < 0:
+            w.raise_failure(have)
+        if ks_check_batch(w.at(position), w.at(position) + have, b, &fault) != KS_OK:
+            raise_fault(&fault, self.path, position, b.base_offset)
+        return 0
+
+    cdef int64_t walk_to(
+        self, int64_t target, int64_t position, Window w, ks_batch *b, ks_fault *fault
+    ) noexcept nogil:
+        """From `position` on, the position of the first batch with last offset >= target; or a negative status.
+
+        A fault's `at` is counted from the start of the file."""
+        cdef int64_t size
+        while True:
+            size = step(w, position, LOOK, b, fault)
+            if size < 0:
+                if size == DAMAGED:
+                    fault.at += <size_t>position
+                return size
+            if b.last_offset >= target:
+                return position
+            position += size
+
+    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b) except -2:
+        """Position of the first batch with last offset >= target, its header in b; NONE past the end."""
+        cdef OffsetIndex index = self.offsets()
+        cdef int64_t slot = index.floor(target), position, ahead, found
+        cdef ks_fault fault
+        cdef int attempt
+        for attempt in range(2):
+            # An entry holds the last offset of its batch, so the batch wanted is that of the entry at or above the
+            # target whenever every batch has an entry: look there first.
+            if slot < 0 or index.offset_at(slot) != target:
+                slot += 1
+            if slot < index.count:
+                position = index.position_at(slot)
+                ahead = index.position_at(slot + 1) - position if slot + 1 < index.count else <int64_t>NEAR
+                found = step(w, position, min(max(ahead, <int64_t>LOOK), <int64_t>NEAR), b, &fault)
+                if found == SYSTEM:
+                    w.raise_failure(-1)
+                if found >= 0 and b.magic == 2 and b.base_offset <= target <= b.last_offset:
+                    return position
+                if found < 0 or b.last_offset > index.offset_at(slot):
+                    index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
+                    slot = index.floor(target)
+                    continue
+            slot = index.floor(target)
+            position = index.position_at(slot) if slot >= 0 else 0
+            found = self.walk_to(target, position, w, b, &fault)
+            if found == SYSTEM:
+                w.raise_failure(-1)
+            if found == position and slot >= 0 and b.base_offset > target:
+                index = self.distrusted(slot, b.last_offset)  # the batch before may be the one
+                slot = index.floor(target)
+                continue
+            if found == DAMAGED:
+                at = <int64_t>fault.at
+                fault.at = 0
+                raise_fault(&fault, self.path, at, -1)
+            return found
+        raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
+
+    cdef OffsetIndex distrusted(self, int64_t slot, int64_t found):
+        """The index made anew, because the entry in `slot` does not fit the log."""
+        cdef OffsetIndex index = self.offsets()
+        self.rebuild(
+            CorruptIndexError(
+                "entry of an offset index",
+                file=index.path or self.path_of(".index"),
+                position=8 * slot,
+                expected=f"a batch with last offset {index.offset_at(slot)} at byte {index.position_at(slot)}",
+                found="none" if found < 0 else found,
+            )
+        )
+        return self._offset_index
+
+    def translate(self, int64_t offset):
+        """The first batch with last offset >= `offset`, as a Located; None past the end (spec 7.1)."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef int64_t position = self.locate(offset, w, &b)
+        self._spare = w
+        if position < 0:
+            return None
+        base = self.batch_at(position).base_offset if b.magic < 2 and ks_codec(&b) else b.base_offset
+        return Located(base, position, b.size)
+
+    def batch_at(self, int64_t position):
+        """The batch that begins at this byte, as it lies there (`is_valid` tells whether it is sound)."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t size = step(w, position, NEAR, &b, &fault), have
+        if size == SYSTEM:
+            w.raise_failure(-1)
+        if size == DAMAGED:
+            raise_fault(&fault, self.path, position, -1)
+        if size == NONE:
+            raise CorruptRecordError(
+                "no whole batch", file=self.path, position=position, expected="a batch", found=f"{w.limit} bytes"
+            )
+        have = w.fill(position, size, size)
+        if have < size:
+            w.raise_failure(-1)
+        batch = RecordBatch.new(w.at(position), &b, self.path, position, self.max_decompressed_bytes)
+        self._spare = w
+        return batch
+
+    def get(self, int64_t offset):
+        """The first record of data with at least this offset; None if the segment has none. CRC checked."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef Records records
+        cdef Record record = None
+        cdef int64_t position = self.locate(offset, w, &b)
+        while position >= 0 and record is None:
+            self.load(w, position, &b)
+            if not (b.magic == 2 and b.attributes & KS_CONTROL):
+                records = Records.__new__(Records)
+                records.limit = self.max_decompressed_bytes
+                records.begin(w.at(position), &b, self.path_of(".log"), position)
+                record = records.first_from(offset)
+            if record is None:
+                position = self.after(w, position + b.size, &b)
+        self._spare = w
+        return record
+
+    cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2:
+        """`position` if a whole batch begins there (its header in b), NONE at the end."""
+        cdef ks_fault fault
+        cdef int64_t size = step(w, position, NEAR, b, &fault)
+        if size == SYSTEM:
+            w.raise_failure(-1)
+        if size == DAMAGED:
+            raise_fault(&fault, self.path, position, -1)
+        return NONE if size == NONE else position
+
+    def find_timestamp(self, int64_t timestamp, int64_t start_offset=0):
+        """The first record with at least this timestamp and at least start_offset, as OffsetAndTimestamp, or None.
+
+        Spec 7.6, steps 2 to 4: from the batch that the time index names on. Where that batch is not what the index
+        says, both indexes are made anew and the search begins again.
+        """
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef TimeIndex times
+        cdef Records records
+        cdef Record record
+        cdef int64_t slot, hint, position, promised
+        cdef int attempt
+        for attempt in range(2):
+            times = self.times()
+            slot = times.floor(timestamp)
+            hint = times.offset_at(slot) if slot >= 0 else self.base_offset
+            promised = hint if slot >= 0 else -1  # the batch ending here must have the index entry's timestamp
+            position = self.locate(max(hint, start_offset), w, &b)
+            if position < 0 and promised >= 0 and hint >= start_offset:
+                self.rebuild(self.time_fault(times, slot, "none"))
+                continue
+            while position >= 0:
+                if promised >= 0 and b.last_offset >= promised:
+                    if hint >= start_offset and (
+                        b.last_offset != promised or b.max_timestamp != times.timestamp_at(slot)
+                    ):
+                        break
+                    promised = -1
+                if b.max_timestamp >= timestamp:
+                    self.load(w, position, &b)
+                    records = Records.__new__(Records)
+                    records.limit = self.max_decompressed_bytes
+                    records.begin(w.at(position), &b, self.path_of(".log"), position)
+                    record = records.first_since(timestamp, start_offset)
+                    if record is not None:
+                        self._spare = w
+                        return OffsetAndTimestamp(
+                            record.offset, record.timestamp, b.leader_epoch if b.leader_epoch >= 0 else None
+                        )
+                position = self.after(w, position + b.size, &b)
+            if position < 0:
+                self._spare = w
+                return None
+            self.rebuild(self.time_fault(times, slot, (b.max_timestamp, b.last_offset)))
+        raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
+
+    cdef object time_fault(self, TimeIndex times, int64_t slot, found):
+        return CorruptIndexError(
+            "entry of a time index",
+            file=times.path or self.path_of(".timeindex"),
+            position=12 * slot,
+            expected=f"a batch with (max timestamp, last offset) {tuple(times.entry(slot))}",
+            found=found,
+        )
+
+    def find_max_timestamp(self):
+        """The first record with the segment's largest timestamp, as OffsetAndTimestamp, or None (spec 7.5)."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef Records records
+        cdef Record record
+        timestamp, offset = self.max_timestamp_so_far
+        cdef int64_t wanted = timestamp, position
+        cdef OffsetIndex index = self.offsets()
+        cdef int64_t slot = index.floor(offset)
+        position = self.after(w, index.position_at(slot) if slot >= 0 else 0, &b)
+        while position >= 0:
+            if b.max_timestamp == wanted:
+                self.load(w, position, &b)
+                records = Records.__new__(Records)
+                records.limit = self.max_decompressed_bytes
+                records.begin(w.at(position), &b, self.path_of(".log"), position)
+                record = records.first_since(wanted, 0)
+                self._spare = w
+                if record is None or record.timestamp != wanted:
+                    return None
+                return OffsetAndTimestamp(
+                    record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None
+                )
+            position = self.after(w, position + b.size, &b)
+        self._spare = w
+        return None
+
+    def read_next_offset(self):
+        """The offset after the last batch: from the last index entry to the end, checksums unread (spec 8.6)."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef OffsetIndex index = self.offsets()
+        cdef int64_t slot, size, position, next_offset
+        cdef int attempt
+        for attempt in range(2):
+            slot = index.count - 1
+            position = index.position_at(slot) if slot >= 0 else 0
+            next_offset = self.base_offset
+            while True:
+                size = step(w, position, NEAR, &b, &fault)
+                if size < 0:
+                    break
+                next_offset = b.last_offset + 1
+                position += size
+            if size == SYSTEM:
+                w.raise_failure(-1)
+            if slot >= 0 and next_offset <= index.offset_at(slot) and attempt == 0:
+                index = self.distrusted(slot, next_offset - 1)
+                continue
+            break
+        self._spare = w
+        return next_offset
+
+    # ---- walks ----------------------------------------------------------------------------------------------------
+
+    def scan(self, *, bint verify=True):
+        """Walks every batch (checking its CRC, unless verify is false) and returns a Scan.
+
+        It ends at the first byte that recovery would cut off (spec 8.4); `error` says what is wrong there, None where
+        nothing is left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more than
+        2^31 - 1 above the base, so the segment must be split. The segment itself is not changed. The GIL is free while it runs.
+        """
+        cdef Window w = Window.__new__(Window)
+        cdef OffsetIndex offsets = OffsetIndex(self.base_offset)
+        cdef TimeIndex times = TimeIndex(self.base_offset)
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t position = 0, size = 0, have, since = 0, count = 0, next_offset = self.base_offset
+        cdef int64_t max_timestamp = -1, max_offset = self.base_offset, interval = self.index_interval_bytes
+        cdef int64_t ahead = AHEAD
+        cdef int32_t epoch = -1
+        cdef int put = 0
+        cdef bint overflow = False
+        w.reset(self.opened(), self.limit(), self.origin)
+        epochs = []
+        memset(&fault, 0, sizeof(fault))
+        with nogil:
+            while True:
+                size = step(w, position, ahead, &b, &fault)
+                if size < 0:
+                    break
+                if verify:
+                    have = w.fill(position, size, AHEAD)
+                    if have < 0:
+                        size = SYSTEM
+                        break
+                    if ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK:
+                        size = DAMAGED
+                        break
+                else:  # large batches: step over their records instead of reading them
+                    ahead = LOOK if size > NEAR else AHEAD
+                if b.last_offset - self.base_offset > INT32_MAX or b.last_offset < self.base_offset:
+                    overflow = True
+                    break
+                if b.max_timestamp > max_timestamp:
+                    max_timestamp = b.max_timestamp
+                    max_offset = b.last_offset
+                if since > interval:
+                    put = offsets.put(b.last_offset, position)
+                    if put == 0:
+                        put = times.put(max_timestamp, max_offset)
+                    if put:
+                        break
+                    since = 0
+                if b.leader_epoch > epoch and b.magic == 2:
+                    epoch = b.leader_epoch
+                    with gil:
+                        epochs.append((epoch, b.base_offset))
+                count += 1
+                next_offset = b.last_offset + 1
+                since += size
+                position += size
+        if size == SYSTEM:
+            w.raise_failure(-1)
+        error = None
+        if put or overflow:
+            ks_fail(&fault, KS_E_OFFSET, 0, offsets.last_offset + 1, b.last_offset)
+            size = DAMAGED
+        if size == DAMAGED:
+            try:
+                raise_fault(&fault, self.path, position, b.base_offset if fault.status == KS_E_CRC else -1)
+            except CorruptRecordError as e:
+                error = e
+        elif position < w.limit:
+            error = CorruptRecordError(
+                "the bytes end inside a batch",
+                file=self.path,
+                position=position,
+                offset=next_offset,
+                expected="a whole batch",
+                found=f"{w.limit - position} bytes",
+            )
+        times.put(max_timestamp, max_offset)
+        return Scan(
+            position, next_offset, count, offsets, times, TimestampOffset(max_timestamp, max_offset), epochs, error,
+            put != 0, overflow,
+        )
+
+    def read_headers(self, int64_t start=0):
+        """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
+
+        Columns: position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id, size, crc,
+        leader_epoch, last_offset_delta, base_sequence, records_count (-1 for magic 0 and 1), producer_epoch,
+        attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
+        end that hold no whole batch are left out. The GIL is free while it runs.
+        """
+        cdef Window w = Window.__new__(Window)
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t position = start, size, count = 0, room = 0, ahead = AHEAD
+        cdef row *rows = NULL
+        cdef row *grown
+        w.reset(self.opened(), self.limit(), self.origin)
+        try:
+            with nogil:
+                while True:
+                    size = step(w, position, ahead, &b, &fault)
+                    if size < 0:
+                        break
+                    ahead = LOOK if size > NEAR else AHEAD
+                    if count == room:
+                        room = max(<int64_t>1024, 2 * room)
+                        grown = <row *>PyMem_RawRealloc(rows, <size_t>room * sizeof(row))
+                        if grown is NULL:
+                            break
+                        rows = grown
+                    rows[count].position = position
+                    rows[count].batch = b
+                    count += 1
+                    position += size
+            if size == SYSTEM:
+                w.raise_failure(-1)
+            if size == DAMAGED:
+                raise_fault(&fault, self.path, position, -1)
+            if size >= 0:
+                raise MemoryError()
+            data = PyBytes_FromStringAndSize(<char *>rows, count * <int64_t>sizeof(row)) if count else b""
+        finally:
+            PyMem_RawFree(rows)
+        import numpy
+
+        return numpy.frombuffer(data, dtype=header_dtype())
+
+
+    def __repr__(self):
+        return f"Segment({self.path!r}, base_offset={self.base_offset})"
+
+
+HEADER_DTYPE = None
+
+
+cdef object header_dtype():
+    """The layout of `row` for numpy, made once (numpy is imported only when columns are asked for)."""
+    global HEADER_DTYPE
+    if HEADER_DTYPE is None:
+        import numpy
+
+        fields = (
+            ("base_offset", "i8"), ("last_offset", "i8"), ("base_timestamp", "i8"), ("max_timestamp", "i8"),
+            ("producer_id", "i8"), ("size", "i8"), ("crc", "u4"), ("leader_epoch", "i4"),
+            ("last_offset_delta", "i4"), ("base_sequence", "i4"), ("records_count", "i4"), ("producer_epoch", "i2"),
+            ("attributes", "i2"), ("magic", "i1"),
+        )
+        names, formats, offsets, at = ["position"], ["i8"], [0], 8
+        for name, kind in fields:  # ks_batch has its widest fields first, so there is no padding between them
+            names.append(name)
+            formats.append(kind)
+            offsets.append(at)
+            at += int(kind[1])
+        HEADER_DTYPE = numpy.dtype(
+            {"names": names, "formats": formats, "offsets": offsets, "itemsize": sizeof(row)}
+        )
+    return HEADER_DTYPE

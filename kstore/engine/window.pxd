@@ -1,0 +1,18 @@
+from libc.stdint cimport int64_t, uint8_t
+
+from kstore.engine.file cimport File
+
+
+cdef class Window:
+    cdef File file
+    cdef uint8_t *data
+    cdef int64_t room
+    cdef int64_t start
+    cdef int64_t length
+    cdef int64_t limit
+    cdef int64_t origin
+
+    cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept
+    cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil
+    cdef const uint8_t *at(self, int64_t position) noexcept nogil
+    cdef int raise_failure(self, int64_t status) except -1

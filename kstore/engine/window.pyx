@@ -1,0 +1,74 @@
+"""A part of a file in memory, moved along as the reader goes. Plain preads: nothing is mapped, so a file that another
+process shortens gives a short read and no fault."""
+
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cython cimport final
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memmove
+
+from kstore.engine.file cimport File
+
+cdef enum:
+    E_SYSTEM = -1
+    E_MEMORY = -2
+
+
+@final
+cdef class Window:
+    """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a time."""
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.data)
+
+    cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept:
+        """Points at another file (or another state of it), positions counted from `origin`; the buffer stays."""
+        self.file = file
+        self.limit = limit
+        self.origin = origin
+        self.start = 0
+        self.length = 0
+
+    cdef const uint8_t *at(self, int64_t position) noexcept nogil:
+        return self.data + (position - self.start)
+
+    cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
+        """Brings in the `size` bytes at `position`, and up to `ahead` in all where they must be read anyway.
+
+        Returns how many bytes are there from `position` on: fewer than `size` only before the limit or the end of the
+        file; negative on failure (raise_failure). Pointers got before are void.
+        """
+        cdef int64_t have = self.start + self.length - position, want, n
+        cdef uint8_t *grown
+        if position >= self.start and have >= size:
+            return have
+        want = min(max(size, ahead), self.limit - position)
+        if position < 0 or want <= 0:
+            return 0
+        if position < self.start or have < 0:
+            have = 0
+        if have >= want:  # the limit, not the window, is what ends the bytes
+            return have
+        if want > self.room:
+            grown = <uint8_t *>PyMem_RawMalloc(<size_t>want)
+            if grown is NULL:
+                return E_MEMORY
+            if have:
+                memmove(grown, self.at(position), <size_t>have)
+            PyMem_RawFree(self.data)
+            self.data = grown
+            self.room = want
+        elif have:
+            memmove(self.data, self.at(position), <size_t>have)
+        self.start = position
+        self.length = have
+        n = self.file.pread(self.data + have, want - have, self.origin + position + have)
+        if n < 0:
+            return E_SYSTEM
+        self.length += n
+        return self.length
+
+    cdef int raise_failure(self, int64_t status) except -1:
+        if status == E_MEMORY:
+            raise MemoryError(f"a batch of {self.file.path}")
+        PyErr_SetFromErrnoWithFilenameObject(OSError, self.file.path)

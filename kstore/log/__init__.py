@@ -1,0 +1,1 @@
+"""First floor: one partition directory, as Kafka would load it."""

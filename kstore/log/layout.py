@@ -1,0 +1,87 @@
+"""Names of directories and files (spec 1.1, 1.2)."""
+
+import re
+from typing import NamedTuple
+
+SEGMENT_KINDS = (".log", ".index", ".timeindex", ".txnindex")
+INDEX_KINDS = SEGMENT_KINDS[1:]
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+CLUSTER_METADATA = "__cluster_metadata"
+
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_OFFSET = re.compile(r"[+-]?[0-9]+")
+_SPECIAL = {
+    suffix: re.compile(rf"^(\S+)-(\S+)\.(\S+){suffix}") for suffix in ("-delete", "-future", "-stray")
+}
+
+
+class TopicPartition(NamedTuple):
+    """A topic's name and a partition's number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class FileName(NamedTuple):
+    """The parts of a file name in a partition directory: `stem` + `kind` + `extra`, and the stem's offset."""
+
+    stem: str
+    offset: int
+    kind: str
+    extra: str
+
+
+def is_valid_topic(topic: str) -> bool:
+    """Whether Kafka allows a topic of this name (spec 1.1)."""
+    return topic not in (".", "..") and _LEGAL_TOPIC.fullmatch(topic) is not None
+
+
+def parse_directory(name: str) -> TopicPartition | None:
+    """The topic and partition that a directory's name stands for, or None if it is none Kafka would load."""
+    for suffix, form in _SPECIAL.items():
+        if name.endswith(suffix):
+            if form.fullmatch(name) is None:
+                return None
+            name = name[: name.rindex(".")]
+            break
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or _OFFSET.fullmatch(partition) is None:
+        return None
+    number = int(partition)
+    return TopicPartition(topic, number) if -(2**31) <= number < 2**31 else None
+
+
+def parse_offset(name: str) -> int | None:
+    """The number before the first dot of a file name, or None."""
+    stem = name.partition(".")[0]
+    if _OFFSET.fullmatch(stem) is None:
+        return None
+    offset = int(stem)
+    return offset if -(2**63) <= offset < 2**63 else None
+
+
+def parse_file(name: str) -> FileName | None:
+    """The parts of a segment file's name, `.swap` and the like included; None for any other file."""
+    stem, dot, rest = name.partition(".")
+    kind, second, extra = rest.partition(".")
+    offset = parse_offset(name)
+    if not dot or offset is None or dot + kind not in SEGMENT_KINDS:
+        return None
+    return FileName(stem, offset, dot + kind, second + extra)
+
+
+def segment_stem(base_offset: int) -> str:
+    """The name of a segment's files without their kind: the base offset in 20 digits."""
+    return f"{base_offset:020d}"

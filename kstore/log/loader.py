@@ -1,0 +1,380 @@
+"""What a partition directory holds once Kafka has loaded it, worked out without writing anything (spec 8).
+
+Kafka finishes interrupted work when it loads a log: it deletes, renames, cuts torn tails off, rebuilds indexes. Here the
+same decisions are made over a listing, and their outcome is a tuple of segments that show what would be left: some of
+them named `.swap` on disk, some with a part that does not count, some with indexes made in memory.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from kstore.engine.segment import Scan, Segment
+from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
+from kstore.log import checkpoints, layout
+from kstore.log.epochs import LeaderEpochs
+from kstore.log.layout import TopicPartition
+
+MAX_OFFSET = 2**63 - 1
+
+
+class Finding(NamedTuple):
+    """Something that is not as a clean shutdown leaves it.
+
+    `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
+    would remove), "leftover" (a .deleted, .cleaned or .swap file), "orphan" (an index without log), "missing_index",
+    "broken_index", "split", "checkpoint". `position` and `size` are in bytes, -1 where they mean nothing.
+    """
+
+    kind: str
+    file: str
+    position: int
+    size: int
+    text: str
+
+
+class LogDirectory(NamedTuple):
+    """What the directory around a partition says of it: Kafka keeps that there (spec 1.4, 1.7)."""
+
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def around(cls, path: Path) -> "LogDirectory":
+        """Reads the marker and the checkpoints beside a partition directory; unreadable ones count as absent."""
+        parent = path.resolve().parent
+        tp = layout.parse_directory(path.resolve().name)
+        if tp is not None and tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
+            return cls(False, 0, 0, ())
+        findings: list[Finding] = []
+        recovery_point = _offset_of(parent / layout.RECOVERY_POINTS, tp, findings)
+        log_start_offset = _offset_of(parent / layout.LOG_STARTS, tp, findings)
+        clean = (parent / layout.CLEAN_SHUTDOWN).exists()
+        return cls(clean, recovery_point, log_start_offset, tuple(findings))
+
+
+def _offset_of(path: Path, tp: TopicPartition | None, findings: list[Finding]) -> int:
+    try:
+        offsets = checkpoints.read_offsets(path)
+    except FileNotFoundError:
+        return 0
+    except (OSError, CorruptFileError) as e:
+        findings.append(Finding("checkpoint", str(path), -1, -1, f"not read: {e}"))
+        return 0
+    return offsets.get(tp, 0) if tp is not None else 0
+
+
+@dataclass
+class Recovery:
+    """What loading found and, were it Kafka's, would have done. Nothing of it has been written."""
+
+    clean: bool
+    recovery_point: int
+    findings: list[Finding] = field(default_factory=list)
+    recovered_segments: list[int] = field(default_factory=list)
+    truncated_bytes: int = 0
+
+    def __str__(self) -> str:
+        how = "after a clean shutdown" if self.clean else f"recovered from offset {self.recovery_point} on"
+        lines = [f"{how}: {len(self.findings)} findings"]
+        lines += [f"  {f.kind}: {f.file}: {f.text}" for f in self.findings]
+        return "\n".join(lines)
+
+
+@dataclass
+class Loaded:
+    """A partition as Kafka would have it in memory."""
+
+    segments: tuple[Segment, ...]
+    log_start_offset: int
+    log_end_offset: int
+    leader_epochs: LeaderEpochs
+    recovery: Recovery
+
+
+class _Listing:
+    """The names in the directory as they would be after passes 1 to 3: final name -> name on disk."""
+
+    def __init__(self, directory: str, recovery: Recovery) -> None:
+        self.directory = directory
+        self.recovery = recovery
+        self.names = {name: name for name in os.listdir(directory)}
+
+    def note(self, kind: str, name: str, text: str) -> None:
+        self.recovery.findings.append(Finding(kind, f"{self.directory}/{name}", -1, -1, text))
+
+    def drop(self, name: str, kind: str, text: str) -> None:
+        del self.names[name]
+        self.note(kind, name, text)
+
+    def finish_interrupted_work(self, make: "_SegmentMaker") -> None:
+        """Passes 1 to 3 of spec 8.2."""
+        extras = [name for name in self.names if name.endswith((".deleted", ".cleaned", ".swap"))]
+        if not extras:
+            return
+        cleaned = [
+            offset
+            for name in extras
+            if name.endswith(".cleaned") and (offset := layout.parse_offset(name)) is not None
+        ]
+        swaps = []
+        for name in sorted(extras):
+            if name.endswith(".deleted"):
+                if not name.endswith(".checkpoint.deleted"):
+                    self.drop(name, "leftover", "would be deleted: its removal was under way")
+            elif name.endswith(".cleaned"):
+                self.drop(name, "leftover", "would be deleted: a compaction that was not finished")
+            elif cleaned and (layout.parse_offset(name) or 0) >= min(cleaned):
+                self.drop(name, "leftover", "would be deleted: a compaction that was not finished")
+            else:
+                swaps.append(name)
+        for name in swaps:
+            if not name.endswith(".log.swap"):
+                continue
+            file = layout.parse_file(name)
+            if file is None:
+                continue
+            swapped = make(file.stem, file.offset, dict.fromkeys(layout.SEGMENT_KINDS, ".swap"))
+            end = swapped.read_next_offset()
+            for other in [n for n in self.names if not n.endswith(".swap")]:
+                offset = layout.parse_offset(other)
+                if offset is not None and file.offset <= offset < end:
+                    self.drop(other, "leftover", f"would be deleted: {name} replaces it")
+        for name in swaps:
+            if name in self.names:
+                del self.names[name]
+                self.names[name.removesuffix(".swap")] = name
+                self.note("leftover", name, "would be renamed: a compaction that was all but finished")
+
+    def suffixes(self, stem: str) -> dict[str, str]:
+        """How the files of a segment are named on disk, where that is not their final name."""
+        found = {}
+        for kind in layout.SEGMENT_KINDS:
+            on_disk = self.names.get(stem + kind, "")
+            if on_disk.endswith(".swap"):
+                found[kind] = ".swap"
+        return found
+
+
+class _SegmentMaker:
+    """Makes segments of one directory with the options of this opening."""
+
+    def __init__(self, directory: str, index_interval_bytes: int, max_decompressed_bytes: int) -> None:
+        self.directory = directory
+        self.options = {
+            "index_interval_bytes": index_interval_bytes,
+            "max_decompressed_bytes": max_decompressed_bytes,
+        }
+
+    def __call__(
+        self,
+        stem: str,
+        base_offset: int,
+        suffixes: dict[str, str] | None = None,
+        end_offset: int = MAX_OFFSET,
+        origin: int = 0,
+    ) -> Segment:
+        return Segment(
+            self.directory,
+            stem,
+            base_offset,
+            end_offset,
+            suffixes=suffixes,
+            origin=origin,
+            **self.options,
+        )
+
+
+class _Loader:
+    def __init__(self, path: Path, around: LogDirectory, make: _SegmentMaker, recover: bool) -> None:
+        self.path = path
+        self.make = make
+        self.recover = recover
+        self.log_start_offset = around.log_start_offset
+        self.recovery = Recovery(around.clean, around.recovery_point, list(around.findings))
+        self.listing = _Listing(str(path), self.recovery)
+        self.epochs = LeaderEpochs(self._read_epochs())
+
+    def _read_epochs(self) -> list[tuple[int, int]]:
+        file = self.path / layout.LEADER_EPOCHS
+        try:
+            return [(e, o) for e, o in checkpoints.read_epochs(file) if e >= 0 and o >= 0]
+        except FileNotFoundError:
+            return []
+        except (OSError, CorruptFileError) as e:
+            self.recovery.findings.append(Finding("checkpoint", str(file), -1, -1, f"not read: {e}"))
+            return []
+
+    def note(self, kind: str, segment: Segment, position: int, size: int, text: str) -> None:
+        self.recovery.findings.append(Finding(kind, segment.path, position, size, text))
+
+    def load(self) -> Loaded:
+        if self.recover:
+            self.listing.finish_interrupted_work(self.make)
+        segments = self._open_segments()
+        if self.recover and not self.recovery.clean:
+            segments = self._recover(segments)
+        log_end_offset = self._end_of(segments)
+        if segments and log_end_offset < self.log_start_offset:
+            for segment in segments:
+                self.note("beyond", segment, 0, segment.size, "lies below the log start offset")
+            segments = []
+            self.epochs = LeaderEpochs()
+        first = segments[0].base_offset if segments else self.log_start_offset
+        log_end_offset = log_end_offset if segments else first
+        self.epochs.truncate_from_end(log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        return Loaded(
+            tuple(segments), max(self.log_start_offset, first), log_end_offset, self.epochs, self.recovery
+        )
+
+    def _open_segments(self) -> list[Segment]:
+        """Pass 4: the segments there are, in order; indexes without a log are left aside."""
+        names = self.listing.names
+        stems = []
+        for name in names:
+            if name.endswith(".log"):
+                offset = layout.parse_offset(name)
+                stem = name[:-4]
+                if offset is None or "." in stem:
+                    self.listing.note("orphan", name, "not the name of a segment; Kafka refuses to load this")
+                elif offset >= 0:
+                    stems.append((offset, stem))
+            elif name.endswith(layout.INDEX_KINDS):
+                log = name[: name.rindex(".")] + ".log"
+                if log not in names:
+                    self.listing.note("orphan", name, "would be deleted: an index without a log")
+        stems.sort()
+        plain = all(on_disk == name for name, on_disk in names.items())
+        segments = []
+        for (offset, stem), following in zip(stems, [*stems[1:], None], strict=True):
+            end_offset = following[0] if following else MAX_OFFSET
+            suffixes = None if plain else self.listing.suffixes(stem)
+            segment = self.make(stem, offset, suffixes, end_offset)
+            segments.append(segment)
+            if stem + ".index" not in names:
+                # Kafka recovers such a segment even after a clean shutdown
+                self.note("missing_index", segment, -1, -1, "no offset index: it is made anew from the log")
+                if self.recover and (self.recovery.clean or offset < self.recovery.recovery_point):
+                    self._adopt(segment, segment.scan())
+            elif stem + ".timeindex" not in names:
+                self.note("missing_index", segment, -1, -1, "no time index: it is made anew from the log")
+            if stem + ".txnindex" in names:
+                self._check_transactions(segment)
+        return segments
+
+    def _check_transactions(self, segment: Segment) -> None:
+        try:
+            segment.transaction_index.sanity_check()
+        except CorruptIndexError as e:
+            self.note("broken_index", segment, e.position, -1, f"made anew from the log: {e}")
+            self.recovery.recovered_segments.append(segment.base_offset)
+
+    def _adopt(self, segment: Segment, found: Scan) -> None:
+        """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
+        beyond = segment.size - found.valid_bytes
+        if beyond:
+            kind = "torn_tail" if "end inside" in str(found.error) else "corrupt_batch"
+            self.note(kind, segment, found.valid_bytes, beyond, f"{beyond} bytes would be cut off: {found.error}")
+            self.recovery.truncated_bytes += beyond
+            segment.limit_to(found.valid_bytes)
+        segment.adopt(found.offset_index, found.time_index)
+        for epoch, base_offset in found.leader_epochs:
+            if self.epochs.latest is None or epoch > self.epochs.latest:
+                self.epochs.assign(epoch, base_offset)
+        self.recovery.recovered_segments.append(segment.base_offset)
+
+    def _recover(self, segments: list[Segment]) -> list[Segment]:
+        """Spec 8.3: from the segment that holds the recovery point on, until one has to be cut."""
+        below = [s for s in segments if s.base_offset <= self.recovery.recovery_point]
+        first = len(below) - 1 if below else 0
+        kept = segments[:first]
+        pending = segments[first:]
+        while pending:
+            segment = pending.pop(0)
+            found = segment.scan()
+            if found.overflow:
+                pending[:0] = self._split(segment)
+                continue
+            if found.disordered:
+                self.note("corrupt_batch", segment, 0, segment.size, f"would be emptied: {found.error}")
+                self.recovery.truncated_bytes += segment.size
+                segment.limit_to(0)
+                found = segment.scan()
+                kept.append(segment)
+                segment.adopt(found.offset_index, found.time_index)
+                break
+            size = segment.size
+            self._adopt(segment, found)
+            kept.append(segment)
+            if found.valid_bytes < size:
+                break
+        for segment in pending:
+            self.note("beyond", segment, 0, segment.size, "would be deleted: it lies behind what was cut off")
+            self.recovery.truncated_bytes += segment.size
+        if pending:
+            last = kept[-1]
+            kept[-1] = self._with_end(last, MAX_OFFSET)
+        return kept
+
+    def _with_end(self, segment: Segment, end_offset: int) -> Segment:
+        """The same segment with another offset behind it."""
+        twin = self.make(
+            segment.stem, segment.base_offset, segment.suffixes or None, end_offset, segment.origin
+        )
+        twin.limit_to(segment.size)
+        twin.adopt(segment.offset_index, segment.time_index)
+        return twin
+
+    def _split(self, segment: Segment) -> Iterator[Segment]:
+        """Segments over the parts of one whose offsets span more than 2^31 - 1 (spec 8.7)."""
+        headers = segment.read_headers()
+        starts: list[tuple[int, int]] = []  # (base offset, position)
+        for base, last, position in zip(
+            headers["base_offset"].tolist(),
+            headers["last_offset"].tolist(),
+            headers["position"].tolist(),
+            strict=True,
+        ):
+            if not starts or last - starts[-1][0] > 2**31 - 1:
+                starts.append((base, position))
+        self.note("split", segment, -1, -1, f"would be split into {len(starts)} segments: offsets too far apart")
+        ends = [*starts[1:], (segment.end_offset, segment.size)]
+        for (base, position), (end_offset, end) in zip(starts, ends, strict=True):
+            part = self.make(segment.stem, base, segment.suffixes or None, end_offset, position)
+            part.limit_to(end - position)
+            yield part
+
+    def _end_of(self, segments: list[Segment]) -> int:
+        """The log end offset, and what follows the last whole batch of a log that was closed cleanly."""
+        if not segments:
+            return self.log_start_offset
+        return segments[-1].read_next_offset()
+
+
+def load(
+    path: Path,
+    *,
+    clean: bool | None = None,
+    recovery_point: int | None = None,
+    log_start_offset: int | None = None,
+    index_interval_bytes: int = 4096,
+    max_decompressed_bytes: int = 256 << 20,
+    recover: bool = True,
+) -> Loaded:
+    """Loads a partition directory for reading. What is not given comes from the directory around it."""
+    if not path.is_dir():
+        raise LogNotFoundError(f"no partition directory at {path}")
+    around = LogDirectory.around(path)
+    around = LogDirectory(
+        around.clean if clean is None else clean,
+        around.recovery_point if recovery_point is None else recovery_point,
+        around.log_start_offset if log_start_offset is None else log_start_offset,
+        around.findings,
+    )
+    make = _SegmentMaker(str(path), index_interval_bytes, max_decompressed_bytes)
+    return _Loader(path, around, make, recover).load()

@@ -1,0 +1,169 @@
+"""Producer state: who wrote last, which transactions are open, which were aborted (spec 3.5, 6.6 to 6.8, 8.5)."""
+
+import struct
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kstore.engine.batch import RecordBatch, control_type
+from kstore.engine.crc32c import crc32c
+from kstore.engine.index import AbortedTxn
+from kstore.engine.segment import Segment
+from kstore.errors import CorruptRecordError, CorruptSnapshotError
+
+_HEADER = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_MAX_SEQUENCE = 2**31 - 1
+REMEMBERED_BATCHES = 5
+ABORT, COMMIT = 0, 1
+
+
+class BatchMetadata(NamedTuple):
+    """One of the last batches of a producer: what a retry is recognised by."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        n = self.last_sequence - self.offset_delta
+        return n if n >= 0 else _MAX_SEQUENCE + n + 1
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """What a log remembers of one producer id."""
+
+    producer_id: int
+    producer_epoch: int = -1
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    current_txn_first_offset: int | None = None
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+
+    def move_to(self, epoch: int) -> None:
+        """Another epoch forgets the batches of the one before."""
+        if epoch != self.producer_epoch:
+            self.producer_epoch = epoch
+            self.batches.clear()
+
+
+def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
+    """The producers in a .snapshot file. CorruptSnapshotError."""
+
+    def fail(reason: str, position: int, expected: object, found: object) -> CorruptSnapshotError:
+        return CorruptSnapshotError(
+            reason, file=file, position=position, expected=expected, found=found
+        )
+
+    if len(data) < _HEADER.size:
+        raise fail("size of a producer snapshot", 0, f"at least {_HEADER.size}", len(data))
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != 1:
+        raise fail("version of a producer snapshot", 0, 1, version)
+    if crc32c(memoryview(data)[6:]) != crc:
+        raise fail("checksum of a producer snapshot", 2, crc, crc32c(memoryview(data)[6:]))
+    if count < 0 or _HEADER.size + count * _ENTRY.size > len(data):
+        fits = (len(data) - _HEADER.size) // _ENTRY.size
+        raise fail("number of producers in a snapshot", 6, f"0 to {fits}", count)
+    states = []
+    for slot in range(count):
+        pid, epoch, sequence, last_offset, delta, timestamp, coordinator, txn = _ENTRY.unpack_from(
+            data, _HEADER.size + slot * _ENTRY.size
+        )
+        state = ProducerState(pid, epoch, coordinator, timestamp, txn if txn >= 0 else None)
+        if last_offset >= 0:
+            state.batches.append(BatchMetadata(sequence, last_offset, delta, timestamp))
+        states.append(state)
+    return states
+
+
+class Producers:
+    """The states of all producers of a log, kept up by applying its batches in order, as replication does."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, ProducerState] = {}
+        self.ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id
+        self.end_offset = 0
+
+    def restore(self, states: Iterable[ProducerState], end_offset: int) -> None:
+        """Begins anew from a snapshot."""
+        self.states = {state.producer_id: state for state in states}
+        self.ongoing = {
+            state.current_txn_first_offset: state.producer_id
+            for state in self.states.values()
+            if state.current_txn_first_offset is not None
+        }
+        self.end_offset = end_offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return min(self.ongoing, default=None)
+
+    def apply(self, batch: RecordBatch) -> AbortedTxn | None:
+        """Takes one batch with a producer id; returns the transaction that it aborts, if it does."""
+        state = self.states.get(batch.producer_id)
+        if state is None:
+            state = self.states[batch.producer_id] = ProducerState(batch.producer_id)
+        self.end_offset = batch.last_offset + 1
+        if batch.is_control:
+            return self._end(state, batch)
+        state.move_to(batch.producer_epoch)
+        first_offset = batch.last_offset - batch.last_offset_delta
+        state.batches.append(
+            BatchMetadata(
+                batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+            )
+        )
+        state.last_timestamp = batch.max_timestamp
+        if batch.is_transactional and state.current_txn_first_offset is None:
+            state.current_txn_first_offset = first_offset
+            self.ongoing[first_offset] = batch.producer_id
+        return None
+
+    def _end(self, state: ProducerState, batch: RecordBatch) -> AbortedTxn | None:
+        """A transaction marker. Replayed ones are taken whatever their epochs, as Kafka does for replicas."""
+        if batch.records_count == 0:
+            return None
+        marker = batch.records(verify=False)[0]
+        kind = control_type(marker.key, batch.file, batch.position)
+        if kind not in (ABORT, COMMIT):
+            raise CorruptRecordError(
+                "type of a transaction marker",
+                file=batch.file,
+                position=batch.position,
+                offset=batch.base_offset,
+                expected="ABORT or COMMIT",
+                found=marker.key,
+            )
+        first_offset = state.current_txn_first_offset
+        aborted = None
+        if first_offset is not None:
+            others = [start for start, pid in self.ongoing.items() if pid != batch.producer_id]
+            if kind == ABORT:
+                stable = min(others, default=batch.last_offset + 1)
+                aborted = AbortedTxn(batch.producer_id, first_offset, batch.base_offset, stable)
+            self.ongoing.pop(first_offset, None)
+        state.move_to(batch.producer_epoch)
+        value = marker.value or b""
+        if len(value) >= 6:  # Kafka fails on a shorter one; the log is sound without it
+            state.coordinator_epoch = int.from_bytes(value[2:6], "big", signed=True)
+        state.last_timestamp = marker.timestamp
+        state.current_txn_first_offset = None
+        return aborted
+
+
+def batches_of_producers(segment: Segment, start_offset: int) -> Iterable[RecordBatch]:
+    """The batches of a segment, from start_offset on, that have a producer id: headers find them."""
+    headers = segment.read_headers()
+    wanted = (headers["producer_id"] >= 0) & (headers["last_offset"] >= start_offset)
+    for position in headers["position"][wanted].tolist():
+        yield segment.batch_at(position)

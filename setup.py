@@ -1,0 +1,72 @@
+"""Build the extension modules. Everything else about the project is in pyproject.toml."""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
+
+MODULES = ["batch", "codecs", "crc32c", "file", "index", "reader", "segment", "window"]
+PUBLIC = sorted(p.as_posix() for p in Path("include").rglob("*") if p.suffix in {".h", ".pxd", ".md"})
+
+MODE = os.environ.get("KSTORE_BUILD", "release")
+CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden"]
+CFLAGS += ["-Werror"] if os.environ.get("KSTORE_WERROR") else []
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, str]]]] = {
+    # compile flags, link flags, Cython directives, macros
+    "release": (["-O3"], [], {}, []),
+    "debug": (["-O0", "-g3", "-UNDEBUG"], [], {}, []),
+    "asan": (["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer", *SANITIZE], SANITIZE, {}, []),
+    "coverage": (["-O0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
+}
+cflags, ldflags, directives, macros = MODES[MODE]
+
+
+class build_py_with_headers(build_py):
+    """Wheels carry include/ as kstore/include/; editable installs read it in place."""
+
+    def _headers(self) -> dict[str, str]:
+        return {Path(self.build_lib, "kstore", h).as_posix(): h for h in PUBLIC}
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for target, source in self._headers().items():
+                self.mkpath(str(Path(target).parent))
+                self.copy_file(source, target)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        outputs: list[str] = super().get_outputs(include_bytecode)
+        return outputs + ([] if self.editable_mode else list(self._headers()))
+
+
+setup(
+    cmdclass={"build_py": build_py_with_headers},
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"kstore.engine.{name}",
+                [f"kstore/engine/{name}.pyx"],
+                include_dirs=["include"],
+                depends=PUBLIC,
+                extra_compile_args=CFLAGS + cflags,
+                extra_link_args=ldflags,
+                define_macros=macros,
+            )
+            for name in MODULES
+        ],
+        include_path=["include"],
+        nthreads=2,
+        # the coverage plugin needs the .c beside the .pyx
+        build_dir=None if MODE == "coverage" else f"build/cython-{MODE}",
+        compiler_directives={
+            "language_level": 3,
+            "auto_pickle": False,
+            "autotestdict": False,
+            "warn.unused": True,
+            **directives,
+        },
+    ),
+)
