@@ -9,7 +9,6 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport final, freelist
 from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t
 
-from kstore.engine.codecs cimport unpack
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
     KS_BATCH_OVERHEAD,
@@ -46,7 +45,7 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
-from kstore.engine.codecs import NAMES, CodecError, UnpackLimitError
+from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError, unpack
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
@@ -257,7 +256,7 @@ cdef class Records:
             ) from None
         except UnpackLimitError as e:
             raise RecordTooLargeError(
-                f"a {NAMES[codec]} batch unpacks to more than max_decompressed_bytes",
+                f"a {CODECS[codec]} batch unpacks to more than max_decompressed_bytes",
                 size=e.args[0],
                 limit=self.limit,
                 file=self.file,
@@ -416,7 +415,7 @@ cdef class RecordBatch:
                 expected="0 to 4",
                 found=codec,
             )
-        return NAMES[codec]
+        return CODECS[codec]
 
     @property
     def timestamp_type(self):

@@ -294,7 +294,7 @@ cdef bytearray unpack_zstd(bytes data, int64_t limit):
     return out
 
 
-cpdef bytearray unpack(int codec, int magic, bytes data, int64_t limit):
+def unpack(int codec, int magic, bytes data not None, int64_t limit):
     """What the payload of a batch with this codec and magic unpacks to: at most `limit` bytes.
 
     UnpackLimitError past the limit, CodecError for a payload that is no such stream or for an unknown codec id.

@@ -309,8 +309,7 @@ cdef class Segment:
         cdef OffsetIndex index = self.offsets()
         cdef int64_t slot = index.floor(target), position, ahead, found
         cdef ks_fault fault
-        cdef int attempt
-        for attempt in range(2):
+        for _ in range(2):
             # An entry holds the last offset of its batch, so the batch wanted is that of the entry at or above the
             # target whenever every batch has an entry: look there first.
             if slot < 0 or index.offset_at(slot) != target:
@@ -430,8 +429,7 @@ cdef class Segment:
         cdef Records records
         cdef Record record
         cdef int64_t slot, hint, position, promised
-        cdef int attempt
-        for attempt in range(2):
+        for _ in range(2):
             times = self.times()
             slot = times.floor(timestamp)
             hint = times.offset_at(slot) if slot >= 0 else self.base_offset
@@ -493,7 +491,7 @@ cdef class Segment:
                 records.begin(w.at(position), &b, self.path_of(".log"), position)
                 record = records.first_since(wanted, 0)
                 self._spare = w
-                if record is None or record.timestamp != wanted:
+                if record is None or record.timestamp != wanted or b.magic == 0:
                     return None
                 return OffsetAndTimestamp(
                     record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None
@@ -664,13 +662,13 @@ cdef class Segment:
         return f"Segment({self.path!r}, base_offset={self.base_offset})"
 
 
-HEADER_DTYPE = None
+cdef object header_layout = None
 
 
 cdef object header_dtype():
     """The layout of `row` for numpy, made once (numpy is imported only when columns are asked for)."""
-    global HEADER_DTYPE
-    if HEADER_DTYPE is None:
+    global header_layout
+    if header_layout is None:
         import numpy
 
         fields = (
@@ -685,7 +683,7 @@ cdef object header_dtype():
             formats.append(kind)
             offsets.append(at)
             at += int(kind[1])
-        HEADER_DTYPE = numpy.dtype(
+        header_layout = numpy.dtype(
             {"names": names, "formats": formats, "offsets": offsets, "itemsize": sizeof(row)}
         )
-    return HEADER_DTYPE
+    return header_layout

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from kstore.engine.index import TimeIndex
 from kstore.engine.segment import Scan, Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
 from kstore.log import checkpoints, layout
@@ -94,6 +95,7 @@ class Loaded:
     log_end_offset: int
     leader_epochs: LeaderEpochs
     recovery: Recovery
+    lost_time_indexes: frozenset[int]
 
 
 class _Listing:
@@ -198,6 +200,7 @@ class _Loader:
         self.recovery = Recovery(around.clean, around.recovery_point, list(around.findings))
         self.listing = _Listing(str(path), self.recovery)
         self.epochs = LeaderEpochs(self._read_epochs())
+        self.lost_time_indexes: set[int] = set()
 
     def _read_epochs(self) -> list[tuple[int, int]]:
         file = self.path / layout.LEADER_EPOCHS
@@ -229,7 +232,12 @@ class _Loader:
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         return Loaded(
-            tuple(segments), max(self.log_start_offset, first), log_end_offset, self.epochs, self.recovery
+            tuple(segments),
+            max(self.log_start_offset, first),
+            log_end_offset,
+            self.epochs,
+            self.recovery,
+            frozenset(self.lost_time_indexes),
         )
 
     def _open_segments(self) -> list[Segment]:
@@ -262,7 +270,11 @@ class _Loader:
                 if self.recover and (self.recovery.clean or offset < self.recovery.recovery_point):
                     self._adopt(segment, segment.scan())
             elif stem + ".timeindex" not in names:
-                self.note("missing_index", segment, -1, -1, "no time index: it is made anew from the log")
+                text = "no time index: Kafka goes on with an empty one, and by the file's time"
+                self.note("missing_index", segment, -1, -1, text)
+                if self.recover:
+                    segment.adopt(None, TimeIndex(offset))
+                    self.lost_time_indexes.add(offset)
             if stem + ".txnindex" in names:
                 self._check_transactions(segment)
         return segments

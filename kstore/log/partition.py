@@ -216,9 +216,12 @@ class PartitionLog:
         return [(txn.producer_id, txn.first_offset) for txn in found]
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
-        """The aborted transactions that overlap the offsets start .. stop, in the order of their markers."""
+        """The aborted transactions that may concern the offsets start .. stop, in the order of their markers.
+
+        As Kafka's: from the segment that holds `start` on, so some may end before it (spec 10.4).
+        """
         at = max(self.floor_segment(start), 0)
-        return self._read_transactions().aborted(self.segments[at:], start, stop)
+        return self._read_transactions().aborted(self.segments[at:], self.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
         """The first record of data at or after `offset`. OffsetOutOfRangeError where there is none."""
@@ -309,7 +312,11 @@ class PartitionLog:
             return OffsetAndTimestamp(-1, -1, -1)
         for segment in self.segments:
             if segment.largest_timestamp >= timestamp:
-                return segment.find_timestamp(timestamp, self.log_start_offset)
+                found = segment.find_timestamp(timestamp, self.log_start_offset)
+                # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
+                # would make a guess into an answer, so there we do.
+                if found is not None or segment.base_offset not in self._loaded.lost_time_indexes:
+                    return found
         return None
 
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:

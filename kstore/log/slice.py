@@ -46,23 +46,31 @@ class Slice:
 
     def records(self) -> RecordReader:
         """An iterator of its records, with `.skipped` for what on_error="skip" left out."""
-        return RecordReader(self._segments, self.offset, self._stop_offset, **self._options())
+        return RecordReader(
+            self._segments,
+            self.offset,
+            self._stop_offset,
+            first_position=self.position,
+            byte_limit=self.size,
+            aborted=self.aborted,
+            on_error=self._on_error,
+        )
 
     def batches(self) -> BatchReader:
         """The same for its whole batches, control batches included."""
-        return BatchReader(self._segments, self.offset, self._stop_offset, **self._options())
+        return BatchReader(
+            self._segments,
+            self.offset,
+            self._stop_offset,
+            first_position=self.position,
+            byte_limit=self.size,
+            aborted=self.aborted,
+            on_error=self._on_error,
+        )
 
     @property
     def _segments(self) -> tuple[Segment, ...]:
         return () if self.segment is None or self.size == 0 else (self.segment,)
-
-    def _options(self) -> dict[str, object]:
-        return {
-            "first_position": self.position,
-            "byte_limit": self.size,
-            "aborted": self.aborted,
-            "on_error": self._on_error,
-        }
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()

@@ -1,0 +1,49 @@
+# One word each. Everything is built in .venv, which these targets make and fill through pip.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := setup.py pyproject.toml $(wildcard kstore/engine/*.pyx kstore/engine/*.pxd include/kstore/*.h include/libkstore/*.pxd)
+
+.PHONY: demo test check bench asan wheel clean
+
+demo: .venv/built
+	$(BIN)/python examples/demo.py
+
+test: .venv/built
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/built
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/cython-lint kstore include
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest kstore --ignore-disjoint-bases --mypy-config-file pyproject.toml
+
+bench: .venv/built
+	$(BIN)/pip install --quiet --group bench
+	$(BIN)/python -m pytest benchmarks $(ARGS)
+
+asan: .venv/ready
+	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/hostile/asan.sh $(ARGS)
+
+# The package as a stranger gets it: an sdist, a wheel from that sdist, the tests against that wheel elsewhere.
+wheel: .venv/ready
+	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/packaging/wheel.sh
+
+.venv/ready: pyproject.toml
+	@command -v cc >/dev/null || { echo "kstore needs a C compiler: install gcc (Debian: apt-get install gcc)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kstore needs Python 3.11 or later"; exit 1; }
+	@$(PYTHON) -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+		|| { echo "kstore needs Python's headers (Debian: apt-get install python3-dev)"; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "kstore needs the venv module (Debian: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --group build --group test --group lint
+	@touch $@
+
+.venv/built: .venv/ready $(SOURCES)
+	$(BIN)/pip install --quiet --no-build-isolation --editable .
+	@touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info
+	find kstore -name '*.so' -delete

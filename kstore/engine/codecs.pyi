@@ -1,0 +1,14 @@
+NAMES: tuple[str, ...]
+
+class CodecError(Exception):
+    reason: str
+    at: int
+    expected: object
+    found: object
+    def __init__(
+        self, reason: str, at: int = 0, expected: object = None, found: object = None
+    ) -> None: ...
+
+class UnpackLimitError(Exception): ...
+
+def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytearray: ...

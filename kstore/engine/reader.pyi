@@ -1,0 +1,38 @@
+from collections.abc import Iterable
+from typing import NamedTuple, final
+
+from typing_extensions import Self
+
+from kstore.engine.batch import Record, RecordBatch
+from kstore.engine.segment import Segment
+
+class Skipped(NamedTuple):
+    file: str
+    position: int
+    size: int
+    error: Exception
+
+class Reader:
+    def __new__(
+        cls,
+        segments: tuple[Segment, ...],
+        start_offset: int = 0,
+        stop_offset: int = ...,
+        *,
+        first_position: int = -1,
+        byte_limit: int = -1,
+        on_error: str = "raise",
+        control: bool = False,
+        aborted: Iterable[tuple[int, int]] | None = None,
+    ) -> Self: ...
+    @property
+    def skipped(self) -> list[Skipped]: ...
+    def __iter__(self) -> Self: ...
+
+@final
+class BatchReader(Reader):
+    def __next__(self) -> RecordBatch: ...
+
+@final
+class RecordReader(Reader):
+    def __next__(self) -> Record: ...

@@ -1,0 +1,66 @@
+"""Every record and every answer that Kafka gives for the golden scenarios."""
+
+from pathlib import Path
+
+import pytest
+from answers import all_lines, answer
+from scenarios import Scenario, scenarios
+
+import kstore
+
+SCENARIOS = list(scenarios())
+
+
+@pytest.fixture(params=SCENARIOS, ids=str)
+def scenario(request: pytest.FixtureRequest) -> Scenario:
+    return request.param
+
+
+def test_records(scenario: Scenario, tmp_path: Path) -> None:
+    log = kstore.open(scenario.unpack(tmp_path), **scenario.options())
+    *expected, summary = scenario.lines("records.jsonl")
+    for line in expected:
+        if "error" in line:
+            line["error"] = True
+    if "error" in summary:
+        pytest.skip("Kafka itself cannot open this one")
+    assert all_lines(log) == expected
+    assert log.log_start_offset == summary["log_start_offset"]
+    assert log.log_end_offset == summary["log_end_offset"]
+    assert log.last_stable_offset() == summary["last_stable_offset"]
+    assert [list(entry) for entry in log.leader_epochs] == summary["leader_epochs"]
+    assert [s.base_offset for s in log.segments] == [s["base_offset"] for s in summary["segments"]]
+    for segment, theirs in zip(log.segments, summary["segments"], strict=True):
+        assert segment.size == theirs["size"]
+        assert len(segment.offset_index) == theirs["index_entries"]
+        assert list(segment.max_timestamp_so_far) == theirs["max_timestamp_so_far"]
+        assert [list(txn[:4]) for txn in segment.transaction_index] == theirs["aborted"]
+
+
+def test_lookups(scenario: Scenario, tmp_path: Path) -> None:
+    if not (scenario.expected / "lookups.jsonl").exists() and not (scenario.expected / "lookups.jsonl.gz").exists():
+        pytest.skip("Kafka itself cannot open this one")
+    log = kstore.open(scenario.unpack(tmp_path), **scenario.options())
+    wrong = []
+    for expected in scenario.lines("lookups.jsonl"):
+        ours = answer(log, expected["query"])
+        if "error" in expected and "error" in ours and expected["query"].startswith("timestamp"):
+            continue
+        if ours != expected:
+            wrong.append((ours, expected))
+    assert not wrong, f"{len(wrong)} wrong, the first: {wrong[0]}"
+
+
+def test_plain_iteration(scenario: Scenario, tmp_path: Path) -> None:
+    """What an application reads: data from the log start on, without markers."""
+    *lines, summary = scenario.lines("records.jsonl")
+    if "error" in summary or any("error" in line for line in lines):
+        pytest.skip("Kafka itself cannot read all of it")
+    log = kstore.open(scenario.unpack(tmp_path), **scenario.options())
+    start = summary["log_start_offset"]
+    expected = [
+        line["offset"]
+        for line in lines
+        if line["offset"] is not None and line["offset"] >= start and "control_type" not in line
+    ]
+    assert [record.offset for record in log] == expected
