@@ -16,6 +16,7 @@ cdef class Segment:
     cdef readonly int64_t index_interval_bytes
     cdef readonly int64_t max_decompressed_bytes
     cdef readonly list notes
+    cdef readonly int64_t tail_bytes
     cdef File _log
     cdef int64_t _limit
     cdef OffsetIndex _offset_index
@@ -35,3 +36,5 @@ cdef class Segment:
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found)
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)
     cdef bytes contents(self, str kind)
+    cdef int check_last_time(self) except -1
+    cdef int load_between(self, Window w, int64_t position, int64_t end) except -1

@@ -32,6 +32,7 @@ from libkstore.format cimport (
     ks_fail,
     ks_fault,
     ks_load_i32,
+    ks_load_i64,
     ks_parse_header,
 )
 
@@ -228,9 +229,27 @@ cdef class Segment:
                 index = TimeIndex(self.base_offset, entries, path=self.path_of(".timeindex"))
                 index.check()
                 self._time_index = index
+                self.check_last_time()
             except CorruptIndexError as e:
                 self.rebuild(e)
         return self._time_index
+
+    cdef int check_last_time(self) except -1:
+        """The last entry decides which segment a time is looked up in, so it is compared with its batch at once."""
+        cdef TimeIndex index = self._time_index
+        cdef ks_batch b
+        cdef Window w
+        cdef int64_t slot = index.count - 1
+        if slot >= 0:
+            w = self.borrow()
+            if (
+                self.locate(index.offset_at(slot), w, &b) < 0
+                or b.last_offset != index.offset_at(slot)
+                or b.max_timestamp != index.timestamp_at(slot)
+            ):
+                raise self.time_fault(index, slot, "another batch")
+            self._spare = w
+        return 0
 
     def rebuild(self, reason):
         """Replaces both indexes by ones made from the log, and notes why."""
@@ -278,13 +297,34 @@ cdef class Segment:
         return w
 
     cdef int load(self, Window w, int64_t position, ks_batch *b) except -1:
-        """Brings the whole batch at `position`, whose header is b, into the window and checks it."""
+        """Brings the whole batch at `position`, whose header is b, into the window and checks it.
+
+        Its offsets, which no checksum covers, must lie in the segment and below those of the batch behind it."""
         cdef ks_fault fault
-        cdef int64_t have = w.fill(position, b.size, b.size)
+        cdef const uint8_t *p
+        cdef int64_t have = w.fill(position, min(b.size + KS_MAGIC_END, w.limit - position), b.size + LOOK)
+        cdef int64_t following = self.end_offset
         if have < 0:
             w.raise_failure(have)
-        if ks_check_batch(w.at(position), w.at(position) + have, b, &fault) != KS_OK:
+        p = w.at(position)
+        if ks_check_batch(p, p + have, b, &fault) != KS_OK:
             raise_fault(&fault, self.path, position, b.base_offset)
+        if have >= b.size + KS_MAGIC_END and ks_load_i32(p + b.size + 8) >= KS_MIN_SIZE and p[b.size + 16] <= 2:
+            following = min(following, ks_load_i64(p + b.size))
+        if b.base_offset < self.base_offset or b.last_offset >= following:
+            ks_fail(&fault, KS_E_OFFSET, 0, following - 1, b.last_offset)
+            raise_fault(&fault, self.path, position, b.base_offset)
+        return 0
+
+    cdef int load_between(self, Window w, int64_t position, int64_t end) except -1:
+        """Checks the batches from `position` up to `end` whole: a lookup passed them by on their headers' word."""
+        cdef ks_batch b
+        b.last_offset = self.base_offset - 1
+        while 0 <= position < end:
+            position = self.after(w, position, &b)
+            if position >= 0:
+                self.load(w, position, &b)
+                position += b.size
         return 0
 
     cdef int64_t walk_to(
@@ -293,13 +333,17 @@ cdef class Segment:
         """From `position` on, the position of the first batch with last offset >= target; or a negative status.
 
         A fault's `at` is counted from the start of the file."""
-        cdef int64_t size
+        cdef int64_t size, last = self.base_offset - 1
         while True:
             size = step(w, position, LOOK, b, fault)
+            if size >= 0 and b.base_offset <= last:
+                ks_fail(fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+                size = DAMAGED
             if size < 0:
                 if size == DAMAGED:
                     fault.at += <size_t>position
                 return size
+            last = b.last_offset
             if b.last_offset >= target:
                 return position
             position += size
@@ -309,7 +353,8 @@ cdef class Segment:
         cdef OffsetIndex index = self.offsets()
         cdef int64_t slot = index.floor(target), position, ahead, found
         cdef ks_fault fault
-        for _ in range(2):
+        cdef int attempt
+        for attempt in range(2):
             # An entry holds the last offset of its batch, so the batch wanted is that of the entry at or above the
             # target whenever every batch has an entry: look there first.
             if slot < 0 or index.offset_at(slot) != target:
@@ -317,10 +362,10 @@ cdef class Segment:
             if slot < index.count:
                 position = index.position_at(slot)
                 ahead = index.position_at(slot + 1) - position if slot + 1 < index.count else <int64_t>NEAR
-                found = step(w, position, min(max(ahead, <int64_t>LOOK), <int64_t>NEAR), b, &fault)
+                found = step(w, position, min(ahead + LOOK, <int64_t>NEAR), b, &fault)
                 if found == SYSTEM:
                     w.raise_failure(-1)
-                if found >= 0 and b.magic == 2 and b.base_offset <= target <= b.last_offset:
+                if found >= 0 and b.magic == 2 and b.base_offset <= target and b.last_offset == index.offset_at(slot):
                     return position
                 if found < 0 or b.last_offset > index.offset_at(slot):
                     index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
@@ -328,11 +373,23 @@ cdef class Segment:
                     continue
             slot = index.floor(target)
             position = index.position_at(slot) if slot >= 0 else 0
+            if slot >= 0:
+                found = step(w, position, LOOK, b, &fault)
+                if found == SYSTEM:
+                    w.raise_failure(-1)
+                if found < 0 or b.last_offset > index.offset_at(slot):
+                    index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
+                    slot = index.floor(target)
+                    continue
             found = self.walk_to(target, position, w, b, &fault)
             if found == SYSTEM:
                 w.raise_failure(-1)
-            if found == position and slot >= 0 and b.base_offset > target:
-                index = self.distrusted(slot, b.last_offset)  # the batch before may be the one
+            if slot >= 0 and attempt == 0 and (
+                (found == position and b.base_offset > target)  # the batch before may be the one
+                or found == DAMAGED
+                or (found == NONE and target <= index.offset_at(index.count - 1))
+            ):
+                index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
                 slot = index.floor(target)
                 continue
             if found == DAMAGED:
@@ -394,7 +451,10 @@ cdef class Segment:
         cdef ks_batch b
         cdef Records records
         cdef Record record = None
-        cdef int64_t position = self.locate(offset, w, &b)
+        cdef int64_t position = self.locate(offset, w, &b), slot
+        if position > 0 and b.base_offset > offset and b.magic == 2:  # a gap, or damage that looks like one
+            slot = self.offsets().floor(offset)
+            self.load_between(w, self.offsets().position_at(slot) if slot >= 0 else 0, position)
         while position >= 0 and record is None:
             self.load(w, position, &b)
             if not (b.magic == 2 and b.attributes & KS_CONTROL):
@@ -408,9 +468,13 @@ cdef class Segment:
         return record
 
     cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2:
-        """`position` if a whole batch begins there (its header in b), NONE at the end."""
+        """`position` if a whole batch begins there (its header in b), NONE at the end. b was the batch before it."""
         cdef ks_fault fault
+        cdef int64_t last = b.last_offset
         cdef int64_t size = step(w, position, NEAR, b, &fault)
+        if size >= 0 and b.base_offset <= last:
+            ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+            size = DAMAGED
         if size == SYSTEM:
             w.raise_failure(-1)
         if size == DAMAGED:
@@ -445,6 +509,8 @@ cdef class Segment:
                     ):
                         break
                     promised = -1
+                elif b.max_timestamp < timestamp:  # passed by on its header's word
+                    self.load(w, position, &b)
                 if b.max_timestamp >= timestamp:
                     self.load(w, position, &b)
                     records = Records.__new__(Records)
@@ -479,29 +545,23 @@ cdef class Segment:
         cdef Records records
         cdef Record record
         timestamp, offset = self.max_timestamp_so_far
-        cdef int64_t wanted = timestamp, position
-        cdef OffsetIndex index = self.offsets()
-        cdef int64_t slot = index.floor(offset)
-        position = self.after(w, index.position_at(slot) if slot >= 0 else 0, &b)
-        while position >= 0:
-            if b.max_timestamp == wanted:
-                self.load(w, position, &b)
-                records = Records.__new__(Records)
-                records.limit = self.max_decompressed_bytes
-                records.begin(w.at(position), &b, self.path_of(".log"), position)
-                record = records.first_since(wanted, 0)
-                self._spare = w
-                if record is None or record.timestamp != wanted or b.magic == 0:
-                    return None
-                return OffsetAndTimestamp(
-                    record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None
-                )
-            position = self.after(w, position + b.size, &b)
+        cdef int64_t wanted = timestamp, position = self.locate(offset, w, &b)
+        if position < 0:
+            return None
+        self.load(w, position, &b)
+        records = Records.__new__(Records)
+        records.limit = self.max_decompressed_bytes
+        records.begin(w.at(position), &b, self.path_of(".log"), position)
+        record = records.first_since(wanted, 0)
         self._spare = w
-        return None
+        if record is None or record.timestamp != wanted or b.magic == 0:
+            return None
+        return OffsetAndTimestamp(record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None)
 
     def read_next_offset(self):
-        """The offset after the last batch: from the last index entry to the end, checksums unread (spec 8.6)."""
+        """The offset after the last batch: from the last index entry to the end, checksums unread (spec 8.6).
+
+        `tail_bytes` then tells how many bytes behind that batch hold no whole one."""
         cdef Window w = self.borrow()
         cdef ks_batch b
         cdef ks_fault fault
@@ -525,16 +585,18 @@ cdef class Segment:
                 continue
             break
         self._spare = w
+        self.tail_bytes = w.limit - position
         return next_offset
 
     # ---- walks ----------------------------------------------------------------------------------------------------
 
-    def scan(self, *, bint verify=True):
+    def scan(self, *, bint verify=True, int64_t stop=INT64_MAX):
         """Walks every batch (checking its CRC, unless verify is false) and returns a Scan.
 
         It ends at the first byte that recovery would cut off (spec 8.4); `error` says what is wrong there, None where
         nothing is left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more than
-        2^31 - 1 above the base, so the segment must be split. The segment itself is not changed. The GIL is free while it runs.
+        2^31 - 1 above the base, so the segment must be split. Offsets that do not rise from batch to batch are damage
+        too (Kafka does not look); of two batches that contradict each other the one out of line is blamed. The segment itself is not changed. The GIL is free while it runs.
         """
         cdef Window w = Window.__new__(Window)
         cdef OffsetIndex offsets = OffsetIndex(self.base_offset)
@@ -543,11 +605,13 @@ cdef class Segment:
         cdef ks_fault fault
         cdef int64_t position = 0, size = 0, have, since = 0, count = 0, next_offset = self.base_offset
         cdef int64_t max_timestamp = -1, max_offset = self.base_offset, interval = self.index_interval_bytes
-        cdef int64_t ahead = AHEAD
+        cdef int64_t ahead = AHEAD, previous = -1, last = self.base_offset - 1
         cdef int32_t epoch = -1
         cdef int put = 0
         cdef bint overflow = False
-        w.reset(self.opened(), self.limit(), self.origin)
+        cdef bint unordered = False
+        cdef bint follows_on = True  # whether the last batch began right behind the one before
+        w.reset(self.opened(), min(self.limit(), stop), self.origin)
         epochs = []
         memset(&fault, 0, sizeof(fault))
         with nogil:
@@ -565,7 +629,10 @@ cdef class Segment:
                         break
                 else:  # large batches: step over their records instead of reading them
                     ahead = LOOK if size > NEAR else AHEAD
-                if b.last_offset - self.base_offset > INT32_MAX or b.last_offset < self.base_offset:
+                if b.base_offset <= last or b.last_offset >= self.end_offset:
+                    unordered = True
+                    break
+                if b.last_offset - self.base_offset > INT32_MAX:
                     overflow = True
                     break
                 if b.max_timestamp > max_timestamp:
@@ -583,12 +650,25 @@ cdef class Segment:
                     with gil:
                         epochs.append((epoch, b.base_offset))
                 count += 1
-                next_offset = b.last_offset + 1
+                follows_on = b.base_offset == last + 1
+                last = b.last_offset
+                next_offset = last + 1
                 since += size
+                previous = position
                 position += size
         if size == SYSTEM:
             w.raise_failure(-1)
+        if unordered and not follows_on and b.base_offset <= last:  # the batch before is the one out of line
+            found = self.scan(verify=verify, stop=previous)
+            ks_fail(&fault, KS_E_OFFSET, 0, b.base_offset - 1, last)
+            try:
+                raise_fault(&fault, self.path, previous, -1)
+            except CorruptRecordError as e:
+                return found._replace(error=e)
         error = None
+        if unordered:
+            ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+            size = DAMAGED
         if put or overflow:
             ks_fail(&fault, KS_E_OFFSET, 0, offsets.last_offset + 1, b.last_offset)
             size = DAMAGED

@@ -309,7 +309,7 @@ class _Loader:
         while pending:
             segment = pending.pop(0)
             found = segment.scan()
-            if found.overflow:
+            if found.overflow and self._rises(segment):
                 pending[:0] = self._split(segment)
                 continue
             if found.disordered:
@@ -342,6 +342,11 @@ class _Loader:
         twin.adopt(segment.offset_index, segment.time_index)
         return twin
 
+    def _rises(self, segment: Segment) -> bool:
+        """Whether offsets rise from batch to batch: where they do not, an offset far off is damage, not old age."""
+        headers = segment.read_headers()
+        return bool((headers["base_offset"][1:] > headers["last_offset"][:-1]).all())
+
     def _split(self, segment: Segment) -> Iterator[Segment]:
         """Segments over the parts of one whose offsets span more than 2^31 - 1 (spec 8.7)."""
         headers = segment.read_headers()
@@ -365,7 +370,12 @@ class _Loader:
         """The log end offset, and what follows the last whole batch of a log that was closed cleanly."""
         if not segments:
             return self.log_start_offset
-        return segments[-1].read_next_offset()
+        last = segments[-1]
+        log_end_offset = last.read_next_offset()
+        if last.tail_bytes:
+            text = f"{last.tail_bytes} bytes follow the last whole batch"
+            self.note("beyond", last, last.size - last.tail_bytes, last.tail_bytes, text)
+        return log_end_offset
 
 
 def load(

@@ -322,10 +322,11 @@ class PartitionLog:
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
-        for record in self.records(offset, control=True):
-            return OffsetAndTimestamp(
-                record.offset, record.timestamp, self._loaded.leader_epochs.epoch_for(record.offset)
-            )
+        for batch in self.batches(offset):
+            for record in batch.records(verify=False):
+                if record.offset >= offset:
+                    epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
+                    return OffsetAndTimestamp(record.offset, record.timestamp, epoch)
         return None
 
     def _find_max_timestamp(self) -> OffsetAndTimestamp | None:

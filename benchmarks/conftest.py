@@ -1,0 +1,89 @@
+"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS."""
+
+import contextlib
+import gc
+import importlib.metadata
+import inspect
+import os
+from collections.abc import Iterator
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import kstore
+from benchmarks import data as fixtures
+from benchmarks import report
+from benchmarks.interleave import Figure, Race
+from benchmarks.peers import kafka as kafka_peer
+from benchmarks.peers import limits as limits_peer
+from benchmarks.peers.process import Peer, Process
+
+MIB = int(os.environ.get("KSTORE_BENCH_MIB", "1024"))
+SEGMENTS = int(os.environ.get("KSTORE_BENCH_SEGMENTS", "10000"))
+ROUNDS = int(os.environ.get("KSTORE_BENCH_ROUNDS", "21"))
+FIGURES = pytest.StashKey[list[Figure]]()
+ABOUT = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+    config.stash[ABOUT] = {"kstore": kstore.__version__}
+
+
+@pytest.fixture(scope="session")
+def data() -> fixtures.Data:
+    try:
+        return fixtures.make(MIB, SEGMENTS)
+    except fixtures.NoCompilerError as e:
+        pytest.skip(f"the data cannot be written: {e}")
+
+
+@pytest.fixture(scope="session")
+def limit(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
+    peer = limits_peer.start(data.root)
+    yield from _kept(peer, "C", pytestconfig)
+
+
+@pytest.fixture(scope="module")
+def kafka(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
+    """A JVM for each subject: what one has taught the JIT does not slow the next."""
+    peer = kafka_peer.start(data.root, data.copy)
+    yield from _kept(peer, "Kafka", pytestconfig)
+
+
+def _kept(peer: Peer, name: str, config: pytest.Config) -> Iterator[Peer]:
+    config.stash[ABOUT][name] = peer.about
+    if isinstance(peer, Process):
+        with peer:
+            yield peer
+    else:
+        yield peer
+
+
+@pytest.fixture
+def race(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Race:
+    counted = inspect.getdoc(request.function) or ""
+    gc.collect()
+    gc.freeze()  # the heap of pytest is not scanned while objects are made and counted
+    return Race(benchmark, request.config.stash[FIGURES], counted, ROUNDS)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    figures = config.stash[FIGURES]
+    if not figures:
+        return
+    about = config.stash[ABOUT]
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        about["aiokafka"] = importlib.metadata.version("aiokafka")
+    terminalreporter.section("kstore against its peers and the machine")
+    for line in report.table(figures):
+        terminalreporter.write_line(line)
+    run = {"mib": MIB, "segments": SEGMENTS, "rounds": ROUNDS, "contestants": about}
+    terminalreporter.write_line("; ".join(f"{k}: {v}" for k, v in about.items()))
+    full_size = MIB >= 1024 and SEGMENTS >= 10_000
+    if not full_size:
+        terminalreporter.write_line("Smaller than what the goals are meant for.")
+    whole = full_size and not terminalreporter.stats.get("deselected")
+    terminalreporter.write_line(f"written to {report.write(figures, run, whole=whole)}")

@@ -1,0 +1,135 @@
+"""The data that all contestants read: deterministic, written once by limits/fixtures.c, kept in build/."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+HERE = Path(__file__).parent
+BUILD = HERE / "build"
+T0 = 1_700_000_000_000  # timestamp of offset 0; ten records a millisecond
+BATCH_RECORDS = 138  # 100 bytes of value and 8 of key each: a batch of 16,281 bytes
+BATCH_BYTES = 16_281
+SINGLE_BYTES = 176  # a batch of one record
+
+
+class NoCompilerError(Exception):
+    """Neither $CC nor cc is there, or it refuses the program."""
+
+
+def compile_c(name: str) -> Path:
+    """limits/NAME.c as a program for this very CPU."""
+    source, program = HERE / "limits" / f"{name}.c", BUILD / name
+    headers = [source.with_name("common.h"), HERE.parent / "include" / "kstore" / "crc32c.h"]
+    newest = max(p.stat().st_mtime for p in (source, *headers))
+    if program.exists() and program.stat().st_mtime > newest:
+        return program
+    BUILD.mkdir(exist_ok=True)
+    compiler = os.environ.get("CC", "cc")
+    command = [
+        compiler,
+        "-O3",
+        "-march=native",
+        "-Wall",
+        "-Wextra",
+        "-o",
+        str(program),
+        str(source),
+    ]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise NoCompilerError(f"no {compiler} here") from None
+    except subprocess.CalledProcessError as e:
+        raise NoCompilerError(f"{compiler} cannot build {source.name}: {e.stderr[:200]}") from None
+    return program
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A partition: batches of `records` records, `batches` of them in a segment, `segments`."""
+
+    topic: str
+    records: int
+    batches: int
+    segments: int
+
+
+class Partition(NamedTuple):
+    path: Path
+    end_offset: int
+
+
+class Data(NamedTuple):
+    """A Kafka data directory after a clean shutdown."""
+
+    root: Path
+    batched: Partition  # one segment of 16 KiB batches
+    single: Partition  # one segment of batches of one record
+    sealed: Partition  # many segments of ten records, and an active one
+
+    @property
+    def copy(self) -> Path:
+        """Where copy_sealed() puts a partition that a peer may write to."""
+        return self.root / "copy" / self.sealed.path.name
+
+
+def make(mib: int, sealed_segments: int) -> Data:
+    """Writes what is not there yet, and reads everything once so that it is cached."""
+    shapes = [
+        Shape("batched", BATCH_RECORDS, (mib << 20) // BATCH_BYTES, 1),
+        Shape("single", 1, (min(mib, 64) << 20) // SINGLE_BYTES, 1),
+        Shape("sealed", 10, 1, sealed_segments + 1),
+    ]
+    root = BUILD / "data" / f"{mib}-mib-{sealed_segments}-segments"
+    program = compile_c("fixtures")
+    stamp, made = root / "complete", (HERE / "limits" / "fixtures.c").read_text() + str(shapes)
+    if not (stamp.exists() and stamp.read_text() == made):
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        _write(program, root, shapes)
+        stamp.write_text(made)
+    lines = (root / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
+    ends = {topic: int(end) for topic, _, end in map(str.split, lines)}
+    parts = [Partition(root / f"{s.topic}-0", ends[s.topic]) for s in shapes]
+    for part in parts[:2]:
+        for path in part.path.iterdir():
+            _touch(path)
+    return Data(root, *parts)
+
+
+def _write(program: Path, root: Path, shapes: list[Shape]) -> None:
+    lines = ["0", str(len(shapes))]
+    for s in shapes:
+        command = [str(program), str(root / f"{s.topic}-0")]
+        command += [str(s.records), str(s.batches), str(s.segments)]
+        end = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        lines.append(f"{s.topic} 0 {end}")
+    (root / "recovery-point-offset-checkpoint").write_text("\n".join(lines) + "\n")
+    (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+
+
+def _touch(path: Path) -> None:
+    with path.open("rb", buffering=0) as f:
+        buffer = bytearray(1 << 20)
+        while f.readinto(buffer):
+            pass
+
+
+def copy_sealed(data: Data) -> None:
+    """A fresh copy of the many segments."""
+    shutil.rmtree(data.copy, ignore_errors=True)
+    shutil.copytree(data.sealed.path, data.copy)
+
+
+def targets(seed: int, count: int, span: int) -> NDArray[np.int64]:
+    """`count` numbers of 0 .. span - 1, the same as in limits/common.h and Peer.java."""
+    z = np.arange(seed, seed + count, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(31))) % np.uint64(span)).astype(np.int64)

@@ -1,0 +1,80 @@
+"""The table at the end of a run, and report/figures.json (of a smaller run: build/figures.json)."""
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.interleave import Figure
+
+HERE = Path(__file__).parent
+HEAD = ("figure", "per", "kstore", "against", "its time", "ratio", "quartiles", "goal", "held")
+
+
+def table(figures: Iterable[Figure]) -> list[str]:
+    """One line for each pair. Ratios: "x fast" is kstore's speed over theirs, "x time" its time over theirs."""
+    rows: list[tuple[str, ...]] = [HEAD]
+    for f in figures:
+        first = [f.name, f.unit, _time(median(next(iter(f.samples.values()))))]
+        for c in f.compare():
+            low, high = c.spread
+            ratio = f"{c.median:.3g} x {'fast' if c.kind == 'speed' else 'time'}"
+            held = "" if c.held is None else "yes" if c.held else "NO"
+            theirs = _time(median(f.samples[c.against]))
+            spread = f"{low:.3g} .. {high:.3g}"
+            rows.append((*first, c.against, theirs, ratio, spread, c.goal or "", held))
+            first = ["", "", ""]
+        for name, reason in f.missing.items():
+            rows.append((*first, name, "missing:", reason[:60], "", "", ""))
+            first = ["", "", ""]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def write(figures: Iterable[Figure], run: dict[str, Any], *, whole: bool) -> Path:
+    out = HERE / ("report" if whole else "build") / "figures.json"
+    out.parent.mkdir(exist_ok=True)
+    lines = ",\n".join(json.dumps(_rounded(f.as_json())) for f in figures)
+    out.write_text(f'{{"run": {json.dumps(machine() | run)},\n"figures": [\n{lines}\n]}}\n')
+    return out
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to five digits: more would only be noise."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(each) for each in value]
+    return value
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "")
+
+
+def _time(ns: float) -> str:
+    for unit, scale in (("ns", 1), ("us", 1e3), ("ms", 1e6)):
+        if ns < 1000 * scale:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns / 1e9:.3g} s"

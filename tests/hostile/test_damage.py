@@ -1,0 +1,181 @@
+"""Every truncation and every single turned bit: an error of ours, or the right records."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from material import bit_flips, segment_bytes, smallest_batches, write_partition
+
+import kstore
+
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture(scope="module")
+def log_bytes() -> bytes:
+    return segment_bytes()
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory, log_bytes: bytes) -> Path:
+    return write_partition(tmp_path_factory.mktemp("whole"), log_bytes)
+
+
+@pytest.fixture(scope="module")
+def truth(partition: Path) -> list[kstore.Record]:
+    return list(kstore.open(partition).records(control=True))
+
+
+def read_what_comes(records: Iterator[kstore.Record]) -> tuple[list[kstore.Record], bool]:
+    found = []
+    try:
+        found.extend(records)
+    except kstore.KstoreError as e:
+        assert str(e)
+        return found, True
+    return found, False
+
+
+def assert_right(partition: Path, truth: list[kstore.Record], *, complete: bool = False, note: object = None) -> None:
+    """Whatever is read is what was written, from the first record on, and nothing is left out in silence."""
+    for clean in (True, False):
+        try:
+            log = kstore.open(partition, clean=clean)
+        except kstore.KstoreError as e:
+            assert str(e)
+            continue
+        found, failed = read_what_comes(log.records(control=True))
+        assert found == truth[: len(found)], note
+        if complete:
+            assert failed or len(found) == len(truth)
+        kept, _ = read_what_comes(log.records(control=True, on_error="skip"))
+        assert [record for record in kept if record not in truth] == [], note
+
+
+def test_material_is_worth_damaging(truth: list[kstore.Record], log_bytes: bytes) -> None:
+    assert len(log_bytes) < 4000
+    kinds = {(r.timestamp_type, r.key is None, bool(r.headers)) for r in truth}
+    assert len(truth) > 20
+    assert len(kinds) > 4
+
+
+def test_every_truncation_of_a_log(
+    tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]
+) -> None:
+    damaged = write_partition(tmp_path, log_bytes)
+    for size in range(len(log_bytes)):
+        (damaged / LOG).write_bytes(log_bytes[:size])
+        assert_right(damaged, truth)
+
+
+def covered(log_bytes: bytes) -> set[int]:
+    """Bytes whose damage a reader can tell: all but leader epochs, and the offsets of the last batch, which no
+    checksum covers and nothing behind it contradicts. (A message of magic 0 or 1 has no epoch.)"""
+    bytes_, at, last = set(range(len(log_bytes))), 0, 0
+    while at < len(log_bytes):
+        last = at
+        if log_bytes[at + 16] == 2:
+            bytes_ -= set(range(at + 12, at + 16))
+        at += 12 + struct.unpack_from(">i", log_bytes, at + 8)[0]
+    return bytes_ - set(range(last, last + 8))
+
+
+def test_every_bit_flip_of_a_log(tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]) -> None:
+    damaged = write_partition(tmp_path, log_bytes)
+    told = covered(log_bytes)
+    for bit, changed in bit_flips(log_bytes):
+        (damaged / LOG).write_bytes(changed)
+        if bit // 8 in told:
+            assert_right(damaged, truth, note=bit)
+        else:
+            read_what_comes(iter(kstore.open(damaged)))
+
+
+def test_every_bit_flip_of_a_batch() -> None:
+    """A batch by itself: what the checksum covers is told, always."""
+    for batch in smallest_batches():
+        expected = batch.records()
+        start = 17 if batch.magic == 2 else 12
+        for bit, changed in bit_flips(batch.data):
+            if bit // 8 < start:
+                continue
+            with pytest.raises(kstore.KstoreError):
+                kstore.RecordBatch(changed).records()
+        assert batch.records() == expected
+
+
+def answers(partition: Path, truth: list[kstore.Record]) -> list[object]:
+    log = kstore.open(partition)
+    found: list[object] = []
+    for record in truth:
+        found += [log.find(offset=record.offset), log.get(record.offset), log.translate(record.offset)]
+    for timestamp in sorted({r.timestamp + d for r in truth for d in (-1, 0, 1) if r.timestamp >= 0}):
+        found.append(log.find(timestamp=timestamp))
+    found.append(log.find(timestamp="max"))
+    return found
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_every_bit_flip_and_truncation_of_an_index(
+    tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record], kind: str
+) -> None:
+    damaged = write_partition(tmp_path, log_bytes)
+    data = [r for r in truth if r.key is None or len(r.key) != 4 or r.key[:2] != b"\0\0"]
+    expected = answers(damaged, data)
+    index = damaged / LOG.replace(".log", kind)
+    whole = index.read_bytes()
+    assert len(whole) >= 4 * 8
+    entry = 8 if kind == ".index" else 12
+    for size in range(len(whole)):
+        if kind == ".timeindex" and size % entry == 0:
+            continue  # a sound index with fewer entries: believed, as Kafka does
+        index.write_bytes(whole[:size])
+        assert answers(damaged, data) == expected, size
+    for bit, changed in bit_flips(whole):
+        index.write_bytes(changed)
+        assert answers(damaged, data) == expected, bit
+    index.write_bytes(b"  ")
+    assert answers(damaged, data) == expected
+    index.write_bytes(bytes(4096))
+    assert answers(damaged, data) == expected
+    if kind == ".index":
+        index.unlink()
+        assert answers(damaged, data) == expected
+
+
+def test_answers_from_a_damaged_log(
+    tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]
+) -> None:
+    """Lookups in a log with one turned bit: the right answer, or an error of ours."""
+    damaged = write_partition(tmp_path, log_bytes)
+    by_offset = {r.offset: r for r in truth}
+    told = covered(log_bytes)
+    timestamps = sorted({r.timestamp for r in truth if r.timestamp >= 0})[::3]
+    right = {t: kstore.open(damaged).find(timestamp=t) for t in timestamps}
+    for bit, changed in bit_flips(log_bytes):
+        if bit // 8 not in told or bit % 3:
+            continue
+        (damaged / LOG).write_bytes(changed)
+        try:
+            log = kstore.open(damaged)
+        except kstore.KstoreError:
+            continue
+        for offset in range(0, truth[-1].offset, 7):
+            try:
+                record = log.get(offset)
+            except kstore.KstoreError:
+                continue
+            assert by_offset.get(record.offset) == record, (bit, offset)
+            assert not any(offset <= o < record.offset and o in by_offset and not _is_marker(by_offset[o])
+                           for o in range(offset, record.offset)), (bit, offset)
+        for timestamp in timestamps:
+            try:
+                found = log.find(timestamp=timestamp)
+            except kstore.KstoreError:
+                continue
+            assert found is None or found[:2] == right[timestamp][:2], (bit, timestamp)
+
+
+def _is_marker(record: kstore.Record) -> bool:
+    return record.key is not None and record.key[:3] == b"\0\0\0" and len(record.key) == 4
