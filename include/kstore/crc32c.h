@@ -105,6 +105,10 @@ __attribute__((target("sse4.2,pclmul"))) static inline uint32_t ks_crc32c_pclmul
 
 #define KS_CRC_AVX512 "sse4.2,pclmul,vpclmulqdq,avx512f,avx512vl"
 
+/* The forms with a mask of ones: g++ 12 warns of uninitialized values inside its own headers for the plain ones. */
+#define KS_CRC_WIDE(pair) _mm512_maskz_broadcast_i32x4((__mmask16)0xffff, _mm_set_epi64x(pair))
+#define KS_CRC_PART(x, at) _mm512_maskz_extracti32x4_epi32((__mmask8)0xff, x, at)
+
 __attribute__((target(KS_CRC_AVX512))) static inline __m512i ks_crc_fold512(__m512i x, __m512i k, __m512i next)
 {
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00), _mm512_clmulepi64_epi128(x, k, 0x11), next,
@@ -116,8 +120,8 @@ __attribute__((target(KS_CRC_AVX512))) static inline uint32_t ks_crc32c_avx512(u
                                                                               size_t size)
 {
     const uint8_t *p = (const uint8_t *)data;
-    const __m512i far = _mm512_broadcast_i32x4(_mm_set_epi64x(KS_CRC_FOLD_2048));
-    const __m512i mid = _mm512_broadcast_i32x4(_mm_set_epi64x(KS_CRC_FOLD_512));
+    const __m512i far = KS_CRC_WIDE(KS_CRC_FOLD_2048);
+    const __m512i mid = KS_CRC_WIDE(KS_CRC_FOLD_512);
     const __m128i near = _mm_set_epi64x(KS_CRC_FOLD_128);
     __m512i a, b, c, d;
     __m128i x;
@@ -138,9 +142,9 @@ __attribute__((target(KS_CRC_AVX512))) static inline uint32_t ks_crc32c_avx512(u
     d = ks_crc_fold512(c, mid, d);
     for (; size >= 64; p += 64, size -= 64)
         d = ks_crc_fold512(d, mid, _mm512_loadu_si512(p));
-    x = ks_crc_fold128(_mm512_castsi512_si128(d), near, _mm512_extracti32x4_epi32(d, 1));
-    x = ks_crc_fold128(x, near, _mm512_extracti32x4_epi32(d, 2));
-    x = ks_crc_fold128(x, near, _mm512_extracti32x4_epi32(d, 3));
+    x = ks_crc_fold128(KS_CRC_PART(d, 0), near, KS_CRC_PART(d, 1));
+    x = ks_crc_fold128(x, near, KS_CRC_PART(d, 2));
+    x = ks_crc_fold128(x, near, KS_CRC_PART(d, 3));
     return ks_crc_finish128(x, p, size);
 }
 

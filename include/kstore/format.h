@@ -159,8 +159,11 @@ static inline int ks_read_varlong(const uint8_t **p, const uint8_t *end, int64_t
     const uint8_t *q = *p;
     uint64_t z = 0;
     unsigned shift = 0;
-    if (q < end && *q < 0x80) { /* most are one byte */
+    if (q < end && *q < 0x80) { /* most are one byte, */
         z = *q++;
+    } else if (end - q >= 2 && q[1] < 0x80) { /* or two */
+        z = (uint64_t)(*q & 0x7f) | (uint64_t)q[1] << 7;
+        q += 2;
     } else {
         for (;;) {
             if (q == end || shift > 63)
@@ -184,6 +187,9 @@ static inline int ks_read_varint(const uint8_t **p, const uint8_t *end, int32_t 
     unsigned shift = 0;
     if (q < end && *q < 0x80) {
         z = *q++;
+    } else if (end - q >= 2 && q[1] < 0x80) {
+        z = (uint32_t)(*q & 0x7f) | (uint32_t)q[1] << 7;
+        q += 2;
     } else {
         for (;;) {
             if (q == end || shift > 28)

@@ -6,7 +6,7 @@ A batch is a view of bytes that it owns; a record is a copy, so that keeping one
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from cython cimport final, freelist
+from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from libkstore.format cimport (
@@ -112,6 +112,7 @@ cdef Record make_record(const ks_batch *b, const ks_record *r):
 
 @final
 @freelist(256)
+@no_gc  # it refers to bytes and text only, so it is in no cycle
 cdef class Record:
     """One record: offset, timestamp (ms; -1 for none), timestamp_type, key, value (bytes or None), headers.
 
@@ -125,7 +126,7 @@ cdef class Record:
         self._timestamp_type = <int8_t>TIMESTAMP_TYPE.index(timestamp_type)
         self.key = key
         self.value = value
-        self._headers = tuple(headers)
+        self._headers = tuple([(str(name), None if v is None else bytes(v)) for name, v in headers])
 
     @property
     def timestamp_type(self):

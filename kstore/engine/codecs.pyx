@@ -23,7 +23,7 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 cdef enum:
     SNAPPY_HEADER = 16
-    SNAPPY_MAGIC_WORD = -2108539583  # the first four bytes of xerial's magic as a big-endian i32
+    SNAPPY_MAGIC_WORD = -2108469695  # the first four bytes of xerial's magic as a big-endian i32
     ZSTD_BLOCK_MAX = 128 * 1024
 
 cdef const uint8_t *SNAPPY_MAGIC = <const uint8_t *>b"\x82SNAPPY\x00"
@@ -52,17 +52,32 @@ cdef uint32_t rotated(uint32_t value, int by) noexcept nogil:
     return (value << by) | (value >> (32 - by))
 
 
-cdef uint32_t xxh32_short(const uint8_t *p, int size) noexcept nogil:
-    """xxHash32 with seed 0 of fewer than 16 bytes: all that an lz4 header needs."""
-    cdef uint32_t h = 374761393u + <uint32_t>size
-    while size >= 4:
+cdef uint32_t xxh32(const uint8_t *p, int64_t size) noexcept nogil:
+    """xxHash32 with seed 0: the checksum of lz4 headers and blocks."""
+    cdef uint32_t[4] lane
+    cdef uint32_t h = 374761393u
+    cdef int64_t left = size
+    cdef int i
+    if left >= 16:
+        lane[0] = 2654435761u + 2246822519u
+        lane[1] = 2246822519u
+        lane[2] = 0
+        lane[3] = 0u - 2654435761u
+        while left >= 16:
+            for i in range(4):
+                lane[i] = rotated(lane[i] + load_le32(p + 4 * i) * 2246822519u, 13) * 2654435761u
+            p += 16
+            left -= 16
+        h = rotated(lane[0], 1) + rotated(lane[1], 7) + rotated(lane[2], 12) + rotated(lane[3], 18)
+    h += <uint32_t>size
+    while left >= 4:
         h = rotated(h + load_le32(p) * 3266489917u, 17) * 668265263u
         p += 4
-        size -= 4
-    while size:
+        left -= 4
+    while left:
         h = rotated(h + p[0] * 374761393u, 11) * 2654435761u
         p += 1
-        size -= 1
+        left -= 1
     h = (h ^ (h >> 15)) * 2246822519u
     h = (h ^ (h >> 13)) * 3266489917u
     return h ^ (h >> 16)
@@ -176,7 +191,7 @@ cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
     if at >= size:
         raise CodecError("lz4: frame header", 0, at + 1, size)
     if magic > 0:  # in magic 0 the checksum is known to be wrong
-        word = (xxh32_short(p + 4, <int>(at - 4)) >> 8) & 0xFF
+        word = (xxh32(p + 4, at - 4) >> 8) & 0xFF
         if word != p[at]:
             raise CodecError("lz4: header checksum", at, word, p[at])
     at += 1
@@ -198,6 +213,8 @@ cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
         if flags & 0x10:
             if size - at < 4:
                 raise CodecError("lz4: block checksum", at, "4 bytes", size - at)
+            if load_le32(p + at) != xxh32(p + at - n, n):
+                raise CodecError("lz4: block checksum", at, load_le32(p + at), xxh32(p + at - n, n))
             at += 4
     out = new_buffer(min(total, limit + 1), limit + 1)
     view = memoryview(data)

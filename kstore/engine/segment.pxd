@@ -15,8 +15,9 @@ cdef class Segment:
     cdef readonly int64_t origin
     cdef readonly int64_t index_interval_bytes
     cdef readonly int64_t max_decompressed_bytes
-    cdef readonly list notes
+    cdef tuple _notes
     cdef readonly int64_t tail_bytes
+    cdef str _path
     cdef File _log
     cdef int64_t _limit
     cdef OffsetIndex _offset_index
@@ -29,7 +30,7 @@ cdef class Segment:
     cdef OffsetIndex offsets(self)
     cdef TimeIndex times(self)
     cdef Window borrow(self)
-    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b) except -2
+    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b, bint whole) except -2
     cdef int64_t walk_to(self, int64_t target, int64_t position, Window w, ks_batch *b, ks_fault *fault) noexcept nogil
     cdef int load(self, Window w, int64_t position, ks_batch *b) except -1
     cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2

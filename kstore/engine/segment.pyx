@@ -6,8 +6,7 @@ its log is built anew in memory, which is slower and never wrong. Nothing is wri
 
 from typing import NamedTuple
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython cimport final
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset
@@ -20,6 +19,7 @@ from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
     KS_E_CRC,
+    KS_E_LENGTH,
     KS_E_OFFSET,
     KS_E_SIZE,
     KS_LOG_OVERHEAD,
@@ -31,9 +31,12 @@ from libkstore.format cimport (
     ks_codec,
     ks_fail,
     ks_fault,
+    ks_load_i16,
     ks_load_i32,
     ks_load_i64,
+    ks_next_record,
     ks_parse_header,
+    ks_record,
 )
 
 from kstore.engine.index import OffsetPosition, TimestampOffset, TransactionIndex
@@ -107,6 +110,26 @@ cdef int64_t step(Window w, int64_t position, int64_t ahead, ks_batch *b, ks_fau
     return size
 
 
+cdef int check_marker(const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
+    """What recovery reads of a transaction marker: its first record's key, and the version of its value (spec 2.4).
+
+    A value too short to be one is let pass, though Kafka fails on it (and cannot open such a log at all)."""
+    cdef const uint8_t *q = p + KS_BATCH_OVERHEAD
+    cdef ks_record r
+    if b.magic < 2 or not b.attributes & KS_CONTROL or b.producer_id < 0 or b.records_count <= 0 or ks_codec(b):
+        return KS_OK
+    if ks_next_record(&q, p + b.size, b, &r, fault) != KS_OK:
+        fault.at += KS_BATCH_OVERHEAD
+        return fault.status
+    if r.key_size < 4:
+        return ks_fail(fault, KS_E_LENGTH, KS_BATCH_OVERHEAD, 4, r.key_size)
+    if ks_load_i16(r.key) < 0:
+        return ks_fail(fault, KS_E_LENGTH, <size_t>(r.key - p), 0, ks_load_i16(r.key))
+    if r.value_size >= 2 and ks_load_i16(r.value) < 0:
+        return ks_fail(fault, KS_E_LENGTH, <size_t>(r.value - p), 0, ks_load_i16(r.value))
+    return KS_OK
+
+
 @final
 cdef class Segment:
     """A segment of a log, read-only. Files are opened at first use and stay open as long as the segment lives.
@@ -123,7 +146,6 @@ cdef class Segment:
         str stem not None,
         int64_t base_offset,
         int64_t end_offset=INT64_MAX,
-        *,
         dict suffixes=None,
         int64_t origin=0,
         int64_t index_interval_bytes=4096,
@@ -131,28 +153,29 @@ cdef class Segment:
     ):
         self.directory = directory
         self.stem = stem
-        self.suffixes = suffixes or {}
+        self.suffixes = suffixes
         self.origin = origin
         self.base_offset = base_offset
         self.end_offset = end_offset
         self.index_interval_bytes = index_interval_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
-        self.notes = []
         self._limit = -1
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
     def path_of(self, str kind):
         """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
-        return f"{self.directory}/{self.stem}{kind}{self.suffixes.get(kind, '')}"
+        return f"{self.directory}/{self.stem}{kind}{self.suffixes.get(kind, '') if self.suffixes else ''}"
 
     @property
     def path(self):
-        return self.path_of(".log")
+        if self._path is None:
+            self._path = self.path_of(".log")
+        return self._path
 
     cdef File opened(self):
         if self._log is None:
-            self._log = File(self.path_of(".log"))
+            self._log = File(self.path)
         return self._log
 
     cdef int64_t limit(self) except -1:
@@ -243,7 +266,7 @@ cdef class Segment:
         if slot >= 0:
             w = self.borrow()
             if (
-                self.locate(index.offset_at(slot), w, &b) < 0
+                self.locate(index.offset_at(slot), w, &b, False) < 0
                 or b.last_offset != index.offset_at(slot)
                 or b.max_timestamp != index.timestamp_at(slot)
             ):
@@ -254,8 +277,13 @@ cdef class Segment:
     def rebuild(self, reason):
         """Replaces both indexes by ones made from the log, and notes why."""
         found = self.scan(verify=False)
-        self.notes.append(reason)
+        self._notes = (*self.notes, reason)
         self.adopt(found.offset_index, found.time_index)
+
+    @property
+    def notes(self):
+        """Why an index was made anew, as errors; empty where its files served."""
+        return self._notes or ()
 
     @property
     def offset_index(self):
@@ -320,6 +348,7 @@ cdef class Segment:
         """Checks the batches from `position` up to `end` whole: a lookup passed them by on their headers' word."""
         cdef ks_batch b
         b.last_offset = self.base_offset - 1
+        b.size = 0
         while 0 <= position < end:
             position = self.after(w, position, &b)
             if position >= 0:
@@ -348,8 +377,10 @@ cdef class Segment:
                 return position
             position += size
 
-    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b) except -2:
-        """Position of the first batch with last offset >= target, its header in b; NONE past the end."""
+    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b, bint whole) except -2:
+        """Position of the first batch with last offset >= target, its header in b; NONE past the end.
+
+        `whole`: the caller goes on to read all of it, so as much is read at once."""
         cdef OffsetIndex index = self.offsets()
         cdef int64_t slot = index.floor(target), position, ahead, found
         cdef ks_fault fault
@@ -362,7 +393,7 @@ cdef class Segment:
             if slot < index.count:
                 position = index.position_at(slot)
                 ahead = index.position_at(slot + 1) - position if slot + 1 < index.count else <int64_t>NEAR
-                found = step(w, position, min(ahead + LOOK, <int64_t>NEAR), b, &fault)
+                found = step(w, position, min(ahead + LOOK, <int64_t>NEAR) if whole else <int64_t>LOOK, b, &fault)
                 if found == SYSTEM:
                     w.raise_failure(-1)
                 if found >= 0 and b.magic == 2 and b.base_offset <= target and b.last_offset == index.offset_at(slot):
@@ -417,7 +448,7 @@ cdef class Segment:
         """The first batch with last offset >= `offset`, as a Located; None past the end (spec 7.1)."""
         cdef Window w = self.borrow()
         cdef ks_batch b
-        cdef int64_t position = self.locate(offset, w, &b)
+        cdef int64_t position = self.locate(offset, w, &b, False)
         self._spare = w
         if position < 0:
             return None
@@ -451,7 +482,7 @@ cdef class Segment:
         cdef ks_batch b
         cdef Records records
         cdef Record record = None
-        cdef int64_t position = self.locate(offset, w, &b), slot
+        cdef int64_t position = self.locate(offset, w, &b, True), slot
         if position > 0 and b.base_offset > offset and b.magic == 2:  # a gap, or damage that looks like one
             slot = self.offsets().floor(offset)
             self.load_between(w, self.offsets().position_at(slot) if slot >= 0 else 0, position)
@@ -460,7 +491,7 @@ cdef class Segment:
             if not (b.magic == 2 and b.attributes & KS_CONTROL):
                 records = Records.__new__(Records)
                 records.limit = self.max_decompressed_bytes
-                records.begin(w.at(position), &b, self.path_of(".log"), position)
+                records.begin(w.at(position), &b, self.path, position)
                 record = records.first_from(offset)
             if record is None:
                 position = self.after(w, position + b.size, &b)
@@ -471,7 +502,7 @@ cdef class Segment:
         """`position` if a whole batch begins there (its header in b), NONE at the end. b was the batch before it."""
         cdef ks_fault fault
         cdef int64_t last = b.last_offset
-        cdef int64_t size = step(w, position, NEAR, b, &fault)
+        cdef int64_t size = step(w, position, min(max(b.size + LOOK, <int64_t>4096), <int64_t>NEAR), b, &fault)
         if size >= 0 and b.base_offset <= last:
             ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
             size = DAMAGED
@@ -498,7 +529,7 @@ cdef class Segment:
             slot = times.floor(timestamp)
             hint = times.offset_at(slot) if slot >= 0 else self.base_offset
             promised = hint if slot >= 0 else -1  # the batch ending here must have the index entry's timestamp
-            position = self.locate(max(hint, start_offset), w, &b)
+            position = self.locate(max(hint, start_offset), w, &b, False)
             if position < 0 and promised >= 0 and hint >= start_offset:
                 self.rebuild(self.time_fault(times, slot, "none"))
                 continue
@@ -515,7 +546,7 @@ cdef class Segment:
                     self.load(w, position, &b)
                     records = Records.__new__(Records)
                     records.limit = self.max_decompressed_bytes
-                    records.begin(w.at(position), &b, self.path_of(".log"), position)
+                    records.begin(w.at(position), &b, self.path, position)
                     record = records.first_since(timestamp, start_offset)
                     if record is not None:
                         self._spare = w
@@ -545,13 +576,13 @@ cdef class Segment:
         cdef Records records
         cdef Record record
         timestamp, offset = self.max_timestamp_so_far
-        cdef int64_t wanted = timestamp, position = self.locate(offset, w, &b)
+        cdef int64_t wanted = timestamp, position = self.locate(offset, w, &b, True)
         if position < 0:
             return None
         self.load(w, position, &b)
         records = Records.__new__(Records)
         records.limit = self.max_decompressed_bytes
-        records.begin(w.at(position), &b, self.path_of(".log"), position)
+        records.begin(w.at(position), &b, self.path, position)
         record = records.first_since(wanted, 0)
         self._spare = w
         if record is None or record.timestamp != wanted or b.magic == 0:
@@ -624,7 +655,10 @@ cdef class Segment:
                     if have < 0:
                         size = SYSTEM
                         break
-                    if ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK:
+                    if (
+                        ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK
+                        or check_marker(w.at(position), &b, &fault) != KS_OK
+                    ):
                         size = DAMAGED
                         break
                 else:  # large batches: step over their records instead of reading them
@@ -700,43 +734,45 @@ cdef class Segment:
         attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
         end that hold no whole batch are left out. The GIL is free while it runs.
         """
+        import numpy
+
         cdef Window w = Window.__new__(Window)
         cdef ks_batch b
         cdef ks_fault fault
-        cdef int64_t position = start, size, count = 0, room = 0, ahead = AHEAD
+        cdef int64_t position = start, size = 0, count = 0, room = 0, ahead = AHEAD
         cdef row *rows = NULL
-        cdef row *grown
+        cdef Py_buffer view
         w.reset(self.opened(), self.limit(), self.origin)
-        try:
-            with nogil:
-                while True:
-                    size = step(w, position, ahead, &b, &fault)
-                    if size < 0:
-                        break
-                    ahead = LOOK if size > NEAR else AHEAD
-                    if count == room:
-                        room = max(<int64_t>1024, 2 * room)
-                        grown = <row *>PyMem_RawRealloc(rows, <size_t>room * sizeof(row))
-                        if grown is NULL:
+        table = numpy.empty(0, dtype=header_dtype())
+        while True:
+            # numpy asks for huge pages, which spares most of the page faults; its arrays are sized by what the rest
+            # of the log would fill at the rate so far, so that the second is nearly always the last
+            room = 1024 if count == 0 else count + <int64_t>(1.05 * count * (w.limit - position) / (position - start))
+            larger = numpy.empty(room + 64, dtype=header_dtype())
+            larger[:count] = table
+            table = larger
+            room = len(table)
+            PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
+            try:
+                rows = <row *>view.buf
+                with nogil:
+                    while count < room:
+                        size = step(w, position, ahead, &b, &fault)
+                        if size < 0:
                             break
-                        rows = grown
-                    rows[count].position = position
-                    rows[count].batch = b
-                    count += 1
-                    position += size
+                        ahead = LOOK if size > NEAR else AHEAD
+                        rows[count].position = position
+                        rows[count].batch = b
+                        count += 1
+                        position += size
+            finally:
+                PyBuffer_Release(&view)
             if size == SYSTEM:
                 w.raise_failure(-1)
             if size == DAMAGED:
                 raise_fault(&fault, self.path, position, -1)
-            if size >= 0:
-                raise MemoryError()
-            data = PyBytes_FromStringAndSize(<char *>rows, count * <int64_t>sizeof(row)) if count else b""
-        finally:
-            PyMem_RawFree(rows)
-        import numpy
-
-        return numpy.frombuffer(data, dtype=header_dtype())
-
+            if size == NONE:
+                return table[:count]
 
     def __repr__(self):
         return f"Segment({self.path!r}, base_offset={self.base_offset})"

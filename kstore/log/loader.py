@@ -99,18 +99,19 @@ class Loaded:
 
 
 class _Listing:
-    """The names in the directory as they would be after passes 1 to 3: final name -> name on disk."""
+    """The names in the directory, and what they would be after passes 1 to 3."""
 
     def __init__(self, directory: str, recovery: Recovery) -> None:
         self.directory = directory
         self.recovery = recovery
-        self.names = {name: name for name in os.listdir(directory)}
+        self.names = set(os.listdir(directory))
+        self.renamed: set[str] = set()  # final names of files that are still called .swap
 
     def note(self, kind: str, name: str, text: str) -> None:
         self.recovery.findings.append(Finding(kind, f"{self.directory}/{name}", -1, -1, text))
 
     def drop(self, name: str, kind: str, text: str) -> None:
-        del self.names[name]
+        self.names.discard(name)
         self.note(kind, name, text)
 
     def finish_interrupted_work(self, make: "_SegmentMaker") -> None:
@@ -148,18 +149,14 @@ class _Listing:
                     self.drop(other, "leftover", f"would be deleted: {name} replaces it")
         for name in swaps:
             if name in self.names:
-                del self.names[name]
-                self.names[name.removesuffix(".swap")] = name
+                self.names.discard(name)
+                self.names.add(name.removesuffix(".swap"))
+                self.renamed.add(name.removesuffix(".swap"))
                 self.note("leftover", name, "would be renamed: a compaction that was all but finished")
 
     def suffixes(self, stem: str) -> dict[str, str]:
         """How the files of a segment are named on disk, where that is not their final name."""
-        found = {}
-        for kind in layout.SEGMENT_KINDS:
-            on_disk = self.names.get(stem + kind, "")
-            if on_disk.endswith(".swap"):
-                found[kind] = ".swap"
-        return found
+        return {kind: ".swap" for kind in layout.SEGMENT_KINDS if stem + kind in self.renamed}
 
 
 class _SegmentMaker:
@@ -167,10 +164,8 @@ class _SegmentMaker:
 
     def __init__(self, directory: str, index_interval_bytes: int, max_decompressed_bytes: int) -> None:
         self.directory = directory
-        self.options = {
-            "index_interval_bytes": index_interval_bytes,
-            "max_decompressed_bytes": max_decompressed_bytes,
-        }
+        self.index_interval_bytes = index_interval_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
 
     def __call__(
         self,
@@ -185,9 +180,10 @@ class _SegmentMaker:
             stem,
             base_offset,
             end_offset,
-            suffixes=suffixes,
-            origin=origin,
-            **self.options,
+            suffixes,
+            origin,
+            self.index_interval_bytes,
+            self.max_decompressed_bytes,
         )
 
 
@@ -246,23 +242,22 @@ class _Loader:
         stems = []
         for name in names:
             if name.endswith(".log"):
-                offset = layout.parse_offset(name)
                 stem = name[:-4]
+                offset = layout.parse_offset(stem)
                 if offset is None or "." in stem:
                     self.listing.note("orphan", name, "not the name of a segment; Kafka refuses to load this")
                 elif offset >= 0:
                     stems.append((offset, stem))
-            elif name.endswith(layout.INDEX_KINDS):
-                log = name[: name.rindex(".")] + ".log"
-                if log not in names:
-                    self.listing.note("orphan", name, "would be deleted: an index without a log")
         stems.sort()
-        plain = all(on_disk == name for name, on_disk in names.items())
+        known = {stem for _, stem in stems}
+        for name in names:
+            if name.endswith(layout.INDEX_KINDS) and name.partition(".")[0] not in known:
+                self.listing.note("orphan", name, "would be deleted: an index without a log")
+        ends = [*(offset for offset, _ in stems[1:]), MAX_OFFSET][: len(stems)]
+        suffixes = self.listing.suffixes if self.listing.renamed else None
         segments = []
-        for (offset, stem), following in zip(stems, [*stems[1:], None], strict=True):
-            end_offset = following[0] if following else MAX_OFFSET
-            suffixes = None if plain else self.listing.suffixes(stem)
-            segment = self.make(stem, offset, suffixes, end_offset)
+        for (offset, stem), end_offset in zip(stems, ends, strict=True):
+            segment = self.make(stem, offset, suffixes(stem) if suffixes else None, end_offset)
             segments.append(segment)
             if stem + ".index" not in names:
                 # Kafka recovers such a segment even after a clean shutdown
@@ -336,7 +331,7 @@ class _Loader:
     def _with_end(self, segment: Segment, end_offset: int) -> Segment:
         """The same segment with another offset behind it."""
         twin = self.make(
-            segment.stem, segment.base_offset, segment.suffixes or None, end_offset, segment.origin
+            segment.stem, segment.base_offset, segment.suffixes, end_offset, segment.origin
         )
         twin.limit_to(segment.size)
         twin.adopt(segment.offset_index, segment.time_index)
@@ -362,7 +357,7 @@ class _Loader:
         self.note("split", segment, -1, -1, f"would be split into {len(starts)} segments: offsets too far apart")
         ends = [*starts[1:], (segment.end_offset, segment.size)]
         for (base, position), (end_offset, end) in zip(starts, ends, strict=True):
-            part = self.make(segment.stem, base, segment.suffixes or None, end_offset, position)
+            part = self.make(segment.stem, base, segment.suffixes, end_offset, position)
             part.limit_to(end - position)
             yield part
 

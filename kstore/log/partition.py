@@ -1,11 +1,12 @@
 """One partition: a directory of segments, read as Kafka would read it."""
 
 import uuid
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 
 from kstore.engine.batch import Record
@@ -34,6 +35,7 @@ _NAMED = {
     "earliest_local": EARLIEST_LOCAL,
 }
 _ISOLATION = ("read_uncommitted", "read_committed")
+_NOT_NAMED = OffsetAndTimestamp(-1, -1, None)
 _base_offset = attrgetter("base_offset")
 
 
@@ -67,6 +69,8 @@ class PartitionLog:
         )
         self._segments: tuple[Segment, ...] | None = self._loaded.segments
         self._transactions: Transactions | None = None
+        self._reached: list[int] = []  # the largest timestamp of the segments up to each, as far as asked
+        self._reaching = Lock()
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
@@ -268,12 +272,14 @@ class PartitionLog:
         committed = self._is_committed(isolation)
         start = self.log_start_offset if start is None else max(start, self.log_start_offset)
         stop = self.log_end_offset if stop is None else min(stop, self.log_end_offset)
+        at = max(self.floor_segment(start), 0)
         aborted = None
         if committed:
             stop = min(stop, self.last_stable_offset())
-            found = self.aborted_transactions(start, stop)
+            # only those that end at `start` or later: readers forget a producer at its marker, and see no earlier one
+            found = self._read_transactions().aborted(self.segments[at:], start, stop)
             aborted = [(txn.producer_id, txn.first_offset) for txn in found]
-        return self.segments[max(self.floor_segment(start), 0) :], start, stop, aborted
+        return self.segments[at:], start, stop, aborted
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -299,6 +305,25 @@ class PartitionLog:
             if timestamp not in _NAMED:
                 raise ValueError(f"timestamp is milliseconds or one of {', '.join(_NAMED)}, not {timestamp!r}")
             timestamp = _NAMED[timestamp]
+        if timestamp < 0:
+            named = self._find_named(timestamp)
+            if named is not _NOT_NAMED:
+                return named
+        at = self._first_reaching(timestamp)
+        while at < len(self.segments):
+            segment = self.segments[at]
+            found = segment.find_timestamp(timestamp, self.log_start_offset)
+            # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
+            # would make a guess into an answer, so there we do.
+            if found is not None or segment.base_offset not in self._loaded.lost_time_indexes:
+                return found
+            at += 1
+            while at < len(self.segments) and self.segments[at].largest_timestamp < timestamp:
+                at += 1
+        return None
+
+    def _find_named(self, timestamp: int) -> OffsetAndTimestamp | None:
+        """The answer to one of the negative values that stand for something (spec 7.4)."""
         epochs = self._loaded.leader_epochs
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             known = epochs.entries[:1]
@@ -310,14 +335,21 @@ class PartitionLog:
             return self._find_max_timestamp()
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no tier
             return OffsetAndTimestamp(-1, -1, -1)
-        for segment in self.segments:
-            if segment.largest_timestamp >= timestamp:
-                found = segment.find_timestamp(timestamp, self.log_start_offset)
-                # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
-                # would make a guess into an answer, so there we do.
-                if found is not None or segment.base_offset not in self._loaded.lost_time_indexes:
-                    return found
-        return None
+        return _NOT_NAMED
+
+    def _first_reaching(self, timestamp: int) -> int:
+        """The index of the first segment whose largest timestamp is at least this; segments are asked once each."""
+        reached = self._reached
+        at = bisect_left(reached, timestamp)
+        if at == len(reached):
+            with self._reaching:
+                for segment in self.segments[len(reached) :]:
+                    largest = segment.largest_timestamp
+                    reached.append(max(largest, reached[-1]) if reached else largest)
+                    if reached[-1] >= timestamp:
+                        break
+            at = bisect_left(reached, timestamp)
+        return at
 
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
