@@ -262,24 +262,25 @@ class _Loader:
             if stem + ".index" not in names:
                 # Kafka recovers such a segment even after a clean shutdown
                 self.note("missing_index", segment, -1, -1, "no offset index: it is made anew from the log")
-                if self.recover and (self.recovery.clean or offset < self.recovery.recovery_point):
-                    self._adopt(segment, segment.scan())
+                if self.recover:
+                    segments[-1:] = self._recovered(segment)[0]
             elif stem + ".timeindex" not in names:
                 text = "no time index: Kafka goes on with an empty one, and by the file's time"
                 self.note("missing_index", segment, -1, -1, text)
                 if self.recover:
                     segment.adopt(None, TimeIndex(offset))
                     self.lost_time_indexes.add(offset)
-            if stem + ".txnindex" in names:
-                self._check_transactions(segment)
+            if stem + ".txnindex" in names and not self._check_transactions(segment) and self.recover:
+                segments[-1:] = self._recovered(segment)[0]
         return segments
 
-    def _check_transactions(self, segment: Segment) -> None:
+    def _check_transactions(self, segment: Segment) -> bool:
         try:
             segment.transaction_index.sanity_check()
         except CorruptIndexError as e:
             self.note("broken_index", segment, e.position, -1, f"made anew from the log: {e}")
-            self.recovery.recovered_segments.append(segment.base_offset)
+            return False
+        return True
 
     def _adopt(self, segment: Segment, found: Scan) -> None:
         """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
@@ -300,33 +301,43 @@ class _Loader:
         below = [s for s in segments if s.base_offset <= self.recovery.recovery_point]
         first = len(below) - 1 if below else 0
         kept = segments[:first]
-        pending = segments[first:]
-        while pending:
-            segment = pending.pop(0)
-            found = segment.scan()
-            if found.overflow and self._rises(segment):
-                pending[:0] = self._split(segment)
-                continue
-            if found.disordered:
-                self.note("corrupt_batch", segment, 0, segment.size, f"would be emptied: {found.error}")
-                self.recovery.truncated_bytes += segment.size
-                segment.limit_to(0)
-                found = segment.scan()
-                kept.append(segment)
-                segment.adopt(found.offset_index, found.time_index)
+        for at, segment in enumerate(segments[first:], first):
+            parts, cut = self._recovered(segment)
+            kept += parts
+            if cut and at + 1 < len(segments):
+                for beyond in segments[at + 1 :]:
+                    self.note("beyond", beyond, 0, beyond.size, "would be deleted: it lies behind what was cut off")
+                    self.recovery.truncated_bytes += beyond.size
+                kept[-1] = self._with_end(kept[-1], MAX_OFFSET)
                 break
-            size = segment.size
-            self._adopt(segment, found)
-            kept.append(segment)
-            if found.valid_bytes < size:
+            if cut:
                 break
-        for segment in pending:
-            self.note("beyond", segment, 0, segment.size, "would be deleted: it lies behind what was cut off")
-            self.recovery.truncated_bytes += segment.size
-        if pending:
-            last = kept[-1]
-            kept[-1] = self._with_end(last, MAX_OFFSET)
         return kept
+
+    def _recovered(self, segment: Segment) -> tuple[list[Segment], bool]:
+        """What recovery makes of one segment (spec 8.4), several where it must be split; whether it was cut."""
+        kept: list[Segment] = []
+        pending = [segment]
+        while pending:
+            part = pending.pop(0)
+            found = part.scan()
+            if found.overflow and self._rises(part):
+                pending[:0] = self._split(part)
+                continue
+            kept.append(part)
+            size = part.size
+            if found.disordered:
+                self.note("corrupt_batch", part, 0, size, f"would be emptied: {found.error}")
+                self.recovery.truncated_bytes += size
+                part.limit_to(0)
+                found = part.scan()
+            self._adopt(part, found)
+            if found.valid_bytes < size:
+                for beyond in pending:
+                    self.note("beyond", beyond, 0, beyond.size, "would be cut off with what is before it")
+                    self.recovery.truncated_bytes += beyond.size
+                return kept, True
+        return kept, False
 
     def _with_end(self, segment: Segment, end_offset: int) -> Segment:
         """The same segment with another offset behind it."""

@@ -1,0 +1,212 @@
+"""The known bytes of spec 2.2 to 2.5, 3.2 to 3.5: the forge makes them, kstore reads them."""
+
+import struct
+
+import forge
+import pytest
+from forge import MAX32, MAX64, T0, Rec
+
+from kstore import Record, RecordBatch
+from kstore.engine.crc32c import crc32c
+from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
+from kstore.log.producers import BatchMetadata, read_snapshot
+
+A = bytes.fromhex(
+    """
+    00 00 00 00 00 00 00 00 00 00 00 49 00 00 00 00
+    02 f1 75 9b af 00 00 00 00 00 01 00 00 01 8b cf
+    e5 68 00 00 00 01 8b cf e5 68 05 ff ff ff ff ff
+    ff ff ff ff ff ff ff ff ff 00 00 00 02 1c 00 00
+    00 04 6b 31 04 76 31 02 02 68 02 78 10 00 0a 02
+    04 6b 32 01 00
+    """
+)
+B = bytes.fromhex(
+    """
+    00 00 00 00 00 00 00 00 00 00 00 4f 00 00 00 00
+    02 08 bb 9f 40 00 40 00 00 00 01 00 00 01 8b d5
+    0b c7 e8 00 00 01 8b cf e5 68 05 ff ff ff ff ff
+    ff ff ff ff ff ff ff ff ff 00 00 00 02 22 00 cf
+    ff b2 52 00 04 6b 31 04 76 31 02 02 68 02 78 16
+    00 c5 ff b2 52 02 04 6b 32 01 00
+    """
+)
+C = bytes.fromhex(
+    """
+    00 00 00 00 00 00 00 02 00 00 00 42 00 00 00 00
+    02 e5 c1 6b 79 00 30 00 00 00 00 00 00 01 8b cf
+    e5 68 0a 00 00 01 8b cf e5 68 0a 00 00 00 00 00
+    00 00 09 00 03 ff ff ff ff 00 00 00 01 20 00 00
+    00 08 00 00 00 00 0c 00 00 00 00 00 07 00
+    """
+)
+D = bytes.fromhex(
+    """
+    00 00 00 00 00 00 00 0f 00 00 00 31 00 00 00 0f
+    02 5d 4e 3d 62 00 00 00 00 00 16 ff ff ff ff ff
+    ff ff ff 00 00 01 8b cf e5 68 00 00 00 00 00 00
+    00 5b 7f 00 91 00 00 03 d7 00 00 00 00
+    """
+)
+V0 = bytes.fromhex(
+    """
+    00 00 00 00 00 00 00 32 00 00 00 12 57 e7 49 6e
+    00 00 00 00 00 02 6b 31 00 00 00 02 76 31
+    """
+)
+V1 = bytes.fromhex(
+    """
+    00 00 00 00 00 00 00 32 00 00 00 1a a5 da 6a 62
+    01 00 00 00 01 8b cf e5 68 00 00 00 00 02 6b 31
+    00 00 00 02 76 31
+    """
+)
+SNAPSHOT = bytes.fromhex(
+    """
+    00 01 03 f7 df 5d 00 00 00 01 00 00 00 00 00 00
+    00 09 00 03 00 00 00 04 00 00 00 00 00 00 00 6a
+    00 00 00 04 00 00 01 8b cf e5 68 0a 00 00 00 07
+    ff ff ff ff ff ff ff ff
+    """
+)
+TWO = (Rec(b"v1", b"k1", T0, (("h", b"x"),)), Rec(None, b"k2", T0 + 5))
+TWO_READ = [
+    Record(0, T0, "CreateTime", b"k1", b"v1", [("h", b"x")]),
+    Record(1, T0 + 5, "CreateTime", b"k2", None),
+]
+
+
+def test_example_a() -> None:
+    """Spec 2.3, example A: two records, a header, a null value; 85 bytes."""
+    assert forge.batch(*TWO) == A
+    batch = RecordBatch(A)
+    assert batch.is_valid
+    assert batch.records() == TWO_READ
+    assert (batch.base_timestamp, batch.max_timestamp, batch.size) == (T0, T0 + 5, 85)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
+    assert (batch.records_count, batch.last_offset, batch.next_offset) == (2, 1, 2)
+    assert batch.delete_horizon_ms is None
+
+
+def test_example_b() -> None:
+    """Spec 2.3, example B: with a delete horizon the records keep their timestamps."""
+    horizon = T0 + 86401000
+    assert forge.batch(*TWO, horizon=horizon) == B
+    batch = RecordBatch(B)
+    assert batch.records() == TWO_READ
+    assert (batch.attributes, batch.delete_horizon_ms) == (0x40, horizon)
+
+
+def test_example_c() -> None:
+    """Spec 2.4, example C: an ABORT marker is 78 bytes."""
+    made = forge.marker(2, 9, forge.ABORT, pid_epoch=3, coordinator=7, timestamp=T0 + 10)
+    assert made == C
+    batch = RecordBatch(C)
+    assert (batch.is_control, batch.is_transactional, batch.producer_epoch) == (True, True, 3)
+    assert batch.records() == [Record(2, T0 + 10, "CreateTime", bytes(4), b"\0\0\0\0\0\7")]
+
+
+def test_example_d() -> None:
+    """Spec 2.3, example D: an empty batch as compaction leaves it."""
+    made = forge.batch(
+        base=15, last_delta=22, epoch=15, pid=23423, pid_epoch=145, sequence=983, max_timestamp=T0
+    )
+    assert made == D
+    batch = RecordBatch(D)
+    assert batch.records() == []
+    assert (batch.base_offset, batch.last_offset, batch.leader_epoch) == (15, 37, 15)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (23423, 145, 983)
+    assert (batch.base_timestamp, batch.max_timestamp) == (-1, T0)
+
+
+def test_size_of_the_usual_record() -> None:
+    """Spec 2.3: one record, null key, value `test`, timestamp -1 is 72 bytes."""
+    made = forge.batch(Rec())
+    assert len(made) == 72
+    assert RecordBatch(made).records() == [Record(0, -1, "CreateTime", None, b"test")]
+
+
+@pytest.mark.parametrize(("magic", "expected"), [(0, V0), (1, V1)])
+def test_legacy_examples(magic: int, expected: bytes) -> None:
+    """Spec 2.5: offset 50, key k1, value v1 as messages of magic 0 and 1."""
+    assert forge.message(50, b"v1", b"k1", magic=magic, timestamp=T0) == expected
+    batch = RecordBatch(expected)
+    assert (batch.is_valid, batch.magic, batch.leader_epoch, batch.producer_id) == (
+        True,
+        magic,
+        -1,
+        -1,
+    )
+    kind, timestamp = ("NoTimestampType", -1) if magic == 0 else ("CreateTime", T0)
+    assert batch.records() == [Record(50, timestamp, kind, b"k1", b"v1")]
+
+
+def test_index_examples() -> None:
+    """Spec 3.2 to 3.5: the bytes of the three indexes and of two snapshots."""
+    offsets = bytes.fromhex("00 00 00 0a 00 00 00 00 00 00 00 19 00 00 10 92")
+    assert forge.offset_index(45, [(55, 0), (70, 4242)]) == offsets
+    assert list(OffsetIndex(45, offsets)) == [(55, 0), (70, 4242)]
+    times = bytes.fromhex("00 00 01 8b cf e5 68 00 00 00 00 0a")
+    assert forge.time_index(45, [(T0, 55)]) == times
+    assert list(TimeIndex(45, times)) == [(T0, 55)]
+    txns = struct.pack(">hqqqq", 0, 983493, 137, 299, 200)
+    assert forge.txn_index([(983493, 137, 299, 200)]) == txns
+    assert list(TransactionIndex(0, txns)) == [(983493, 137, 299, 200, 0)]
+    assert forge.snapshot([(9, 3, 4, 106, 4, T0 + 10, 7, -1)]) == SNAPSHOT
+    (state,) = read_snapshot(SNAPSHOT)
+    assert (state.producer_id, state.producer_epoch, state.coordinator_epoch) == (9, 3, 7)
+    assert list(state.batches) == [BatchMetadata(4, 106, 4, T0 + 10)]
+    assert (state.last_timestamp, state.current_txn_first_offset) == (T0 + 10, None)
+    empty = bytes.fromhex("00 01 48 67 4b c7 00 00 00 00")
+    assert forge.snapshot([]) == empty
+    assert read_snapshot(empty) == []
+
+
+VARINTS = {
+    0: "00",
+    -1: "01",
+    1: "02",
+    63: "7e",
+    -64: "7f",
+    64: "80 01",
+    -65: "81 01",
+    300: "d8 04",
+    MAX32: "fe ff ff ff 0f",
+    -(2**31): "ff ff ff ff 0f",
+    MAX64: "fe" + "ff" * 8 + "01",
+    -(2**63): "ff" * 9 + "01",
+}
+
+
+def timestamp_read(encoded: bytes) -> int:
+    """What kstore makes of a varlong: as the timestamp delta over base timestamp 0."""
+    body = b"\0" + encoded + forge.varint(0) + forge.blob(None) + forge.blob(None) + b"\0"
+    body = forge.varint(len(body)) + body
+    return RecordBatch(forge.batch(body=body, count=1, base_timestamp=0)).records()[0].timestamp
+
+
+@pytest.mark.parametrize(("value", "encoded"), VARINTS.items())
+def test_varint_vectors(value: int, encoded: str) -> None:
+    """ByteUtilsTest: the varints and varlongs of spec 2.3."""
+    assert forge.varint(value) == bytes.fromhex(encoded)
+    assert timestamp_read(bytes.fromhex(encoded)) == value
+
+
+def test_crc32c() -> None:
+    """Crc32CTest: known sums; whole, byte-wise and half-wise updates agree."""
+    assert forge.crc32c(b"123456789") == crc32c(b"123456789") == 0xE3069283
+    assert forge.crc32c(b"Some String") == crc32c(b"Some String") == 608512271
+    data = b"Any String you want"
+    half = crc32c(data[9:], crc32c(data[:9]))
+    bytewise = 0
+    for i in range(len(data)):
+        bytewise = crc32c(data[i : i + 1], bytewise)
+    assert crc32c(data) == half == bytewise == forge.crc32c(data)
+
+
+def test_lz4_headers() -> None:
+    """Spec 2.6: the header checksum of a frame, and the wrong one of magic 0."""
+    assert forge.lz4(b"x").startswith(bytes.fromhex("04 22 4d 18 60 40 82"))
+    assert forge.lz4(b"x", magic=0).startswith(bytes.fromhex("04 22 4d 18 60 40 1a"))
+    assert forge.xxh32(b"") == 0x02CC5D05
+    assert forge.xxh32(b"Nobody inspects the spammish repetition") == 0xE2293B2F
