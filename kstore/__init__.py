@@ -32,6 +32,7 @@ from kstore.log.partition import (
     PartitionLog,
 )
 from kstore.log.slice import Slice
+from kstore.store import LogStore
 
 __all__ = [
     "EARLIEST",
@@ -49,6 +50,7 @@ __all__ = [
     "KstoreError",
     "LogClosedError",
     "LogNotFoundError",
+    "LogStore",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "PartitionLog",

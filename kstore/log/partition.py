@@ -3,6 +3,7 @@
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
@@ -187,6 +188,14 @@ class PartitionLog:
                     )
                 at += 1
         return self._empty(offset, committed)
+
+    def from_file_start(self) -> "PartitionLog":
+        """The same log with everything readable that its files still hold, below the log start offset too."""
+        twin = object.__new__(PartitionLog)
+        twin.__dict__.update(self.__dict__)
+        first = self.segments[0].base_offset if self.segments else self.log_start_offset
+        twin._loaded = replace(self._loaded, log_start_offset=min(first, self.log_start_offset))
+        return twin
 
     def _is_committed(self, isolation: str) -> bool:
         if isolation not in _ISOLATION:

@@ -1,0 +1,73 @@
+"""The command line: python -m kstore, or kstore."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from kstore._version import __version__
+from kstore.errors import KstoreError
+from kstore.tools import dump, find, records, stat
+
+EXAMPLES = """examples:
+  kstore stat data/orders-0                                  segments, spans of time, what looks wrong
+  kstore records data/orders-0 --since 2026-11-20 --format jsonl
+  kstore find data/orders-0 --timestamp 1711530458631
+  kstore dump --files data/orders-0/00000000000000000000.log --deep-iteration --print-data-log
+
+Nothing is written, and no lock is taken: the directory may belong to a broker that runs, or that crashed.
+Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
+
+COMMANDS = {
+    "dump": (dump, "print files as kafka-dump-log does"),
+    "records": (records, "print the records of a partition"),
+    "find": (find, "find a record by offset or by time"),
+    "stat": (stat, "describe a partition, or a whole log directory"),
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands."""
+    parser = argparse.ArgumentParser(
+        prog="kstore",
+        description="Read, search and check Apache Kafka's data directories without a broker.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"kstore {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, text) in COMMANDS.items():
+        sub = commands.add_parser(name, help=text, description=module.__doc__)
+        module.add_arguments(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit code."""
+    args = make_parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except ValueError as e:
+        if isinstance(e, KstoreError):
+            return _fail(e, 1)
+        return _fail(e, 2)
+    except (KstoreError, OSError) as e:
+        return _fail(e, 1)
+
+
+def _fail(error: Exception, code: int) -> int:
+    sys.stdout.flush()
+    print(f"kstore: {error}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

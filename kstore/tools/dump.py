@@ -1,0 +1,242 @@
+"""kstore dump: what kafka-dump-log prints, line for line, from files alone (spec 11)."""
+
+import argparse
+import json
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kstore.errors import CorruptSnapshotError, KstoreError
+from kstore.tools.dump_index import (
+    IndexReport,
+    dump_offset_index,
+    dump_snapshot,
+    dump_time_index,
+    dump_transaction_index,
+)
+from kstore.tools.dump_log import MAX32, Decoder, LogDump, dump_log, file_batches
+from kstore.tools.fields import batch_fields, record_fields
+
+TOPIC_DECODERS = (
+    "offsets",
+    "transaction-log",
+    "cluster-metadata",
+    "remote-log-metadata",
+    "share-group-state",
+)
+
+
+def _whole(form: str) -> Callable[[bytes], str]:
+    def decode(data: bytes) -> str:
+        if len(data) != struct.calcsize(form):
+            raise ValueError(f"{struct.calcsize(form)} bytes expected, {len(data)} found")
+        return str(struct.unpack(form, data)[0])
+
+    return decode
+
+
+def _string(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+CLASS_DECODERS: dict[str, Callable[[bytes], str]] = {
+    "StringDecoder": _string,
+    "DefaultDecoder": _string,
+    "IntegerDecoder": _whole(">i"),
+    "LongDecoder": _whole(">q"),
+}
+
+
+def class_decoder(name: str) -> Callable[[bytes], str]:
+    """The decoder of a Java class name, such as org.apache.kafka.tools.api.StringDecoder. ValueError."""
+    found = CLASS_DECODERS.get(name.rpartition(".")[2])
+    if found is None:
+        raise ValueError(f"no decoder {name}: there are {', '.join(CLASS_DECODERS)}")
+    return found
+
+
+def data_decoder(key_class: str, value_class: str) -> Decoder:
+    """A decoder of both sides of a record."""
+    key_decoder, value_decoder = class_decoder(key_class), class_decoder(value_class)
+
+    def decode(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+        return (
+            None if key is None else key_decoder(key),
+            None if value is None else value_decoder(value),
+        )
+
+    return decode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of Kafka's tool, and --json."""
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="files to dump, beside those of --files")
+    parser.add_argument("--files", default="", help="files to dump, with commas between them")
+    parser.add_argument("--print-data-log", action="store_true", help="print keys and payloads")
+    parser.add_argument("--deep-iteration", action="store_true", help="print records, not only batches")
+    parser.add_argument("--verify-index-only", action="store_true", help="check indexes, print no entries")
+    parser.add_argument("--index-sanity-check", action="store_true", help="check only an index by itself")
+    parser.add_argument("--max-message-size", type=int, default=5 << 20, metavar="BYTES",
+                        help="bytes to read where an index entry points (default 5242880)")
+    parser.add_argument("--max-bytes", type=int, default=MAX32, metavar="BYTES",
+                        help="dump only so much of a log")
+    parser.add_argument("--value-decoder-class", default="StringDecoder", metavar="CLASS",
+                        help=f"one of {', '.join(CLASS_DECODERS)}, with or without a Java package")
+    parser.add_argument("--key-decoder-class", default="StringDecoder", metavar="CLASS",
+                        help="the same for keys")
+    for name in TOPIC_DECODERS:
+        parser.add_argument(f"--{name}-decoder", action="store_true",
+                            help=f"decode records of the internal topic of {name.replace('-', ' ')}")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="print data of records only")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+
+
+def _decoder(args: argparse.Namespace) -> Decoder:
+    for name in TOPIC_DECODERS:
+        if getattr(args, name.replace("-", "_") + "_decoder"):
+            from kstore.tools.decoders import DECODERS
+
+            return DECODERS[name]
+    return data_decoder(args.key_decoder_class, args.value_decoder_class)
+
+
+def _options(args: argparse.Namespace) -> LogDump:
+    from kstore.tools.decoders import control_text
+
+    decoding = any(getattr(args, n.replace("-", "_") + "_decoder") for n in TOPIC_DECODERS)
+    decoding |= args.value_decoder_class != "StringDecoder" or args.key_decoder_class != "StringDecoder"
+    print_data = args.print_data_log or decoding
+    return LogDump(
+        print_data=print_data,
+        deep=args.deep_iteration or print_data,
+        skip_metadata=args.skip_record_metadata,
+        max_bytes=args.max_bytes,
+        decoder=_decoder(args),
+        control_text=control_text,
+    )
+
+
+def lines_of(path: str, args: argparse.Namespace, dump: LogDump, report: IndexReport) -> Iterator[str]:
+    """The lines of one file, by the suffix of its name."""
+    kind = Path(path).suffix
+    if kind in (".log", ".checkpoint"):
+        return dump_log(path, dump)
+    if kind == ".index":
+        return dump_offset_index(
+            path,
+            report,
+            sanity=args.index_sanity_check,
+            verify=args.verify_index_only,
+            max_message_size=args.max_message_size,
+        )
+    if kind == ".timeindex":
+        return dump_time_index(
+            path, report, sanity=args.index_sanity_check, verify=args.verify_index_only
+        )
+    if kind == ".snapshot":
+        return _snapshot(path)
+    if kind == ".txnindex":
+        return dump_transaction_index(path)
+    print(f"Ignoring unknown file {path}", file=sys.stderr)
+    return iter(())
+
+
+def _snapshot(path: str) -> Iterator[str]:
+    try:
+        yield from dump_snapshot(path)
+    except CorruptSnapshotError as e:  # Kafka's tool goes on with the next file
+        if e.reason.startswith("checksum"):
+            print(
+                f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {e.expected}. "
+                f"Computed crc: {e.found}",
+                file=sys.stderr,
+            )
+        elif e.reason.startswith("version"):
+            print(f"Snapshot contained an unknown file version {e.found}", file=sys.stderr)
+        else:
+            print("Snapshot failed schema validation: null", file=sys.stderr)
+
+
+def report_lines(reports: dict[str, IndexReport], dumps: dict[str, LogDump]) -> Iterator[str]:
+    """What Kafka's tool says on stderr after all files (spec 11.3)."""
+    for path, report in reports.items():
+        if report.mismatches:
+            yield f"Mismatches in :{path}"
+            for offset in sorted(report.mismatches, reverse=True):
+                yield f"  Index offset: {offset}, log offset: {report.mismatches[offset]}"
+    for path, report in reports.items():
+        if report.timestamps:
+            yield f"Found timestamp mismatch in :{path}"
+            yield from (f"  Index timestamp: {t}, log timestamp: {l}" for t, l in report.timestamps)
+    for path, report in reports.items():
+        if report.out_of_order:
+            yield f"Found out of order timestamp in :{path}"
+            for timestamp, previous in report.out_of_order:
+                yield f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
+    for path, report in reports.items():
+        if report.not_found:
+            yield f"The following indexed offsets are not found in :{path}"
+            yield from (f"Indexed offset: {o}, found log offset: {l}" for o, l in report.not_found)
+    for path, dump in dumps.items():
+        if dump.non_consecutive:
+            yield f"Non-consecutive offsets in {path}"
+            yield from (f"  {a} is followed by {dump.non_consecutive[a]}" for a in sorted(dump.non_consecutive))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Dumps every file; 1 if one of them broke off."""
+    paths = [path for path in args.files.split(",") if path] + args.paths
+    if not paths:
+        raise ValueError('no file given: use --files A,B or name them')
+    if args.json:
+        return _run_json(paths, args)
+    reports: dict[str, IndexReport] = {}
+    dumps: dict[str, LogDump] = {}
+    failed = False
+    for path in paths:
+        absolute = str(Path(path).absolute())
+        report = reports[absolute] = IndexReport()
+        dump = dumps[absolute] = _options(args)
+        print(f"Dumping {path}")
+        try:
+            for line in lines_of(path, args, dump, report):
+                print(line)
+        except (KstoreError, ValueError, OSError) as e:
+            if isinstance(e, BrokenPipeError):
+                raise
+            sys.stdout.flush()
+            print(f"kstore: {e}", file=sys.stderr)
+            failed = True
+    sys.stdout.flush()
+    for line in report_lines(reports, dumps):
+        print(line, file=sys.stderr)
+    return int(failed)
+
+
+def line_fields(line: str) -> dict[str, object]:
+    """A line of an index or snapshot as an object: its names and numbers, or the message that it is."""
+    pairs = re.findall(r"(\w+): (\S+)", line)
+    if not pairs:
+        return {"message": line}
+    return {
+        name: int(digits[0]) if (digits := re.findall(r"-?\d+", value)) else None for name, value in pairs
+    }
+
+
+def _run_json(paths: list[str], args: argparse.Namespace) -> int:
+    for path in paths:
+        dump = _options(args)
+        if Path(path).suffix not in (".log", ".checkpoint"):
+            for line in lines_of(path, args, dump, IndexReport()):
+                print(json.dumps({"file": path, **line_fields(line)}))
+            continue
+        for batch in file_batches(path, dump.max_bytes):
+            fields = batch_fields(batch)
+            if not dump.deep:
+                print(json.dumps({"file": path, **fields}))
+                continue
+            for record in batch.records(verify=False):
+                print(json.dumps({"file": path, **record_fields(batch, record), "batch": fields}))
+    return 0

@@ -1,0 +1,164 @@
+"""kstore stat: what a partition or a log directory holds, and what looks wrong with it."""
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kstore.engine.batch import CODECS
+from kstore.engine.segment import Segment
+from kstore.errors import CorruptFileError, KstoreError
+from kstore.log import layout
+from kstore.log.partition import PartitionLog
+from kstore.store import LogStore
+from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.progress import Progress
+from kstore.tools.times import time_text
+
+HEADINGS = (
+    "base offset", "next offset", "records", "batches", "bytes", "codecs", "from", "to", "index", "time index",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    add_open_arguments(parser)
+    parser.add_argument("--verify", action="store_true", help="check the checksum of every batch as well")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], list[str]]:
+    """Figures of one segment, from its headers alone, and what is wrong with it."""
+    wrong = []
+    headers = segment.read_headers()
+    counts = headers["records_count"]
+    known = headers["magic"] == 2
+    codecs = Counter((headers["attributes"] & 7).tolist())
+    records = int(counts[known].sum())
+    for position in headers["position"][~known].tolist():  # a message of magic 0 or 1 does not say how many it holds
+        records += len(segment.batch_at(position).messages())
+    times = headers["max_timestamp"]
+    stamped = times[times >= 0]
+    end = int(headers["position"][-1] + headers["size"][-1]) if len(headers) else 0
+    fields = {
+        "base_offset": segment.base_offset,
+        "next_offset": int(headers["last_offset"][-1]) + 1 if len(headers) else segment.base_offset,
+        "records": records,
+        "batches": len(headers),
+        "bytes": segment.size,
+        "codecs": {CODECS[codec] if codec < len(CODECS) else f"unknown {codec}": n for codec, n in codecs.items()},
+        "min_timestamp": int(stamped.min()) if len(stamped) else -1,
+        "max_timestamp": int(stamped.max()) if len(stamped) else -1,
+        "index_entries": len(segment.offset_index),
+        "time_index_entries": len(segment.time_index),
+        "path": segment.path,
+    }
+    if end < segment.size:
+        wrong.append(f"{segment.path}: {segment.size - end} bytes at the end hold no whole batch")
+    if (headers["base_offset"][1:] <= headers["last_offset"][:-1]).any():
+        wrong.append(f"{segment.path}: offsets do not rise from batch to batch")
+    if len(stamped) and segment.max_timestamp_so_far.timestamp != fields["max_timestamp"]:
+        wrong.append(
+            f"{segment.path}: the time index ends at {segment.max_timestamp_so_far.timestamp}, "
+            f"the log at {fields['max_timestamp']}: lookups by time will miss records"
+        )
+    if verify:
+        found = segment.scan()
+        if found.error is not None:
+            wrong.append(str(found.error))
+    wrong += [f"index made anew: {note}" for note in segment.notes]
+    return fields, wrong
+
+
+def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
+    """Figures of a partition, of each of its segments, and everything that looks wrong."""
+    wrong = [f"{f.kind}: {f.file}: {f.text}" for f in log.recovery.findings]
+    segments = []
+    with Progress(len(log.segments), "reading") as progress:
+        for done, segment in enumerate(log.segments):
+            progress.update(done)
+            try:
+                fields, here = segment_stat(segment, verify=verify)
+            except (CorruptFileError, OSError) as e:
+                wrong.append(str(e))
+                continue
+            segments.append(fields)
+            wrong += here
+    try:
+        topic_id = log.topic_id()
+    except CorruptFileError as e:
+        topic_id = None
+        wrong.append(str(e))
+    return {
+        "directory": log.path,
+        "topic_id": None if topic_id is None else str(topic_id),
+        "clean": log.recovery.clean,
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "leader_epochs": log.leader_epochs,
+        "segments": segments,
+        "wrong": wrong,
+    }
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Rows of text in columns, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column in (5, 6, 7) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _row(segment: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        str(segment["base_offset"]),
+        str(segment["next_offset"]),
+        str(segment["records"]),
+        str(segment["batches"]),
+        str(segment["bytes"]),
+        ",".join(segment["codecs"]) or "-",
+        time_text(segment["min_timestamp"]),
+        time_text(segment["max_timestamp"]),
+        str(segment["index_entries"]),
+        str(segment["time_index_entries"]),
+    )
+
+
+def partition_text(stat: dict[str, Any]) -> str:
+    """The same for a person."""
+    segments = stat["segments"]
+    lines = [
+        f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']}, "
+        f"{len(segments)} segments, {sum(s['records'] for s in segments)} records, "
+        f"{sum(s['bytes'] for s in segments)} bytes, "
+        f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}",
+        table([HEADINGS, *map(_row, segments)]),
+    ]
+    lines.append(f"{len(stat['wrong'])} things look wrong:" if stat["wrong"] else "nothing looks wrong")
+    lines += [f"  {text}" for text in stat["wrong"]]
+    return "\n".join(lines)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the figures of a partition, or of all partitions of a log directory."""
+    path = Path(args.directory)
+    if layout.parse_directory(path.resolve().name) is not None or any(path.glob("*.log")):
+        logs = [open_partition(args)]
+    else:
+        logs = []
+        for tp in LogStore(path):
+            one = argparse.Namespace(**{**vars(args), "directory": str(path / str(tp))})
+            logs.append(open_partition(one))
+        if not logs:
+            raise KstoreError(f"{path} is neither a partition nor a log directory that holds any")
+    stats = [partition_stat(log, verify=args.verify) for log in logs]
+    if args.json:
+        print(json.dumps(stats[0] if len(stats) == 1 else stats))
+    else:
+        print("\n\n".join(partition_text(stat) for stat in stats))
+    return 0
