@@ -5,7 +5,6 @@ A batch is a view of bytes that it owns; a record is a copy, so that keeping one
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t
 
@@ -46,6 +45,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError, unpack
+from kstore.engine.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
@@ -91,7 +91,7 @@ cdef tuple make_headers(const ks_record *r):
         if ks_next_header(&p, r.end, &h) != KS_OK:
             break
         headers.append((
-            PyUnicode_DecodeUTF8(<const char *>h.key, h.key_size, "replace"),
+            java_text(PyBytes_FromStringAndSize(<const char *>h.key, h.key_size)),
             None if h.value_size < 0 else PyBytes_FromStringAndSize(<const char *>h.value, h.value_size),
         ))
     return tuple(headers)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from kstore.engine.text import java_text
 from kstore.errors import CorruptSnapshotError, KstoreError
 from kstore.tools.dump_index import (
     IndexReport,
@@ -37,13 +38,9 @@ def _whole(form: str) -> Callable[[bytes], str]:
     return decode
 
 
-def _string(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
 CLASS_DECODERS: dict[str, Callable[[bytes], str]] = {
-    "StringDecoder": _string,
-    "DefaultDecoder": _string,
+    "StringDecoder": java_text,
+    "DefaultDecoder": java_text,
     "IntegerDecoder": _whole(">i"),
     "LongDecoder": _whole(">q"),
 }
@@ -103,8 +100,6 @@ def _decoder(args: argparse.Namespace) -> Decoder:
 
 
 def _options(args: argparse.Namespace) -> LogDump:
-    from kstore.tools.decoders import control_text
-
     decoding = any(getattr(args, n.replace("-", "_") + "_decoder") for n in TOPIC_DECODERS)
     decoding |= args.value_decoder_class != "StringDecoder" or args.key_decoder_class != "StringDecoder"
     print_data = args.print_data_log or decoding
@@ -114,7 +109,6 @@ def _options(args: argparse.Namespace) -> LogDump:
         skip_metadata=args.skip_record_metadata,
         max_bytes=args.max_bytes,
         decoder=_decoder(args),
-        control_text=control_text,
     )
 
 

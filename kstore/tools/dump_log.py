@@ -24,7 +24,6 @@ class LogDump:
     skip_metadata: bool = False
     max_bytes: int = MAX32
     decoder: Decoder | None = None
-    control_text: Callable[[int, bytes], str | None] | None = None
     non_consecutive: dict[int, int] = field(default_factory=dict)
 
 
@@ -79,15 +78,17 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _control(dump: LogDump, batch: RecordBatch, record: Record) -> str:
+def _control(batch: RecordBatch, record: Record) -> str:
     """What is said of a control record."""
     kind = control_type(record.key, batch.file, batch.position)
     value = record.value or b""
     if kind in (0, 1):
         epoch = int.from_bytes(value[2:6], "big", signed=True)
         return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {epoch}"
-    if kind >= 0 and dump.control_text is not None:
-        text = dump.control_text(kind, value)
+    if kind >= 0:
+        from kstore.tools.decoders import control_text
+
+        text = control_text(kind, value)
         if text is not None:
             return text
     return f" controlType: {CONTROL_TYPES[kind] if kind >= 0 else 'UNKNOWN'}({kind})"
@@ -107,7 +108,7 @@ def record_line(dump: LogDump, batch: RecordBatch, record: Record, crc: int, val
         else:
             text += f" isValid: {_java(valid)} crc: {crc}"
         if batch.is_control:
-            text += _control(dump, batch, record)
+            text += _control(batch, record)
         parts.append(text)
     if dump.print_data and not batch.is_control and dump.decoder is not None:
         key, value = dump.decoder(record.key, record.value)

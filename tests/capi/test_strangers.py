@@ -1,4 +1,4 @@
-"""What get_include() is for: projects of other people, copied elsewhere, built there, run in a new process."""
+"""What get_include() is for: projects of other people, copied, built and run elsewhere."""
 
 import json
 import os
@@ -35,7 +35,7 @@ MESSAGE_1 = bytes.fromhex(
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0, python: bool = False) -> str:
-    """What a new process printed. Python in it finds the kstore that is under test, and only that."""
+    """What a new process printed. Python in it finds the kstore that is under test."""
     env = dict(os.environ)
     if python:
         env["PYTHONPATH"] = str(Path(kstore.__file__).parents[1])

@@ -42,6 +42,9 @@ class Scenario(NamedTuple):
                 os.utime(found[0] / name, ns=(ms * 1_000_000, ms * 1_000_000))
         return found[0]
 
+    def has(self, name: str) -> bool:
+        return (self.expected / name).exists() or (self.expected / f"{name}.gz").exists()
+
     def text(self, name: str) -> str:
         packed = self.expected / f"{name}.gz"
         if packed.exists():

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.engine.crc32c import crc32c
 from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
-from kstore.log.producers import ProducerState
+from kstore.log.producers import read_snapshot
 
 INCLUDE = Path(kstore.get_include())
 TEXT = (INCLUDE / "FORMAT.md").read_text("utf-8")
@@ -60,7 +61,7 @@ def integer(data: bytes) -> int:
 
 
 def constants_in_text() -> list[tuple[str, int]]:
-    """(name, value) wherever the text gives one: a row of a table that begins with a number, or `KS_X` = n."""
+    """(name, value) wherever the text gives one: a row that begins with a number, or `KS_X` = n."""
     found = [(name, int(n)) for name, n in re.findall(r"`(KS_\w+)` = (\d+)", TEXT)]
     for line in TEXT.split("\n"):
         row = re.match(r"\| (0x[0-9a-f]+|\d+) \|.*`(KS_\w+)` \|", line)
@@ -124,7 +125,7 @@ def test_worked_example() -> None:
             assert number(said) == getattr(batch, name), name
     assert header[-1] == "records_count"
     assert batch.size == len(data)
-    assert f"byte 21 to {len(data) - 1}" in dict((n, s) for n, _, s in fields)["crc"]
+    assert f"byte 21 to {len(data) - 1}" in {n: s for n, _, s in fields}["crc"]
     assert (batch.base_offset, batch.last_offset) == (131, 136)
     assert batch.delete_horizon_ms == 1795226353882
     assert batch.codec == "none"
@@ -158,7 +159,9 @@ def test_worked_example_records() -> None:
         timestamp = batch.base_timestamp + number(said_of["timestamp_delta"])
         assert said_of["offset_delta"].endswith(f"offset {offset}")
         assert said_of["timestamp_delta"].endswith(f"at {timestamp}")
-        headers = [(str(items[i], "utf-8"), items[i + 1]) for i in range(2, len(items), 2)]  # type: ignore[arg-type]
+        headers = [
+            ((name or b"").decode(), of) for name, of in zip(items[2::2], items[3::2], strict=True)
+        ]
         assert len(headers) == number(said_of["headers_count"])
         key, value_ = items[:2]
         records.append(kstore.Record(offset, timestamp, "CreateTime", key, value_, headers))
@@ -167,9 +170,13 @@ def test_worked_example_records() -> None:
 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden data")
-def test_worked_example_is_real() -> None:
+def test_examples_are_real() -> None:
     data, _ = example("batch")
     assert any(data in log.read_bytes() for log in (GOLDEN / "broker").rglob("*.log"))
+    segment = GOLDEN / "timestamps" / "times-0" / f"{55:020}"
+    for kind, name in ((".index", "offset-entries"), (".timeindex", "time-entries")):
+        data, _ = example(name)
+        assert segment.with_suffix(kind).read_bytes().startswith(data)
 
 
 def test_message_example() -> None:
@@ -189,9 +196,11 @@ def test_message_example() -> None:
 def test_index_examples() -> None:
     data, fields = example("offset-entries")
     said = [number(text) for _, _, text in fields]
-    assert [n for entry in OffsetIndex(45, data) for n in entry] == said
+    assert [n for entry in OffsetIndex(55, data) for n in entry] == said
     data, fields = example("time-entries")
-    assert list(TimeIndex(45, data).entry(0)) == [number(text) for _, _, text in fields]
+    said = [number(text) for _, _, text in fields]
+    assert [n for entry in TimeIndex(55, data) for n in entry] == said
+    assert TEXT.count("base=55\n") == 2
     data, fields = example("aborted")
     (txn,) = TransactionIndex(0, data)
     assert {name: number(text) for name, _, text in fields} == txn._asdict()
@@ -204,11 +213,15 @@ def test_snapshot_example() -> None:
     assert [len(value) for _, value, _ in fields] == [struct.calcsize(f">{c}") for c in layout[1:]]
     values = struct.unpack(layout, data)
     assert list(values[:1] + values[2:]) == list(said.values())
-    from kstore.engine.crc32c import crc32c
-
     assert values[1] == crc32c(data[6:])
     assert said["last_offset"] - said["offset_delta"] == 102
-    assert ProducerState
+    (producer,) = read_snapshot(data)
+    (batch,) = producer.batches
+    assert batch[:3] == (said["last_sequence"], said["last_offset"], said["offset_delta"])
+    assert producer.last_timestamp == batch.timestamp == said["timestamp"]
+    for name in ("producer_id", "producer_epoch", "coordinator_epoch"):
+        assert getattr(producer, name) == said[name]
+    assert producer.current_txn_first_offset is None
 
 
 def test_varints_of_the_text() -> None:

@@ -1,4 +1,4 @@
-"""The public headers by themselves: what test_headers.c tests under sanitizers, and who can compile them."""
+"""The public headers alone: what test_headers.c tests, and which compilers take them."""
 
 import os
 import re
@@ -68,7 +68,7 @@ def test_every_group_is_run(program: Path) -> None:
 @pytest.mark.parametrize("optimize", ["-O0", "-O3"])
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_each_header_alone(compiler: list[str], optimize: str, tmp_path: Path) -> None:
-    """Each compiles without another before it, twice in a file is as good as once, and two files link."""
+    """Each compiles first in a file, and twice in one; files that include them link together."""
     flags = [*STRICT, *CONVERSION, optimize, f"-I{INCLUDE}"]
     objects = []
     for at, header in enumerate(HEADERS):
@@ -88,7 +88,7 @@ def test_each_header_alone(compiler: list[str], optimize: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_whole_program_with_each_compiler(compiler: list[str], tmp_path: Path) -> None:
-    """C++ has other rules for enums, casts and void pointers; the same program must mean the same."""
+    """C++ has other rules for enums, casts and void pointers; the program must mean the same."""
     run(*compiler, *STRICT, "-O2", f"-I{INCLUDE}", SOURCE, "-o", tmp_path / "program")
     assert run(tmp_path / "program").count(" ok\n") == len(GROUPS)
 
@@ -98,7 +98,7 @@ PRIVATE = re.compile(r"ks_read_bytes|ks_crc32c_(?!portable)\w+|ks_crc_\w+")
 
 
 def test_twins_declare_what_the_headers_do() -> None:
-    """Every function, constant and struct member of a header is in its .pxd, in the same spelling."""
+    """Every function, constant and struct member of a header is in its .pxd, spelt the same."""
     for header in HEADERS:
         c = re.sub(r"/\*.*?\*/", "", (INCLUDE / "kstore" / header).read_text(), flags=re.DOTALL)
         twin = (INCLUDE / "libkstore" / header).with_suffix(".pxd").read_text()

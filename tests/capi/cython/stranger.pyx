@@ -16,7 +16,7 @@ def checksum(const uint8_t[::1] data not None):
 
 
 def batch(const uint8_t[::1] data not None):
-    """The first batch in the bytes and the offsets of its records; ValueError(status, at, expected, found)."""
+    """The first batch, and (offset, timestamp, key) of its records; ValueError(status, at, expected, found)."""
     cdef const uint8_t *p = &data[0] if data.shape[0] else NULL
     cdef const uint8_t *end = p + data.shape[0]
     cdef const uint8_t *at
@@ -28,13 +28,14 @@ def batch(const uint8_t[::1] data not None):
         status = ks_check_batch(p, end, &b, &fault)
     if status != KS_OK:
         raise ValueError(status, fault.at, fault.expected, fault.found)
-    offsets = []
+    records = []
     at = p + KS_RECORDS_AT
     for _ in range(b.records_count):
         if ks_next_record(&at, p + b.size, &b, &record, &fault) != KS_OK:
             raise ValueError(fault.status, at - p + fault.at, fault.expected, fault.found)
-        offsets.append((record.offset, record.timestamp, record.key[:record.key_size] if record.key_size >= 0 else None))
-    return b, offsets
+        key = record.key[:record.key_size] if record.key_size >= 0 else None
+        records.append((record.offset, record.timestamp, key))
+    return b, records
 
 
 CONSTANTS = (KS_ATTRIBUTES_AT, KS_BATCH_OVERHEAD)
