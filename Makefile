@@ -15,7 +15,7 @@ test: .venv/built
 check: .venv/built
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/cython-lint kstore include
+	PATH=$(CURDIR)/$(BIN):$$PATH cython-lint kstore include  # it looks for its helpers on the PATH
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest kstore --ignore-disjoint-bases --mypy-config-file pyproject.toml
 

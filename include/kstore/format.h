@@ -447,10 +447,14 @@ static inline int ks_next_record(const uint8_t **p, const uint8_t *end, const ks
     return KS_OK;
 }
 
-/* The sequence number `n` places after `sequence`: it goes from 2^31 - 1 on to 0. */
+/* The sequence number `n` places after `sequence`: it goes from 2^31 - 1 on to 0. For an n below 0, which only damage
+ * brings, the number is Java's. */
 static inline int32_t ks_sequence_after(int32_t sequence, int32_t n)
 {
-    return (int32_t)(((uint32_t)sequence + (uint32_t)n) & 0x7fffffffu);
+    uint32_t most = 0x7fffffffu;
+    if (sequence > (int32_t)(most - (uint32_t)n))
+        return (int32_t)((uint32_t)n - (most - (uint32_t)sequence) - 1u);
+    return (int32_t)((uint32_t)sequence + (uint32_t)n);
 }
 
 /* ---- messages of magic 0 and 1 ------------------------------------------------------------------------------ */

@@ -68,11 +68,12 @@ def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
     version, crc, count = _HEADER.unpack_from(data)
     if version != 1:
         raise fail("version of a producer snapshot", 0, 1, version)
-    if crc32c(memoryview(data)[6:]) != crc:
-        raise fail("checksum of a producer snapshot", 2, crc, crc32c(memoryview(data)[6:]))
     if count < 0 or _HEADER.size + count * _ENTRY.size > len(data):
         fits = (len(data) - _HEADER.size) // _ENTRY.size
         raise fail("number of producers in a snapshot", 6, f"0 to {fits}", count)
+    computed = crc32c(memoryview(data)[6:])
+    if computed != crc:
+        raise fail("checksum of a producer snapshot", 2, crc, computed)
     states = []
     for slot in range(count):
         pid, epoch, sequence, last_offset, delta, timestamp, coordinator, txn = _ENTRY.unpack_from(

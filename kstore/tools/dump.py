@@ -20,15 +20,6 @@ from kstore.tools.dump_index import (
 from kstore.tools.dump_log import MAX32, Decoder, LogDump, dump_log, file_batches
 from kstore.tools.fields import batch_fields, record_fields
 
-TOPIC_DECODERS = (
-    "offsets",
-    "transaction-log",
-    "cluster-metadata",
-    "remote-log-metadata",
-    "share-group-state",
-)
-
-
 def _whole(form: str) -> Callable[[bytes], str]:
     def decode(data: bytes) -> str:
         if len(data) != struct.calcsize(form):
@@ -83,32 +74,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"one of {', '.join(CLASS_DECODERS)}, with or without a Java package")
     parser.add_argument("--key-decoder-class", default="StringDecoder", metavar="CLASS",
                         help="the same for keys")
-    for name in TOPIC_DECODERS:
-        parser.add_argument(f"--{name}-decoder", action="store_true",
-                            help=f"decode records of the internal topic of {name.replace('-', ' ')}")
     parser.add_argument("--skip-record-metadata", action="store_true", help="print data of records only")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
 
 
-def _decoder(args: argparse.Namespace) -> Decoder:
-    for name in TOPIC_DECODERS:
-        if getattr(args, name.replace("-", "_") + "_decoder"):
-            from kstore.tools.decoders import DECODERS
-
-            return DECODERS[name]
-    return data_decoder(args.key_decoder_class, args.value_decoder_class)
-
-
 def _options(args: argparse.Namespace) -> LogDump:
-    decoding = any(getattr(args, n.replace("-", "_") + "_decoder") for n in TOPIC_DECODERS)
-    decoding |= args.value_decoder_class != "StringDecoder" or args.key_decoder_class != "StringDecoder"
+    decoding = args.value_decoder_class != "StringDecoder" or args.key_decoder_class != "StringDecoder"
     print_data = args.print_data_log or decoding
     return LogDump(
         print_data=print_data,
         deep=args.deep_iteration or print_data,
         skip_metadata=args.skip_record_metadata,
         max_bytes=args.max_bytes,
-        decoder=_decoder(args),
+        decoder=data_decoder(args.key_decoder_class, args.value_decoder_class),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File
 from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
+from kstore.engine.segment import Segment
 from kstore.errors import CorruptIndexError
 from kstore.log.producers import read_snapshot
 from kstore.tools.dump_log import MAX32, file_batches, optional_long
@@ -110,6 +111,9 @@ def dump_time_index(path: str, report: IndexReport, *, sanity: bool, verify: boo
         yield f"{path} passed sanity check."
         return
     offsets = OffsetIndex(base_offset, _entries(offsets_path, 8), path=offsets_path)
+    if len(times):
+        # the tool reads the log to its end for every entry, so damage anywhere stops it at the first
+        Segment(str(Path(log).parent), Path(log).stem, base_offset).read_headers()
     previous = -1
     for slot, (timestamp, offset) in enumerate(times):
         if offset == base_offset and slot > 0:

@@ -1,14 +1,16 @@
 """The lines of Kafka's dump tool for a .log or .checkpoint file (spec 11.2)."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
 from kstore.engine.file import File
-from kstore.errors import CorruptRecordError
+from kstore.errors import CorruptRecordError, UnsupportedCodecError
 
 MAX32 = 2**31 - 1
+_KRAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _OVERHEAD, _MAGIC_END, _LEAST = 12, 17, 14
 
 # key, value -> the texts to print of them, None for nothing
@@ -55,21 +57,25 @@ def optional_long(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
-def batch_line(batch: RecordBatch) -> str:
-    """The line of a batch."""
+def batch_head(batch: RecordBatch) -> str:
+    """The part of a batch's line before its position."""
     if batch.magic < 2:
-        head = f"offset: {batch.last_offset} position: {batch.position} "
-    else:
-        head = (
-            f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.records_count} "
-            f"baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} "
-            f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
-            f"partitionLeaderEpoch: {batch.leader_epoch} isTransactional: {_java(batch.is_transactional)} "
-            f"isControl: {_java(batch.is_control)} "
-            f"deleteHorizonMs: {optional_long(batch.delete_horizon_ms)} position: {batch.position} "
-        )
+        return f"offset: {batch.last_offset}"
     return (
-        f"{head}{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {batch.magic} "
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} "
+        f"count: {batch.records_count} baseSequence: {batch.base_sequence} "
+        f"lastSequence: {batch.last_sequence} producerId: {batch.producer_id} "
+        f"producerEpoch: {batch.producer_epoch} partitionLeaderEpoch: {batch.leader_epoch} "
+        f"isTransactional: {_java(batch.is_transactional)} isControl: {_java(batch.is_control)} "
+        f"deleteHorizonMs: {optional_long(batch.delete_horizon_ms)}"
+    )
+
+
+def batch_line(batch: RecordBatch) -> str:
+    """The line of a batch. UnsupportedCodecError."""
+    return (
+        f"{batch_head(batch)} position: {batch.position} "
+        f"{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {batch.magic} "
         f"compresscodec: {batch.codec} crc: {batch.crc} isvalid: {_java(batch.is_valid)}"
     )
 
@@ -85,12 +91,6 @@ def _control(batch: RecordBatch, record: Record) -> str:
     if kind in (0, 1):
         epoch = int.from_bytes(value[2:6], "big", signed=True)
         return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {epoch}"
-    if kind >= 0:
-        from kstore.tools.decoders import control_text
-
-        text = control_text(kind, value)
-        if text is not None:
-            return text
     return f" controlType: {CONTROL_TYPES[kind] if kind >= 0 else 'UNKNOWN'}({kind})"
 
 
@@ -121,12 +121,24 @@ def record_line(dump: LogDump, batch: RecordBatch, record: Record, crc: int, val
 
 def dump_log(path: str, dump: LogDump) -> Iterator[str]:
     """The lines of one file, after "Dumping ...". KstoreError where Kafka's tool would die."""
-    stem = Path(path).name.partition(".")[0]
-    yield f"Log starting offset: {int(stem) if stem.isdecimal() else 0}"
+    name = Path(path).name
+    snapshot = _KRAFT_SNAPSHOT.fullmatch(name)
+    if snapshot is not None:
+        yield f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}"
+    elif name == "bootstrap.checkpoint":
+        yield "KRaft bootstrap snapshot"
+    elif name.endswith(".log"):
+        stem = name.removesuffix(".log")
+        yield f"Log starting offset: {int(stem) if stem.isdecimal() else 0}"
     valid_bytes = 0
     last_offset = -1
     for batch in file_batches(path, dump.max_bytes):
-        yield batch_line(batch)
+        try:
+            line = batch_line(batch)
+        except UnsupportedCodecError:
+            yield batch_head(batch)  # as far as Kafka's tool comes
+            raise
+        yield line
         valid_bytes += batch.size
         if not dump.deep:
             continue
