@@ -68,9 +68,7 @@ def race(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Race:
     return Race(benchmark, request.config.stash[FIGURES], counted, ROUNDS)
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     figures = config.stash[FIGURES]
     if not figures:
         return

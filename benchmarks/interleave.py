@@ -80,9 +80,7 @@ class Figure:
             "unit": self.unit,
             "counted": self.counted,
             "median_ns": {name: median(values) for name, values in self.samples.items()},
-            "comparisons": [
-                {**asdict(c), "median": c.median, "spread": c.spread} for c in self.compare()
-            ],
+            "comparisons": [{**asdict(c), "median": c.median, "spread": c.spread} for c in self.compare()],
             "missing": self.missing,
             "samples_ns": self.samples,
         }

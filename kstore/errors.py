@@ -70,7 +70,9 @@ class RecordTooLargeError(KstoreError, ValueError):
         self.limit = limit
         self.file = file
         self.position = position
-        super().__init__(f"{file or '<memory>'}: at byte {position}: {reason}: expected at most {limit}, found {size}")
+        super().__init__(
+            f"{file or '<memory>'}: at byte {position}: {reason}: expected at most {limit}, found {size}"
+        )
 
 
 class OffsetOutOfRangeError(KstoreError, LookupError):

@@ -14,9 +14,7 @@ class Process:
 
     def __init__(self, command: Sequence[str], warm_up: float) -> None:
         self.warm_up = warm_up
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self._line()
 
     def contestant(self, name: str, workload: str, warm_up: float = 0) -> Contestant | Missing:

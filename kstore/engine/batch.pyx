@@ -85,9 +85,8 @@ cdef tuple make_headers(const ks_record *r):
     """The headers of a record that ks_next_record accepted."""
     cdef const uint8_t *p = r.headers
     cdef ks_header h
-    cdef int32_t i
     headers = []
-    for i in range(r.headers_count):
+    for _ in range(r.headers_count):
         if ks_next_header(&p, r.end, &h) != KS_OK:
             break
         headers.append((

@@ -5,9 +5,7 @@ class CodecError(Exception):
     at: int
     expected: object
     found: object
-    def __init__(
-        self, reason: str, at: int = 0, expected: object = None, found: object = None
-    ) -> None: ...
+    def __init__(self, reason: str, at: int = 0, expected: object = None, found: object = None) -> None: ...
 
 class UnpackLimitError(Exception): ...
 

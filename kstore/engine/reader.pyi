@@ -1,7 +1,5 @@
 from collections.abc import Iterable
-from typing import NamedTuple, final
-
-from typing_extensions import Self
+from typing import NamedTuple, Self, final
 
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.segment import Segment

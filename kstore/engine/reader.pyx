@@ -7,7 +7,7 @@ above the one before it, and end below the one after it and below the next segme
 from typing import NamedTuple
 
 from cython cimport final
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t
 
 from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.segment cimport Segment
@@ -27,7 +27,6 @@ from libkstore.format cimport (
     ks_check_batch,
     ks_fail,
     ks_fault,
-    ks_load_i16,
     ks_load_i32,
     ks_load_i64,
     ks_parse_header,

@@ -39,7 +39,7 @@ from libkstore.format cimport (
     ks_record,
 )
 
-from kstore.engine.index import OffsetPosition, TimestampOffset, TransactionIndex
+from kstore.engine.index import TimestampOffset, TransactionIndex
 from kstore.errors import CorruptIndexError, CorruptRecordError
 
 cdef enum:
@@ -627,7 +627,8 @@ cdef class Segment:
         It ends at the first byte that recovery would cut off (spec 8.4); `error` says what is wrong there, None where
         nothing is left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more than
         2^31 - 1 above the base, so the segment must be split. Offsets that do not rise from batch to batch are damage
-        too (Kafka does not look); of two batches that contradict each other the one out of line is blamed. The segment itself is not changed. The GIL is free while it runs.
+        too (Kafka does not look); of two batches that contradict each other the one out of line is blamed. The
+        segment itself is not changed. The GIL is free while it runs.
         """
         cdef Window w = Window.__new__(Window)
         cdef OffsetIndex offsets = OffsetIndex(self.base_offset)

@@ -104,7 +104,7 @@ class _Listing:
     def __init__(self, directory: str, recovery: Recovery) -> None:
         self.directory = directory
         self.recovery = recovery
-        self.names = set(os.listdir(directory))
+        self.names = set(os.listdir(directory))  # noqa: PTH208: of 30,000 names; iterdir takes thrice as long
         self.renamed: set[str] = set()  # final names of files that are still called .swap
 
     def note(self, kind: str, name: str, text: str) -> None:
@@ -129,9 +129,7 @@ class _Listing:
             if name.endswith(".deleted"):
                 if not name.endswith(".checkpoint.deleted"):
                     self.drop(name, "leftover", "would be deleted: its removal was under way")
-            elif name.endswith(".cleaned"):
-                self.drop(name, "leftover", "would be deleted: a compaction that was not finished")
-            elif cleaned and (layout.parse_offset(name) or 0) >= min(cleaned):
+            elif name.endswith(".cleaned") or (cleaned and (layout.parse_offset(name) or 0) >= min(cleaned)):
                 self.drop(name, "leftover", "would be deleted: a compaction that was not finished")
             else:
                 swaps.append(name)
@@ -287,7 +285,9 @@ class _Loader:
         beyond = segment.size - found.valid_bytes
         if beyond:
             kind = "torn_tail" if "end inside" in str(found.error) else "corrupt_batch"
-            self.note(kind, segment, found.valid_bytes, beyond, f"{beyond} bytes would be cut off: {found.error}")
+            self.note(
+                kind, segment, found.valid_bytes, beyond, f"{beyond} bytes would be cut off: {found.error}"
+            )
             self.recovery.truncated_bytes += beyond
             segment.limit_to(found.valid_bytes)
         segment.adopt(found.offset_index, found.time_index)
@@ -306,7 +306,9 @@ class _Loader:
             kept += parts
             if cut and at + 1 < len(segments):
                 for beyond in segments[at + 1 :]:
-                    self.note("beyond", beyond, 0, beyond.size, "would be deleted: it lies behind what was cut off")
+                    self.note(
+                        "beyond", beyond, 0, beyond.size, "would be deleted: it lies behind what was cut off"
+                    )
                     self.recovery.truncated_bytes += beyond.size
                 kept[-1] = self._with_end(kept[-1], MAX_OFFSET)
                 break
@@ -341,9 +343,7 @@ class _Loader:
 
     def _with_end(self, segment: Segment, end_offset: int) -> Segment:
         """The same segment with another offset behind it."""
-        twin = self.make(
-            segment.stem, segment.base_offset, segment.suffixes, end_offset, segment.origin
-        )
+        twin = self.make(segment.stem, segment.base_offset, segment.suffixes, end_offset, segment.origin)
         twin.limit_to(segment.size)
         twin.adopt(segment.offset_index, segment.time_index)
         return twin
@@ -365,7 +365,9 @@ class _Loader:
         ):
             if not starts or last - starts[-1][0] > 2**31 - 1:
                 starts.append((base, position))
-        self.note("split", segment, -1, -1, f"would be split into {len(starts)} segments: offsets too far apart")
+        self.note(
+            "split", segment, -1, -1, f"would be split into {len(starts)} segments: offsets too far apart"
+        )
         ends = [*starts[1:], (segment.end_offset, segment.size)]
         for (base, position), (end_offset, end) in zip(starts, ends, strict=True):
             part = self.make(segment.stem, base, segment.suffixes, end_offset, position)

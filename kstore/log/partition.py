@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
+from typing import Self
 
 from kstore.engine.batch import Record
 from kstore.engine.index import AbortedTxn
@@ -312,7 +313,9 @@ class PartitionLog:
         assert timestamp is not None
         if isinstance(timestamp, str):
             if timestamp not in _NAMED:
-                raise ValueError(f"timestamp is milliseconds or one of {', '.join(_NAMED)}, not {timestamp!r}")
+                raise ValueError(
+                    f"timestamp is milliseconds or one of {', '.join(_NAMED)}, not {timestamp!r}"
+                )
             timestamp = _NAMED[timestamp]
         if timestamp < 0:
             named = self._find_named(timestamp)
@@ -386,7 +389,7 @@ class PartitionLog:
         """Lets go of the files. What was read stays; slices and iterators go on."""
         self._segments = None
 
-    def __enter__(self) -> "PartitionLog":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

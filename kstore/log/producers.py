@@ -59,9 +59,7 @@ def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
     """The producers in a .snapshot file. CorruptSnapshotError."""
 
     def fail(reason: str, position: int, expected: object, found: object) -> CorruptSnapshotError:
-        return CorruptSnapshotError(
-            reason, file=file, position=position, expected=expected, found=found
-        )
+        return CorruptSnapshotError(reason, file=file, position=position, expected=expected, found=found)
 
     if len(data) < _HEADER.size:
         raise fail("size of a producer snapshot", 0, f"at least {_HEADER.size}", len(data))

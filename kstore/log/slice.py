@@ -82,5 +82,3 @@ class Slice:
 
     def __repr__(self) -> str:
         return f"Slice(segment={self.base_offset}, position={self.position}, size={self.size})"
-
-

@@ -1,6 +1,5 @@
 """Aborted transactions and the last stable offset of a log that is read (spec 6.8, 7.2, 8.4, 8.5)."""
 
-import os
 from pathlib import Path
 
 from kstore.engine.index import AbortedTxn, TransactionIndex
@@ -8,17 +7,18 @@ from kstore.engine.segment import Segment
 from kstore.errors import CorruptFileError
 from kstore.log import layout
 from kstore.log.loader import Loaded
-from kstore.log.producers import ProducerState, Producers, batches_of_producers, read_snapshot
+from kstore.log.producers import Producers, ProducerState, batches_of_producers, read_snapshot
 
 
 def usable_snapshots(directory: str, loaded: Loaded) -> list[tuple[int, str]]:
     """(offset, path) of the snapshots that Kafka would keep, newest first (spec 8.5, removeStraySnapshots)."""
     bases = {segment.base_offset for segment in loaded.segments}
     found = []
-    for name in os.listdir(directory):
+    for path in Path(directory).iterdir():
+        name = path.name
         offset = layout.parse_offset(name)
         if offset is not None and name.partition(".")[2] == "snapshot":
-            found.append((offset, f"{directory}/{name}"))
+            found.append((offset, str(path)))
     strays = sorted(offset for offset, _ in found if offset not in bases)
     keep = bases | {offset for offset in strays[-1:] if offset >= max(bases, default=0)}
     first, end = loaded.log_start_offset, loaded.log_end_offset
@@ -66,7 +66,9 @@ class Transactions:
                 segment.adopt(None, None, index)
         unstable = self.producers.first_unstable_offset
         end = loaded.log_end_offset
-        self.last_stable_offset = end if unstable is None else min(max(unstable, loaded.log_start_offset), end)
+        self.last_stable_offset = (
+            end if unstable is None else min(max(unstable, loaded.log_start_offset), end)
+        )
 
     def aborted(self, segments: tuple[Segment, ...], from_offset: int, upper_bound: int) -> list[AbortedTxn]:
         """The aborted transactions of these segments that overlap the offsets, until one tells that no more will."""

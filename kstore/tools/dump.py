@@ -20,6 +20,7 @@ from kstore.tools.dump_index import (
 from kstore.tools.dump_log import MAX32, Decoder, LogDump, dump_log, file_batches
 from kstore.tools.fields import batch_fields, record_fields
 
+
 def _whole(form: str) -> Callable[[bytes], str]:
     def decode(data: bytes) -> str:
         if len(data) != struct.calcsize(form):
@@ -66,14 +67,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deep-iteration", action="store_true", help="print records, not only batches")
     parser.add_argument("--verify-index-only", action="store_true", help="check indexes, print no entries")
     parser.add_argument("--index-sanity-check", action="store_true", help="check only an index by itself")
-    parser.add_argument("--max-message-size", type=int, default=5 << 20, metavar="BYTES",
-                        help="bytes to read where an index entry points (default 5242880)")
-    parser.add_argument("--max-bytes", type=int, default=MAX32, metavar="BYTES",
-                        help="dump only so much of a log")
-    parser.add_argument("--value-decoder-class", default="StringDecoder", metavar="CLASS",
-                        help=f"one of {', '.join(CLASS_DECODERS)}, with or without a Java package")
-    parser.add_argument("--key-decoder-class", default="StringDecoder", metavar="CLASS",
-                        help="the same for keys")
+    parser.add_argument(
+        "--max-message-size",
+        type=int,
+        default=5 << 20,
+        metavar="BYTES",
+        help="bytes to read where an index entry points (default 5242880)",
+    )
+    parser.add_argument(
+        "--max-bytes", type=int, default=MAX32, metavar="BYTES", help="dump only so much of a log"
+    )
+    parser.add_argument(
+        "--value-decoder-class",
+        default="StringDecoder",
+        metavar="CLASS",
+        help=f"one of {', '.join(CLASS_DECODERS)}, with or without a Java package",
+    )
+    parser.add_argument(
+        "--key-decoder-class", default="StringDecoder", metavar="CLASS", help="the same for keys"
+    )
     parser.add_argument("--skip-record-metadata", action="store_true", help="print data of records only")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
 
@@ -104,9 +116,7 @@ def lines_of(path: str, args: argparse.Namespace, dump: LogDump, report: IndexRe
             max_message_size=args.max_message_size,
         )
     if kind == ".timeindex":
-        return dump_time_index(
-            path, report, sanity=args.index_sanity_check, verify=args.verify_index_only
-        )
+        return dump_time_index(path, report, sanity=args.index_sanity_check, verify=args.verify_index_only)
     if kind == ".snapshot":
         return _snapshot(path)
     if kind == ".txnindex":
@@ -154,14 +164,16 @@ def report_lines(reports: dict[str, IndexReport], dumps: dict[str, LogDump]) -> 
     for path, dump in dumps.items():
         if dump.non_consecutive:
             yield f"Non-consecutive offsets in {path}"
-            yield from (f"  {a} is followed by {dump.non_consecutive[a]}" for a in sorted(dump.non_consecutive))
+            yield from (
+                f"  {a} is followed by {dump.non_consecutive[a]}" for a in sorted(dump.non_consecutive)
+            )
 
 
 def run(args: argparse.Namespace) -> int:
     """Dumps every file; 1 if one of them broke off."""
     paths = [path for path in args.files.split(",") if path] + args.paths
     if not paths:
-        raise ValueError('no file given: use --files A,B or name them')
+        raise ValueError("no file given: use --files A,B or name them")
     if args.json:
         return _run_json(paths, args)
     reports: dict[str, IndexReport] = {}

@@ -159,5 +159,3 @@ def dump_snapshot(path: str) -> Iterator[str]:
                 f"timestamp: {batch.timestamp}"
             )
         yield line
-
-

@@ -12,11 +12,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--offset", type=int, help="the first record at or after this offset")
-    what.add_argument("--timestamp", type=parse_time, metavar="TIME",
-                      help="the first record with at least this timestamp (ms or ISO 8601)")
+    what.add_argument(
+        "--timestamp",
+        type=parse_time,
+        metavar="TIME",
+        help="the first record with at least this timestamp (ms or ISO 8601)",
+    )
     what.add_argument("--earliest", action="store_true", help="the log start offset")
     what.add_argument("--latest", action="store_true", help="the log end offset")
-    what.add_argument("--max-timestamp", action="store_true", help="the first record with the largest timestamp")
+    what.add_argument(
+        "--max-timestamp", action="store_true", help="the first record with the largest timestamp"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -30,13 +36,13 @@ def run(args: argparse.Namespace) -> int:
                 raise ValueError(f"timestamp {args.timestamp} must not be negative")
             found = log.find(timestamp=args.timestamp)
         else:
-            found = log.find(
-                timestamp="earliest" if args.earliest else "latest" if args.latest else "max"
-            )
+            found = log.find(timestamp="earliest" if args.earliest else "latest" if args.latest else "max")
         located = None if found is None else log.translate(found.offset)
         segment = log.segments[log.floor_segment(found.offset)] if found is not None and located else None
     if args.json:
-        answer = {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()
+        answer = (
+            {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()
+        )
         if segment is not None and located is not None:
             answer |= {"segment": segment.base_offset, "position": located.position}
         print(json.dumps(answer))

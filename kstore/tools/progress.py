@@ -2,6 +2,7 @@
 
 import sys
 import time
+from typing import Self
 
 
 class Progress:
@@ -26,7 +27,7 @@ class Progress:
         bar = "#" * round(share * self.WIDTH)
         print(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}", end="", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,28 +21,49 @@ COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
-    parser.add_argument("--format", choices=("jsonl", "csv", "text"), default="text",
-                        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8")
+    parser.add_argument(
+        "--format",
+        choices=("jsonl", "csv", "text"),
+        default="text",
+        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8",
+    )
     parser.add_argument("--start", type=int, metavar="OFFSET", help="first offset (default: log start)")
     parser.add_argument("--stop", type=int, metavar="OFFSET", help="offset to stop before (default: log end)")
-    parser.add_argument("--since", type=parse_time, metavar="TIME",
-                        help="leave out records with an earlier timestamp (ms or ISO 8601)")
-    parser.add_argument("--until", type=parse_time, metavar="TIME",
-                        help="leave out records with this or a later timestamp")
-    parser.add_argument("--isolation", choices=("read_uncommitted", "read_committed"),
-                        default="read_uncommitted", help="read_committed: no records of aborted transactions")
-    parser.add_argument("--on-error", choices=("raise", "skip"), default="raise",
-                        help="skip: go on at the next good batch, and say on stderr what was left out")
-    parser.add_argument("--control", action="store_true", help="transaction markers and batches without records too")
-    parser.add_argument("--below-start", action="store_true",
-                        help="records below the log start offset that are still in the file too")
-    parser.add_argument("--redact", action="store_true",
-                        help="hashes and lengths instead of keys, values and header values")
+    parser.add_argument(
+        "--since",
+        type=parse_time,
+        metavar="TIME",
+        help="leave out records with an earlier timestamp (ms or ISO 8601)",
+    )
+    parser.add_argument(
+        "--until", type=parse_time, metavar="TIME", help="leave out records with this or a later timestamp"
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed: no records of aborted transactions",
+    )
+    parser.add_argument(
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="skip: go on at the next good batch, and say on stderr what was left out",
+    )
+    parser.add_argument(
+        "--control", action="store_true", help="transaction markers and batches without records too"
+    )
+    parser.add_argument(
+        "--below-start",
+        action="store_true",
+        help="records below the log start offset that are still in the file too",
+    )
+    parser.add_argument(
+        "--redact", action="store_true", help="hashes and lengths instead of keys, values and header values"
+    )
 
 
-def chosen(
-    log: PartitionLog, args: argparse.Namespace
-) -> Iterator[tuple[int, RecordBatch, Record | None]]:
+def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, RecordBatch, Record | None]]:
     """(segment's base offset, batch, record) of what was asked for; record None for a batch without any."""
     start = 0 if args.below_start and args.start is None else args.start
     if args.below_start:
@@ -100,8 +121,15 @@ def run(args: argparse.Namespace) -> int:
             for _, _, record in chosen(log, args):
                 if record is not None:
                     headers = json.dumps({n: _text(v, args.redact) for n, v in record.headers})
-                    out.writerow((record.offset, record.timestamp, _text(record.key, args.redact),
-                                  _text(record.value, args.redact), headers if record.headers else ""))
+                    out.writerow(
+                        (
+                            record.offset,
+                            record.timestamp,
+                            _text(record.key, args.redact),
+                            _text(record.value, args.redact),
+                            headers if record.headers else "",
+                        )
+                    )
         else:
             for _, batch, record in chosen(log, args):
                 if record is not None:

@@ -17,7 +17,16 @@ from kstore.tools.progress import Progress
 from kstore.tools.times import time_text
 
 HEADINGS = (
-    "base offset", "next offset", "records", "batches", "bytes", "codecs", "from", "to", "index", "time index",
+    "base offset",
+    "next offset",
+    "records",
+    "batches",
+    "bytes",
+    "codecs",
+    "from",
+    "to",
+    "index",
+    "time index",
 )
 
 
@@ -36,7 +45,9 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
     known = headers["magic"] == 2
     codecs = Counter((headers["attributes"] & 7).tolist())
     records = int(counts[known].sum())
-    for position in headers["position"][~known].tolist():  # a message of magic 0 or 1 does not say how many it holds
+    for position in headers["position"][
+        ~known
+    ].tolist():  # a message of magic 0 or 1 does not say how many it holds
         records += len(segment.batch_at(position).messages())
     times = headers["max_timestamp"]
     stamped = times[times >= 0]
@@ -47,7 +58,9 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
         "records": records,
         "batches": len(headers),
         "bytes": segment.size,
-        "codecs": {CODECS[codec] if codec < len(CODECS) else f"unknown {codec}": n for codec, n in codecs.items()},
+        "codecs": {
+            CODECS[codec] if codec < len(CODECS) else f"unknown {codec}": n for codec, n in codecs.items()
+        },
         "min_timestamp": int(stamped.min()) if len(stamped) else -1,
         "max_timestamp": int(stamped.max()) if len(stamped) else -1,
         "index_entries": len(segment.offset_index),
@@ -132,13 +145,13 @@ def _row(segment: dict[str, Any]) -> tuple[str, ...]:
 def partition_text(stat: dict[str, Any]) -> str:
     """The same for a person."""
     segments = stat["segments"]
-    lines = [
+    head = (
         f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']}, "
         f"{len(segments)} segments, {sum(s['records'] for s in segments)} records, "
         f"{sum(s['bytes'] for s in segments)} bytes, "
-        f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}",
-        table([HEADINGS, *map(_row, segments)]),
-    ]
+        f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
+    )
+    lines = [head, table([HEADINGS, *map(_row, segments)])]
     lines.append(f"{len(stat['wrong'])} things look wrong:" if stat["wrong"] else "nothing looks wrong")
     lines += [f"  {text}" for text in stat["wrong"]]
     return "\n".join(lines)

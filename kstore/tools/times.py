@@ -23,6 +23,8 @@ def time_text(ms: int) -> str:
     if ms < 0:
         return "-"
     try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (
+            datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        )
     except (OverflowError, ValueError, OSError):
         return str(ms)

@@ -41,9 +41,7 @@ def run(*command: str | Path, cwd: Path, status: int = 0, python: bool = False) 
         env["PYTHONPATH"] = str(Path(kstore.__file__).parents[1])
     else:
         env.pop("LD_PRELOAD", None)  # a sanitizer preloaded for Python
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, env=env, cwd=cwd, timeout=300
-    )
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env, cwd=cwd, timeout=300)
     assert done.returncode == status, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 

@@ -62,10 +62,7 @@ def xxh32(data: bytes) -> int:
     at = 0
     while len(data) - at >= 16:
         words = struct.unpack_from("<4I", data, at)
-        lanes = [
-            rotate(lane + word * p2, 13) * p1 & mask
-            for lane, word in zip(lanes, words, strict=True)
-        ]
+        lanes = [rotate(lane + word * p2, 13) * p1 & mask for lane, word in zip(lanes, words, strict=True)]
         at += 16
     h = sum(map(rotate, lanes, (1, 7, 12, 18))) if at else p5
     h += len(data)

@@ -150,9 +150,7 @@ def test_checkpoints_beside_the_partition(tmp_path: Path) -> None:
     """Recovery point and log start are found there; where they cannot be read they are 0."""
     path = forge.partition(tmp_path, {0: [simple(i) for i in range(9)]})
     tp, other = ("topic", 0), ("topic", 1)
-    points, starts = (
-        tmp_path / f"{kind}-offset-checkpoint" for kind in ("recovery-point", "log-start")
-    )
+    points, starts = (tmp_path / f"{kind}-offset-checkpoint" for kind in ("recovery-point", "log-start"))
     points.write_text(forge.checkpoint([(*other, 99), (*tp, 7)]))
     starts.write_text(forge.checkpoint([(*tp, 3), (*other, 8)]))
     log = kstore.open(path)

@@ -51,9 +51,7 @@ OUTSIDE = {
     "test_invalid_num_headers[100]": PREFIX + varint(-1) + varint(-1) + varint(100),
     "test_invalid_header_key": PREFIX + varint(-1) + varint(-1) + varint(1) + varint(105),
     "test_null_header_key": PREFIX + varint(-1) + varint(-1) + varint(1) + varint(-1),
-    "test_invalid_header_value": (
-        PREFIX + varint(-1) + varint(-1) + varint(1) + blob(b"a") + varint(105)
-    ),
+    "test_invalid_header_value": (PREFIX + varint(-1) + varint(-1) + varint(1) + blob(b"a") + varint(105)),
 }
 
 
@@ -103,9 +101,7 @@ def test_length_and_content_differ() -> None:
 def test_any_negative_length_is_null() -> None:
     """Spec 2.3: a key or value length of -2 is null too; attributes are ignored."""
     body = b"\x7f\0\0" + varint(-2) + varint(-7) + varint(0)
-    assert read(varint(len(body)) + body, base_timestamp=5) == [
-        Record(0, 5, "CreateTime", None, None)
-    ]
+    assert read(varint(len(body)) + body, base_timestamp=5) == [Record(0, 5, "CreateTime", None, None)]
 
 
 names = st.text(st.characters(codec="utf-8"), max_size=5)
@@ -140,9 +136,7 @@ def test_any_batch(
 ) -> None:
     """Whatever batch is written is read: every codec, gaps, nulls, headers, timestamps."""
     deltas = [sum(gaps[:i]) for i in range(len(recs))]
-    recs = [
-        Rec(r.value, r.key, r.timestamp, r.headers, d) for r, d in zip(recs, deltas, strict=True)
-    ]
+    recs = [Rec(r.value, r.key, r.timestamp, r.headers, d) for r, d in zip(recs, deltas, strict=True)]
     flags = forge.LOG_APPEND_TIME if append_time else 0
     raw = forge.batch(*recs, base=base, codec=codec, epoch=epoch, flags=flags, horizon=horizon)
     batch = RecordBatch(raw)

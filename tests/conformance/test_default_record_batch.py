@@ -13,9 +13,7 @@ from kstore.log.producers import BatchMetadata
 THREE = (Rec(b"v1", b"a", 1), Rec(b"v2", b"b", 2), Rec(b"v3", b"c", 3))
 
 
-@pytest.mark.parametrize(
-    ("transactional", "control", "append_time"), list(product([0, 1], repeat=3))
-)
+@pytest.mark.parametrize(("transactional", "control", "append_time"), list(product([0, 1], repeat=3)))
 def test_write_empty_header(transactional: int, control: int, append_time: int) -> None:
     """The empty batch of example D with every combination of flags."""
     flags = append_time * 8 | transactional * 16 | control * 32
@@ -182,9 +180,7 @@ def test_builder_with_delete_horizon() -> None:
 
 def test_filter_to_leaves_an_empty_batch() -> None:
     """MemoryRecordsTest: what RETAIN_EMPTY leaves of two records, 61 bytes, is read."""
-    raw = forge.batch(
-        base=3, last_delta=1, sequence=10, pid_epoch=5, pid=23, max_timestamp=12, epoch=7
-    )
+    raw = forge.batch(base=3, last_delta=1, sequence=10, pid_epoch=5, pid=23, max_timestamp=12, epoch=7)
     batch = RecordBatch(raw)
     assert (len(raw), batch.records(), batch.records_count) == (61, [], 0)
     assert (batch.last_offset, batch.max_timestamp, batch.last_sequence) == (4, 12, 11)
@@ -192,9 +188,7 @@ def test_filter_to_leaves_an_empty_batch() -> None:
 
 def test_build_end_txn_marker() -> None:
     """MemoryRecordsTest: pid 73, epoch 13, offset 983, coordinator 347, leader epoch 29."""
-    batch = RecordBatch(
-        forge.marker(983, 73, forge.COMMIT, pid_epoch=13, coordinator=347, epoch=29)
-    )
+    batch = RecordBatch(forge.marker(983, 73, forge.COMMIT, pid_epoch=13, coordinator=347, epoch=29))
     assert (batch.size, batch.is_control, batch.is_transactional) == (78, True, True)
     assert (batch.producer_id, batch.producer_epoch, batch.leader_epoch) == (73, 13, 29)
     assert (batch.base_sequence, batch.last_offset, batch.records_count) == (-1, 983, 1)

@@ -28,9 +28,7 @@ def span(first: int, last: int) -> bytes:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("zeros", [0, 2, 4, 5, 6])
-def test_iteration_doesnt_check_size_of_partial_bytes(
-    tmp_path: Path, zeros: int, clean: bool
-) -> None:
+def test_iteration_doesnt_check_size_of_partial_bytes(tmp_path: Path, zeros: int, clean: bool) -> None:
     """A partial tail of zero bytes does not disturb iteration."""
     batches = [simple(i) for i in range(3)]
     path = forge.partition(tmp_path, {0: [*batches, bytes(zeros)]}, index=False)
@@ -71,9 +69,7 @@ TIMED = (
 @pytest.mark.parametrize(
     ("timestamp", "found"), [(9, (5, 10, 0)), (10, (5, 10, 0)), (11, (6, 11, 1)), (12, None)]
 )
-def test_search_for_timestamp(
-    tmp_path: Path, timestamp: int, found: tuple[int, int, int] | None
-) -> None:
+def test_search_for_timestamp(tmp_path: Path, timestamp: int, found: tuple[int, int, int] | None) -> None:
     """(ts 10, offset 5, epoch 0), (11, 6, 1): the first record that is not older."""
     assert segment_of(tmp_path, *TIMED).find_timestamp(timestamp) == found
 

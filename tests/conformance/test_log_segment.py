@@ -187,9 +187,7 @@ def test_recover_transaction_index(tmp_path: Path) -> None:
 def test_recover_transaction_index_with_producer_state(tmp_path: Path) -> None:
     """With a state in which producer 10's transaction is open since 75: (10, 75, 106, 100)."""
     open_since_75 = forge.snapshot([(10, 0, 1, 76, 1, -1, 0, 75)])
-    path = forge.partition(
-        tmp_path, {0: [simple(0, 100)], 100: TRANSACTIONS}, snapshots={100: open_since_75}
-    )
+    path = forge.partition(tmp_path, {0: [simple(0, 100)], 100: TRANSACTIONS}, snapshots={100: open_since_75})
     log = kstore.open(path, clean=False, recovery_point=100)
     assert aborted(log) == [(10, 75, 106, 100)]
 
@@ -208,9 +206,7 @@ def test_recovery_with_corrupt_message(tmp_path: Path, magic: int, k: int) -> No
     """Garbage from within the first 15 bytes of message k on: 0 to k-1 are left."""
     batches = [old(i) if magic == 1 else simple(i, timestamp=i * 10) for i in range(20)]
     path = forge.partition(tmp_path, {0: batches}, interval=10)
-    garble(
-        path / f"{forge.stem(0)}.log", sum(map(len, batches[:k])) + random.Random(k).randrange(15)
-    )
+    garble(path / f"{forge.stem(0)}.log", sum(map(len, batches[:k])) + random.Random(k).randrange(15))
     log = kstore.open(path, clean=False, index_interval_bytes=10)
     assert [record.offset for record in log] == list(range(k))
     assert log.log_end_offset == k

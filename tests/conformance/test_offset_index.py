@@ -106,9 +106,7 @@ def test_reopen() -> None:
         again.append(53, 2)
 
 
-@pytest.mark.parametrize(
-    ("offset", "left"), [(12, 9), (10, 9), (9, 8), (5, 4), (0, 0)], ids=lambda n: str(n)
-)
+@pytest.mark.parametrize(("offset", "left"), [(12, 9), (10, 9), (9, 8), (5, 4), (0, 0)], ids=lambda n: str(n))
 def test_truncate(offset: int, left: int) -> None:
     """Base 0, entries 1 to 9: truncateTo removes what is at or above the offset."""
     index = index_of(*[(i, i) for i in range(1, 10)], base=0)
@@ -168,9 +166,7 @@ def any_index(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
 
 
 @given(any_index(), st.data())
-def test_index_is_a_floor_search(
-    made: tuple[int, list[tuple[int, int]]], data: st.DataObject
-) -> None:
+def test_index_is_a_floor_search(made: tuple[int, list[tuple[int, int]]], data: st.DataObject) -> None:
     """Any index: lookup, lookup_many, upper bounds and truncation equal those of a plain list."""
     base, entries = made
     raw = forge.offset_index(base, entries)

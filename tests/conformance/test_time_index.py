@@ -99,9 +99,7 @@ def any_index(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
 
 
 @given(any_index(), st.data())
-def test_index_is_a_floor_search(
-    made: tuple[int, list[tuple[int, int]]], data: st.DataObject
-) -> None:
+def test_index_is_a_floor_search(made: tuple[int, list[tuple[int, int]]], data: st.DataObject) -> None:
     """Any index: lookup and truncation equal those of a plain list."""
     base, entries = made
     raw = forge.time_index(base, entries)
@@ -116,9 +114,7 @@ def test_index_is_a_floor_search(
     for target in [*data.draw(st.lists(st.sampled_from(near))), -1, 2**63 - 1]:
         below = [e for e in entries if e[0] <= target]
         assert index.lookup(target) == (below[-1] if below else (-1, base))
-    offset = data.draw(st.sampled_from([o for _, o in entries] or [base])) + data.draw(
-        st.integers(-1, 1)
-    )
+    offset = data.draw(st.sampled_from([o for _, o in entries] or [base])) + data.draw(st.integers(-1, 1))
     index.truncate_to(offset)
     assert list(index) == [e for e in entries if e[1] < offset]
 

@@ -127,9 +127,7 @@ class Writer:
         else:
             sequence = self.sequences.get(pid, 0)
             flags = TRANSACTIONAL
-            self.batches.append(
-                simple(self.end, count, pid=pid, pid_epoch=0, sequence=sequence, flags=flags)
-            )
+            self.batches.append(simple(self.end, count, pid=pid, pid_epoch=0, sequence=sequence, flags=flags))
             self.sequences[pid] = sequence + count
         self.end += count
 
@@ -319,9 +317,7 @@ def test_rebuild_producer_state_from_a_snapshot(tmp_path: Path) -> None:
     one, two = (1, 0, 41, 1, 1, -1, -1, -1), (2, 0, 42, 3, 1, -1, -1, -1)
     older, newer = forge.snapshot([one]), forge.snapshot([one, two])
     for i, broken in enumerate((newer, b"", newer[:40], newer[:10] + bytes(37) + newer[47:])):
-        path = forge.partition(
-            tmp_path, segments, snapshots={2: older, 4: broken}, name=f"topic-{i}"
-        )
+        path = forge.partition(tmp_path, segments, snapshots={2: older, 4: broken}, name=f"topic-{i}")
         log = kstore.open(path, clean=True)
         last = {p: state.batches[-1].last_sequence for p, state in log.producers().items()}
         assert last == {1: 41, 2: 42 if i == 0 else 1, 3: 1}
@@ -415,8 +411,7 @@ def test_max_timestamp_over_segments(tmp_path: Path) -> None:
     """Spec 7.5: the first segment with the largest, the first record in it."""
     stamps = {0: (5, 9), 2: (9, 3), 4: (7, 7)}
     segments = {
-        base: [forge.batch(*[Rec(timestamp=t) for t in times], base=base)]
-        for base, times in stamps.items()
+        base: [forge.batch(*[Rec(timestamp=t) for t in times], base=base)] for base, times in stamps.items()
     }
     log = kstore.open(forge.partition(tmp_path, segments), clean=True)
     assert log.find(timestamp="max") == (1, 9, 0)

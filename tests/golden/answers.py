@@ -102,7 +102,10 @@ def found(answer: kstore.OffsetAndTimestamp | None) -> dict[str, Any]:
     return {"timestamp": answer.timestamp, "offset": answer.offset, "leader_epoch": answer.leader_epoch}
 
 
-ERRORS = {kstore.OffsetOutOfRangeError: "OffsetOutOfRangeException", kstore.CorruptRecordError: "KafkaException"}
+ERRORS = {
+    kstore.OffsetOutOfRangeError: "OffsetOutOfRangeException",
+    kstore.CorruptRecordError: "KafkaException",
+}
 
 
 def answer(log: kstore.PartitionLog, query: str) -> dict[str, Any]:

@@ -85,7 +85,9 @@ def scenarios() -> Iterator[Scenario]:
             if tars:
                 with tarfile.open(tars[0]) as tar:
                     names = {part for n in tar.getnames() for part in n.split("/") if part not in (".", "")}
-                partition = next(n for n in sorted(names) if n.rpartition("-")[2].isdecimal() and "." not in n)
+                partition = next(
+                    n for n in sorted(names) if n.rpartition("-")[2].isdecimal() and "." not in n
+                )
             else:
                 partition = next(
                     p.name for p in sorted(directory.iterdir()) if p.is_dir() and p.name != "expected"

@@ -12,9 +12,7 @@ from kstore.__main__ import main
 SCENARIOS = list(scenarios())
 # Their records are dumped with decoders that kstore does not have yet: what stands before them is compared.
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state")
-DECODED = re.compile(
-    r"(?m)(?P<record>^\| .*?headerKeys: \[[^]]*\])(?! endTxnMarker).*$"
-)
+DECODED = re.compile(r"(?m)(?P<record>^\| .*?headerKeys: \[[^]]*\])(?! endTxnMarker).*$")
 
 
 def dumped(name: str, internal: bool, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -41,7 +39,9 @@ def test_dump(
         if internal:
             out, expected = (DECODED.sub(r"\g<record>", text) for text in (out, expected))
         theirs = reports.get(name, "")
-        if theirs.startswith("Exception "):  # Kafka's tool died of it: we say what is wrong in words of our own
+        if theirs.startswith(
+            "Exception "
+        ):  # Kafka's tool died of it: we say what is wrong in words of our own
             assert out.rstrip("\n") == expected.rstrip("\n"), name
             assert code == 1
             assert err.startswith("kstore: ")

@@ -37,7 +37,9 @@ def read_what_comes(records: Iterator[kstore.Record]) -> tuple[list[kstore.Recor
     return found, False
 
 
-def assert_right(partition: Path, truth: list[kstore.Record], *, complete: bool = False, note: object = None) -> None:
+def assert_right(
+    partition: Path, truth: list[kstore.Record], *, complete: bool = False, note: object = None
+) -> None:
     """Whatever is read is what was written, from the first record on, and nothing is left out in silence."""
     for clean in (True, False):
         try:
@@ -60,9 +62,7 @@ def test_material_is_worth_damaging(truth: list[kstore.Record], log_bytes: bytes
     assert len(kinds) > 4
 
 
-def test_every_truncation_of_a_log(
-    tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]
-) -> None:
+def test_every_truncation_of_a_log(tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]) -> None:
     damaged = write_partition(tmp_path, log_bytes)
     for size in range(len(log_bytes)):
         (damaged / LOG).write_bytes(log_bytes[:size])
@@ -144,9 +144,7 @@ def test_every_bit_flip_and_truncation_of_an_index(
         assert answers(damaged, data) == expected
 
 
-def test_answers_from_a_damaged_log(
-    tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]
-) -> None:
+def test_answers_from_a_damaged_log(tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]) -> None:
     """Lookups in a log with one turned bit: the right answer, or an error of ours."""
     damaged = write_partition(tmp_path, log_bytes)
     by_offset = {r.offset: r for r in truth}
@@ -167,8 +165,10 @@ def test_answers_from_a_damaged_log(
             except kstore.KstoreError:
                 continue
             assert by_offset.get(record.offset) == record, (bit, offset)
-            assert not any(offset <= o < record.offset and o in by_offset and not _is_marker(by_offset[o])
-                           for o in range(offset, record.offset)), (bit, offset)
+            assert not any(
+                offset <= o < record.offset and o in by_offset and not _is_marker(by_offset[o])
+                for o in range(offset, record.offset)
+            ), (bit, offset)
         for timestamp in timestamps:
             try:
                 found = log.find(timestamp=timestamp)

@@ -220,9 +220,7 @@ def test_skip_goes_on_at_the_next_good_batch(tmp_path: Path) -> None:
         assert victim.position <= caught.value.position < victim.position + victim.size
         assert str(partition / LOG) in str(caught.value)
         reader = kstore.open(partition).records(on_error="skip")
-        assert list(reader) == [
-            r for r in truth if not victim.base_offset <= r.offset <= victim.last_offset
-        ]
+        assert list(reader) == [r for r in truth if not victim.base_offset <= r.offset <= victim.last_offset]
         assert [(s.position, s.size) for s in reader.skipped] == [(victim.position, victim.size)]
 
 
@@ -273,8 +271,18 @@ def test_text_files(tmp_path: Path, name: str) -> None:
 def test_a_directory_of_odd_names(tmp_path: Path) -> None:
     partition = write_partition(tmp_path, segment_bytes())
     truth = list(kstore.open(partition))
-    for name in ("x.log", "00000000000000000000.log.deleted", "-1.log", "9" * 30 + ".log", ".log", "1.log.swap.log",
-                 "00000000000000000000.log.cleaned", "\udcff.log", "99999999999999999999.index", "a.swap"):
+    for name in (
+        "x.log",
+        "00000000000000000000.log.deleted",
+        "-1.log",
+        "9" * 30 + ".log",
+        ".log",
+        "1.log.swap.log",
+        "00000000000000000000.log.cleaned",
+        "\udcff.log",
+        "99999999999999999999.index",
+        "a.swap",
+    ):
         (partition / name).write_bytes(b"")
     (partition / "00000000000000000009.snapshot").mkdir()
     log = kstore.open(partition)

@@ -99,9 +99,7 @@ def test_tables_leave_no_gap() -> None:
     """In the tables of both headers each field begins where the one before it ends."""
     for title in ("Record batch, magic 2", "Messages of magic 0 and 1"):
         section = TEXT.split(f"## {title}\n")[1].split("\n## ")[0]
-        table = re.findall(
-            r"^\| (\d+) \| (\d*) \| [^|]*?(?:, ([iu]\d+))? \|", section, re.MULTILINE
-        )
+        table = re.findall(r"^\| (\d+) \| (\d*) \| [^|]*?(?:, ([iu]\d+))? \|", section, re.MULTILINE)
         assert len(table) >= 7
         at = 0
         for start, size, kind in table:
@@ -159,9 +157,7 @@ def test_worked_example_records() -> None:
         timestamp = batch.base_timestamp + number(said_of["timestamp_delta"])
         assert said_of["offset_delta"].endswith(f"offset {offset}")
         assert said_of["timestamp_delta"].endswith(f"at {timestamp}")
-        headers = [
-            ((name or b"").decode(), of) for name, of in zip(items[2::2], items[3::2], strict=True)
-        ]
+        headers = [((name or b"").decode(), of) for name, of in zip(items[2::2], items[3::2], strict=True)]
         assert len(headers) == number(said_of["headers_count"])
         key, value_ = items[:2]
         records.append(kstore.Record(offset, timestamp, "CreateTime", key, value_, headers))

@@ -40,9 +40,7 @@ COMPILERS = [
 def run(*command: str | Path) -> str:
     """The standard output of a command that must succeed. A preloaded sanitizer is not for it."""
     env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, env=env, timeout=300
-    )
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert done.stderr == ""
     return done.stdout
@@ -102,9 +100,7 @@ def test_twins_declare_what_the_headers_do() -> None:
     for header in HEADERS:
         c = re.sub(r"/\*.*?\*/", "", (INCLUDE / "kstore" / header).read_text(), flags=re.DOTALL)
         twin = (INCLUDE / "libkstore" / header).with_suffix(".pxd").read_text()
-        functions = re.findall(
-            r"^static inline ((?:const )?\w+ \**(\w+)\([^)]*\))", c, re.MULTILINE
-        )
+        functions = re.findall(r"^static inline ((?:const )?\w+ \**(\w+)\([^)]*\))", c, re.MULTILINE)
         assert len(functions) > 1
         for signature, name in functions:
             if not PRIVATE.fullmatch(name):
