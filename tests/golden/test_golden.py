@@ -64,3 +64,12 @@ def test_plain_iteration(scenario: Scenario, tmp_path: Path) -> None:
         if line["offset"] is not None and line["offset"] >= start and "control_type" not in line
     ]
     assert [record.offset for record in log] == expected
+
+
+def test_what_kafka_cannot_recover_opens(tmp_path: Path) -> None:
+    """Sound data on which Kafka's recovery fails: a marker whose value is too short for it."""
+    [scenario] = [s for s in SCENARIOS if s.name == "kafka_cannot_recover"]
+    log = kstore.open(scenario.unpack(tmp_path), **scenario.options())
+    assert log.log_end_offset > 0
+    assert len(list(log)) > 0
+    assert log.recovery.truncated_bytes == 0

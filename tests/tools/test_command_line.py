@@ -1,0 +1,118 @@
+"""The command line as a user meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kstore.__main__ import main
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+TXN = str(GOLDEN / "transactions" / "txn-0")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(words)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_find(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "find", TXN, "--offset", "7")[:2] == (
+        0,
+        f"offset 7, timestamp 1704750160082 (2024-01-08T21:42:40.082Z), leader epoch 0, in {TXN}/{'0' * 20}.log"
+        " at byte 609\n",
+    )
+    code, out, _ = run(capsys, "find", TXN, "--timestamp", "2024-01-08", "--json")
+    assert (code, json.loads(out)["offset"]) == (0, 0)
+    assert json.loads(run(capsys, "find", TXN, "--latest", "--json")[1])["offset"] == 294
+    assert json.loads(run(capsys, "find", TXN, "--max-timestamp", "--json")[1])["offset"] == 293
+    assert run(capsys, "find", TXN, "--timestamp", "2030-01-01")[:2] == (1, "no such record\n")
+
+
+def test_errors_and_exit_codes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capsys, "find", str(tmp_path / "gone-0"), "--earliest")
+    assert (code, out) == (1, "")
+    assert err == f"kstore: no partition directory at {tmp_path / 'gone-0'}\n"
+    assert run(capsys, "find", TXN, "--offset", "100000")[0] == 1
+    with pytest.raises(SystemExit) as caught:
+        main(["find", TXN])
+    assert caught.value.code == 2
+    assert run(capsys, "dump")[0] == 2
+    assert run(capsys, "dump", "--key-decoder-class", "com.example.Mine", f"{TXN}/{'0' * 20}.log")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "scenario", ["transactions", "headers", "nulls", "magic1", "codec_mixed", "compact_txn_2_cleaned"]
+)
+def test_records_are_those_of_the_golden_data(capsys: pytest.CaptureFixture[str], scenario: str) -> None:
+    import gzip
+
+    directory = GOLDEN / scenario
+    partition = next(p for p in directory.iterdir() if p.is_dir() and p.name != "expected")
+    code, out, _ = run(capsys, "records", str(partition), "--format", "jsonl", "--control", "--below-start")
+    *expected, _ = map(json.loads, gzip.open(directory / "expected" / "records.jsonl.gz", "rt"))
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()] == expected
+
+
+def test_records_in_a_range(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "records", TXN, "--format", "csv", "--start", "10", "--stop", "13")
+    assert [line.partition(",")[0] for line in out.splitlines()] == ["offset", "10", "11", "12"]
+    _, out, _ = run(
+        capsys, "records", TXN, "--format", "jsonl", "--since", "1704750160013", "--until", "1704750160044"
+    )
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == [1, 2]
+    _, out, _ = run(capsys, "records", TXN, "--isolation", "read_committed")
+    assert 0 < len(out.splitlines()) < 294
+
+
+def test_redaction(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("jsonl", "csv", "text"):
+        _, out, _ = run(capsys, "records", TXN, "--format", form, "--redact", "--stop", "5")
+        assert "key-3" not in out
+        assert "a2V5LTM=" not in out
+        assert len(out.splitlines()) >= 5
+
+
+def test_stat(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "stat", TXN, "--json", "--verify")
+    stat = json.loads(out)
+    assert code == 0
+    assert [s["base_offset"] for s in stat["segments"]] == [0, 54, 118, 172, 235]
+    assert sum(s["records"] for s in stat["segments"]) == 294
+    assert stat["wrong"] == []
+    _, out, _ = run(capsys, "stat", str(GOLDEN / "crash_torn_tail" / "crash-0"))
+    assert "163 bytes would be cut off" in out
+    _, out, _ = run(capsys, "stat", str(GOLDEN / "broker" / "data"))
+    assert out.count("closed cleanly") >= 10
+
+
+def test_dump_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [f"{TXN}/{'0' * 20}{kind}" for kind in (".index", ".timeindex", ".txnindex")]
+    _, out, _ = run(capsys, "dump", "--json", "--files", ",".join(files))
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert {"offset", "position"} < lines[0].keys()
+    assert lines[-1]["lastStableOffset"] == 4
+    _, out, _ = run(capsys, "dump", "--json", "--deep-iteration", f"{TXN}/{'0' * 20}.log")
+    assert json.loads(out.splitlines()[0])["batch"]["pid"] == 2000
+
+
+def test_unknown_files_are_passed_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "README"
+    path.write_text("x")
+    assert run(capsys, "dump", str(path)) == (0, f"Dumping {path}\n", f"Ignoring unknown file {path}\n")
+
+
+def test_a_closed_pipe_ends_it_in_silence() -> None:
+    command = [sys.executable, "-m", "kstore", "dump", "--deep-iteration", "--print-data-log"]
+    files = sorted(map(str, Path(TXN).glob("*.log"))) * 40
+    with subprocess.Popen([*command, *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
