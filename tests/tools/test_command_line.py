@@ -1,5 +1,6 @@
 """The command line as a user meets it."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -22,8 +23,10 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def test_find(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "find", TXN, "--offset", "7")[:2] == (
         0,
-        f"offset 7, timestamp 1704750160082 (2024-01-08T21:42:40.082Z), leader epoch 0, in {TXN}/{'0' * 20}.log"
-        " at byte 609\n",
+        (
+            "offset 7, timestamp 1704750160082 (2024-01-08T21:42:40.082Z), leader epoch 0, "
+            f"in {TXN}/{'0' * 20}.log at byte 609\n"
+        ),
     )
     code, out, _ = run(capsys, "find", TXN, "--timestamp", "2024-01-08", "--json")
     assert (code, json.loads(out)["offset"]) == (0, 0)
@@ -48,12 +51,11 @@ def test_errors_and_exit_codes(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     "scenario", ["transactions", "headers", "nulls", "magic1", "codec_mixed", "compact_txn_2_cleaned"]
 )
 def test_records_are_those_of_the_golden_data(capsys: pytest.CaptureFixture[str], scenario: str) -> None:
-    import gzip
-
     directory = GOLDEN / scenario
     partition = next(p for p in directory.iterdir() if p.is_dir() and p.name != "expected")
+    packed = directory / "expected" / "records.jsonl.gz"
     code, out, _ = run(capsys, "records", str(partition), "--format", "jsonl", "--control", "--below-start")
-    *expected, _ = map(json.loads, gzip.open(directory / "expected" / "records.jsonl.gz", "rt"))
+    *expected, _ = map(json.loads, gzip.decompress(packed.read_bytes()).splitlines())
     assert code == 0
     assert [json.loads(line) for line in out.splitlines()] == expected
 
