@@ -19,6 +19,9 @@ from kstore.tools.dump_index import (
 )
 from kstore.tools.dump_log import MAX32, Decoder, LogDump, dump_log, file_batches
 from kstore.tools.fields import batch_fields, record_fields
+from kstore.tools.internal import DECODERS
+
+TOPIC_DECODERS = tuple(DECODERS)
 
 
 def _whole(form: str) -> Callable[[bytes], str]:
@@ -86,19 +89,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key-decoder-class", default="StringDecoder", metavar="CLASS", help="the same for keys"
     )
+    for name in TOPIC_DECODERS:
+        text = f"decode records of the internal topic of {name.replace('-', ' ')}"
+        parser.add_argument(f"--{name}-decoder", action="store_true", help=text)
     parser.add_argument("--skip-record-metadata", action="store_true", help="print data of records only")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
 
 
 def _options(args: argparse.Namespace) -> LogDump:
-    decoding = args.value_decoder_class != "StringDecoder" or args.key_decoder_class != "StringDecoder"
+    named = [name for name in TOPIC_DECODERS if getattr(args, f"{name.replace('-', '_')}_decoder")]
+    decoding = (
+        bool(named)
+        or args.value_decoder_class != "StringDecoder"
+        or args.key_decoder_class != "StringDecoder"
+    )
     print_data = args.print_data_log or decoding
     return LogDump(
         print_data=print_data,
         deep=args.deep_iteration or print_data,
         skip_metadata=args.skip_record_metadata,
         max_bytes=args.max_bytes,
-        decoder=data_decoder(args.key_decoder_class, args.value_decoder_class),
+        decoder=(
+            DECODERS[named[0]] if named else data_decoder(args.key_decoder_class, args.value_decoder_class)
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
 from kstore.engine.file import File
 from kstore.errors import CorruptRecordError, UnsupportedCodecError
+from kstore.tools.internal import control_text
 
 MAX32 = 2**31 - 1
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -91,6 +92,9 @@ def _control(batch: RecordBatch, record: Record) -> str:
     if kind in (0, 1):
         epoch = int.from_bytes(value[2:6], "big", signed=True)
         return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {epoch}"
+    text = control_text(kind, value)
+    if text is not None:
+        return text
     return f" controlType: {CONTROL_TYPES[kind] if kind >= 0 else 'UNKNOWN'}({kind})"
 
 
