@@ -9,7 +9,6 @@ import base64
 import json
 import struct
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +101,17 @@ def _parse_field(words: list[str]) -> Field:
     return Field(name, kind, is_array, Versions.parse(versions), nullable, tag, tagged, value)
 
 
-@cache
+_MESSAGES: dict[str, Message] = {}
+
+
 def messages() -> list[Message]:
-    """All tables, in the order of the file."""
+    """All tables, in the order of the file, which is read once."""
+    if not _MESSAGES:
+        _MESSAGES.update((message.name, message) for message in _read_tables())
+    return list(_MESSAGES.values())
+
+
+def _read_tables() -> list[Message]:
     found: list[Message] = []
     open_at: list[list[Field]] = []
     for line in (Path(__file__).parent / "schemas.txt").read_text("utf-8").splitlines():
@@ -125,10 +132,10 @@ def messages() -> list[Message]:
     return found
 
 
-@cache
 def by_name(name: str) -> Message:
     """The message of this name."""
-    return next(message for message in messages() if message.name == name)
+    messages()
+    return _MESSAGES[name]
 
 
 class Cursor:
