@@ -59,10 +59,10 @@ cdef uint32_t xxh32(const uint8_t *p, int64_t size) noexcept nogil:
     cdef int64_t left = size
     cdef int i
     if left >= 16:
-        lane[0] = 2654435761u + 2246822519u
+        lane[0] = 0x24234428u  # the sum of the first two primes, in 32 bits
         lane[1] = 2246822519u
         lane[2] = 0
-        lane[3] = 0u - 2654435761u
+        lane[3] = 0x61C8864Fu
         while left >= 16:
             for i in range(4):
                 lane[i] = rotated(lane[i] + load_le32(p + 4 * i) * 2246822519u, 13) * 2654435761u
