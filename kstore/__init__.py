@@ -87,8 +87,6 @@ def open(
     index.interval.bytes, for indexes made anew; `max_decompressed_bytes` caps what one batch may unpack to.
     LogNotFoundError where there is no such directory.
     """
-    if mode != "r":
-        raise ValueError(f'mode is "r", not {mode!r}')
     return PartitionLog(
         path,
         clean=clean,
