@@ -57,5 +57,6 @@ cdef class Tail:
     cdef int take(self, encoded) except -1
     cdef int number(self, int64_t offset, int32_t epoch) except -1
     cdef list parsed(self)
+    cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
     cdef int64_t put_each(self, int64_t now) except -1
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1

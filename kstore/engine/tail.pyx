@@ -141,7 +141,7 @@ cdef class Tail:
         """Checks batches that must be unpacked for it, and returns them as they are to be appended."""
         raise NotImplementedError
 
-    def _analyze(self, batches, origin):
+    def _analyze(self, batches, origin, transaction_version):
         """Checks the producers of these RecordBatches; an Appended when they are a duplicate. Nothing is changed."""
 
     def _account(self, batches):
@@ -489,7 +489,9 @@ cdef class Tail:
 
     # ---- appending batches ----------------------------------------------------------------------------------------
 
-    def append_batches(self, encoded, *, bint keep_offsets=False, leader_epoch=None, str origin="client"):
+    def append_batches(
+        self, encoded, *, bint keep_offsets=False, leader_epoch=None, str origin="client", int transaction_version=-1
+    ):
         """Appends batches that a producer or another log encoded; returns an Appended.
 
         `encoded`: bytes-like, whole batches one after another; what is left of a last one that was cut is ignored.
@@ -499,7 +501,8 @@ cdef class Tail:
 
         keep_offsets: as in a follower, the batches keep their offsets (from log_end_offset on, rising) and leader
         epochs; those of an epoch above `leader_epoch`, where that is given, are left for later. Otherwise
-        `leader_epoch` is put into them. origin "coordinator" may also append control batches, and any sequence.
+        `leader_epoch` is put into them. origin "coordinator" may also append control batches, and any sequence;
+        transaction markers tell the version of transactions that they belong to, 0 to 2.
 
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
         UnexpectedAppendOffsetError, the errors of producers, OSError; then the log is as it was.
@@ -541,7 +544,8 @@ cdef class Tail:
                 self.number(first, epoch)
             if found.producers:
                 batches = self.parsed()
-                duplicate = self._analyze(batches, "replication" if keep_offsets else origin)
+                self.roll_first(&found, keep_offsets, now)  # Kafka finds out about retries only after this
+                duplicate = self._analyze(batches, "replication" if keep_offsets else origin, transaction_version)
                 if duplicate is not None:
                     return duplicate
             if keep_offsets:
@@ -607,6 +611,26 @@ cdef class Tail:
             at += b.size
         return batches
 
+    cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
+        """Begins the segment that the first batch in the buffer, or all of them, need (spec 5.1)."""
+        cdef Builder builder = self.builder
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t first
+        cdef int reason
+        ks_parse_header(builder.data, builder.data + builder.used, &b, &fault)
+        if joined:
+            b.size = builder.used
+            b.max_timestamp = found.max_timestamp
+            b.last_offset = found.last_offset
+        reason = self.active.roll_reason(
+            b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
+        )
+        if reason != ROLL_NOT:
+            first = b.base_offset if b.magic == 2 else b.last_offset - INT32_MAX
+            self._roll(ROLL_REASONS[reason], max(first, <int64_t>0))
+        return 0
+
     cdef int64_t put_each(self, int64_t now) except -1:
         """Places and writes the batches in the buffer, each as an append of its own; the last offset."""
         cdef Builder builder = self.builder
@@ -631,20 +655,14 @@ cdef class Tail:
         cdef Builder builder = self.builder
         cdef ks_batch b
         cdef ks_fault fault
-        cdef int64_t at = 0, first
-        cdef int reason
+        cdef int64_t at = 0
         if builder.used > self.segment_bytes:
             raise RecordTooLargeError("append larger than segment.bytes", size=builder.used, limit=self.segment_bytes)
         while at < builder.used:
             ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
             self.note_epoch(&b)
             at += b.size
-        reason = self.active.roll_reason(
-            builder.used, found.max_timestamp, found.last_offset, now, self.segment_bytes, self.segment_ms
-        )
-        if reason != ROLL_NOT:
-            first = found.first_offset if found.first_offset >= 0 else found.last_offset - INT32_MAX
-            self._roll(ROLL_REASONS[reason], max(first, <int64_t>0))
+        self.roll_first(found, True, now)
         if found.last_offset - self.active.base_offset > INT32_MAX:
             raise OffsetsOutOfOrderError(
                 f"offset {found.last_offset} is too far above {self.active.base_offset}, where its segment begins"

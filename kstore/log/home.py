@@ -84,6 +84,7 @@ class Home:
         self.name = name_of(path)
         self.directory = directory_of(path)
         self._lock = DirectoryLock.acquire(self.directory, path)
+        self._writing = self._lock.writing
         try:
             self.state = self._enter()
         except BaseException:
@@ -92,25 +93,28 @@ class Home:
 
     def _enter(self) -> State:
         """Takes the clean marker away: until it is written again, a stop is not a clean one."""
-        state = read_state(self.path)
-        session = _sessions.setdefault(self.directory, _Session(state.clean))
-        marker = self.directory / layout.CLEAN_SHUTDOWN
-        if marker.exists():
-            unlink(str(marker))
-            sync_directory(str(self.directory))
-        clean = session.was_clean(self.name)
-        session.open.add(self.name)
-        return state._replace(clean=clean)
+        with self._writing:
+            state = read_state(self.path)
+            session = _sessions.setdefault(self.directory, _Session(state.clean))
+            marker = self.directory / layout.CLEAN_SHUTDOWN
+            if marker.exists():
+                unlink(str(marker))
+                sync_directory(str(self.directory))
+            clean = session.was_clean(self.name)
+            session.open.add(self.name)
+            return state._replace(clean=clean)
 
     def store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
-        self._store(layout.RECOVERY_POINTS, recovery_point)
-        self._store(layout.LOG_STARTS, log_start_offset)
+        with self._writing:
+            self._store(layout.RECOVERY_POINTS, recovery_point)
+            self._store(layout.LOG_STARTS, log_start_offset)
 
     def store_high_watermark(self, offset: int) -> None:
         """Writes what a broker takes for the high watermark; only in a log directory. OSError."""
         if self.directory != Path(os.path.abspath(self.path)):  # noqa: PTH100
-            self._store(layout.HIGH_WATERMARKS, offset)
+            with self._writing:
+                self._store(layout.HIGH_WATERMARKS, offset)
 
     def _store(self, file: str, offset: int | None) -> None:
         path = self.directory / file
@@ -130,16 +134,18 @@ class Home:
 
     def leave(self, *, clean: bool) -> None:
         """Unlocks. After a clean close the marker is written, if every partition around is clean with this one."""
-        session = _sessions[self.directory]
-        session.open.discard(self.name)
-        (session.closed if clean else session.unclean).add(self.name)
-        try:
-            if clean and not session.open and session.all_clean(self.directory):
-                write_whole(str(self.directory / layout.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
-        finally:
-            if not session.open:
-                _sessions.pop(self.directory, None)
-            self._lock.release(self.path)
+        with self._writing:
+            session = _sessions[self.directory]
+            session.open.discard(self.name)
+            (session.closed if clean else session.unclean).add(self.name)
+            try:
+                if clean and not session.open and session.all_clean(self.directory):
+                    marker = str(self.directory / layout.CLEAN_SHUTDOWN)
+                    write_whole(marker, b'{"version":0,"brokerEpoch":-1}')
+            finally:
+                if not session.open:
+                    _sessions.pop(self.directory, None)
+                self._lock.release(self.path)
 
 
 class _Session:

@@ -35,6 +35,7 @@ class DirectoryLock:
     def __init__(self, directory: str, fd: int) -> None:
         self.directory = directory
         self.users: set[str] = set()  # the partition directories
+        self.writing = threading.RLock()  # for the files that its users share
         self._fd = fd
         self._pid = os.getpid()
 

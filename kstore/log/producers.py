@@ -23,6 +23,7 @@ from kstore.errors import (
 _HEADER = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _MAX_SEQUENCE = 2**31 - 1
+_MAX_EPOCH = 2**15 - 1
 REMEMBERED_BATCHES = 5
 ABORT, COMMIT = 0, 1
 
@@ -131,16 +132,22 @@ def _copied(state: ProducerState | None, producer_id: int) -> ProducerState:
     return ProducerState(producer_id) if state is None else replace(state, batches=state.batches.copy())
 
 
-def _check(batch: RecordBatch, updated: ProducerState, current: ProducerState | None, origin: str) -> None:
+def _check(
+    batch: RecordBatch,
+    updated: ProducerState,
+    current: ProducerState | None,
+    origin: str,
+    transaction_version: int,
+) -> None:
     """Epoch, sequence and transaction of one batch against its producer's state."""
     pid, epoch = batch.producer_id, batch.producer_epoch
+    if batch.is_control:
+        _check_marker(batch, updated, transaction_version)
+        return
     if epoch < updated.producer_epoch:
         raise InvalidProducerEpochError(
             f"producer {pid}: epoch {epoch} is below {updated.producer_epoch}, at offset {batch.base_offset}"
         )
-    if batch.is_control:
-        _check_marker(batch, updated)
-        return
     if origin == "client":
         _check_sequence(batch, updated, current)
     if updated.current_txn_first_offset is not None and not batch.is_transactional:
@@ -170,9 +177,18 @@ def _check_sequence(batch: RecordBatch, updated: ProducerState, current: Produce
         )
 
 
-def _check_marker(batch: RecordBatch, updated: ProducerState) -> None:
+def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_version: int) -> None:
     if batch.records_count == 0:
         return
+    if transaction_version not in (0, 1, 2):
+        raise ValueError(f"a transaction marker needs its transaction_version, 0 to 2, not {transaction_version}")
+    known, epoch = updated.producer_epoch, batch.producer_epoch
+    # with version 2 every marker raises the epoch; the same one again is a retry of one that is there
+    retry = epoch == known and (updated.current_txn_first_offset is None or epoch == _MAX_EPOCH)
+    if epoch < known or (transaction_version == 2 and epoch == known and not retry):
+        raise InvalidProducerEpochError(
+            f"producer {batch.producer_id}: a marker of epoch {epoch}, where {known} is known"
+        )
     value = batch.records(verify=False)[0].value or b""
     coordinator = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1
     if coordinator < updated.coordinator_epoch:
@@ -204,7 +220,9 @@ class Producers:
         """Where the oldest open transaction begins."""
         return min(self.ongoing, default=None)
 
-    def analyze(self, batches: Sequence[RecordBatch], origin: str) -> Appended | None:
+    def analyze(
+        self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1
+    ) -> Appended | None:
         """Checks batches that are about to be appended (spec 6.6); an Appended when one is a retry of what is there.
 
         origin "replication" is checked as a follower does: hardly. Nothing is changed.
@@ -222,7 +240,7 @@ class Producers:
             working = updated.get(batch.producer_id)
             if working is None:
                 working = updated[batch.producer_id] = _copied(current, batch.producer_id)
-            _check(batch, working, current, origin)
+            _check(batch, working, current, origin, transaction_version)
             if not batch.is_control:
                 working.move_to(batch.producer_epoch)
                 working.batches.append(

@@ -96,43 +96,58 @@ def rebuild(
 ) -> tuple[Producers, dict[int, TransactionIndex]]:
     """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
     then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset."""
-    bases = [segment.base_offset for segment in loaded.segments]
-    start, end = loaded.log_start_offset, loaded.log_end_offset
+    segments = loaded.segments
+    end = loaded.log_end_offset
     recovered = set() if truncated else set(loaded.recovery.recovered_segments)
-    wanted = {*bases[-2:], end, *recovered}
-    producers = Producers()
-    producers.end_offset = end
+    clean = loaded.recovery.clean and not truncated
+    indexes: dict[int, TransactionIndex] = {}
+    bases = [segment.base_offset for segment in segments]
+    before = set() if clean else set(bases[-2:])
+    for segment in segments:
+        if segment.base_offset in recovered:
+            index = indexes[segment.base_offset] = TransactionIndex(segment.base_offset)
+            producers = _replay(snapshots, loaded, segment.base_offset, before)
+            if loaded.recovered_producers:  # otherwise the scan has seen that there are none
+                for batch in batches_of_producers(segment, segment.base_offset):
+                    aborted = producers.apply(batch)
+                    if aborted is not None:
+                        index.append(aborted)
+            segment.adopt(None, None, index)
+            snapshots.write(segment.read_next_offset(), producers.states.values())
     snapshots.remove_strays(bases)
-    if loaded.recovery.clean and not truncated and not recovered and not snapshots.offsets:
+    wanted = {*bases[-2:], end}
+    if clean and not snapshots.offsets:
         for offset in sorted(wanted):
             if offset > 0:
                 snapshots.write(offset, ())
-        return producers, {}
-    snapshots.remove_outside(start, end)
-    newest = snapshots.read_newest(min(recovered, default=end))
-    from_offset = start
-    if newest is not None:
-        from_offset = newest[0]
-        producers.restore(newest[1], from_offset)
-    last = from_offset
-    indexes = {base: TransactionIndex(base) for base in recovered}
+        producers = Producers()
+        producers.end_offset = end
+        return producers, indexes
+    return _replay(snapshots, loaded, end, wanted), indexes
+
+
+def _replay(snapshots: Snapshots, loaded: Loaded, to_offset: int, wanted: set[int]) -> Producers:
+    """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
+    written at the `wanted` offsets that it passes, and there."""
+    producers = Producers()
+    snapshots.remove_outside(loaded.log_start_offset, to_offset)
+    newest = snapshots.read_newest(to_offset)
+    last = loaded.log_start_offset
+    if newest is not None and newest[0] > last:
+        last = newest[0]
+        producers.restore(newest[1], last)
+    from_offset = last
     for segment in loaded.segments:
         base = segment.base_offset
-        if segment.end_offset <= from_offset and base not in recovered:
+        if segment.end_offset <= from_offset or base >= to_offset:
             continue
         if base in wanted and base > last:
             snapshots.write(base, producers.states.values())
             last = base
-        if base in recovered and not loaded.recovered_producers:
-            continue  # the scan has seen that there are none
-        for batch in batches_of_producers(segment, from_offset):
-            aborted = producers.apply(batch)
-            if aborted is not None and base in indexes:
-                indexes[base].append(aborted)
-    for segment in loaded.segments:
-        if segment.base_offset in indexes:
-            segment.adopt(None, None, indexes[segment.base_offset])
-    producers.end_offset = end
-    if end > last:
-        snapshots.write(end, producers.states.values(), durable=True)
-    return producers, indexes
+        if loaded.recovered_producers or base not in loaded.recovery.recovered_segments:
+            for batch in batches_of_producers(segment, from_offset):
+                producers.apply(batch)
+    producers.end_offset = to_offset
+    if to_offset > last:
+        snapshots.write(to_offset, producers.states.values(), durable=True)
+    return producers

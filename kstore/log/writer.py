@@ -322,8 +322,8 @@ class LogWriter(Tail, PartitionLog):
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
 
-    def _analyze(self, batches: list[RecordBatch], origin: str) -> Appended | None:
-        return self._producers.analyze(batches, origin)
+    def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
+        return self._producers.analyze(batches, origin, transaction_version)
 
     def _account(self, batches: list[RecordBatch]) -> None:
         try:
