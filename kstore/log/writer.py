@@ -17,6 +17,7 @@ from kstore.config import MAX64, LogConfig
 from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
+from kstore.engine.index import TransactionIndex
 from kstore.engine.segment import Segment
 from kstore.engine.tail import Appended, Tail
 from kstore.errors import (
@@ -514,6 +515,7 @@ class LogWriter(Tail, PartitionLog):
             self._seal(self.active)
         located = last.translate(offset)
         size = located.position if located is not None else last.size
+        offsets, times = last.offset_index.copy(), last.time_index.copy()  # while they fit their log
         File(last.path, "r+").truncate(size)
         last = Segment(
             self._directory,
@@ -525,7 +527,11 @@ class LogWriter(Tail, PartitionLog):
             self._config.index_interval_bytes,
             self._max_decompressed_bytes,
         )
-        self._cut_indexes(last, kept[-1], offset)
+        offsets.truncate_to(offset)
+        times.truncate_to(offset)
+        last.adopt(offsets, times)
+        last.take_max_timestamp(last.scan(verify=False).max_timestamp)
+        self._cut_transactions(last, kept[-1].transaction_index, offset)
         self._set_aside(gone, now_ms)
         active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
         active.prepare_indexes()
@@ -537,15 +543,8 @@ class LogWriter(Tail, PartitionLog):
         self._snapshots.remove_outside(self._start, offset)
         self._producers, _ = rebuild(self._snapshots, self._now(), truncated=True)
 
-    def _cut_indexes(self, segment: Segment, before: Segment, offset: int) -> None:
-        """The indexes of a segment that was cut: what lay below `offset` stays, the largest timestamp is found anew."""
-        found = segment.scan(verify=False)
-        offsets, times = before.offset_index.copy(), before.time_index.copy()
-        offsets.truncate_to(offset)
-        times.truncate_to(offset)
-        segment.adopt(offsets, times)
-        segment.take_max_timestamp(found.max_timestamp)
-        transactions = before.transaction_index
+    def _cut_transactions(self, segment: Segment, transactions: TransactionIndex, offset: int) -> None:
+        """Removes the aborted transactions whose markers lay at `offset` or above."""
         count = len(transactions)
         transactions.truncate_to(offset)
         if len(transactions) < count:
