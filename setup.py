@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 MODULES = [
-    "active", "batch", "builder", "cells", "codecs", "crc32c", "file", "incoming", "index", "mapping", "pack", "reader", "segment",
+    "active", "batch", "batcher", "builder", "cells", "codecs", "crc32c", "file", "incoming", "index", "mapping", "pack", "reader", "segment",
     "tail", "window",
 ]
 PUBLIC = sorted(p.as_posix() for p in Path("include").rglob("*") if p.suffix in {".h", ".pxd", ".md"})

@@ -135,8 +135,11 @@ cdef class File:
         else:
             raise ValueError(f"mode is r, r+, a, w or x, not {mode!r}")
         with nogil:
-            if gate(READS if flags == O_RDONLY else CHANGES) == 0:
-                self.fd = c_open(raw, flags | O_CLOEXEC, 0o644)
+            while True:
+                if gate(READS if flags == O_RDONLY else CHANGES) == 0:
+                    self.fd = c_open(raw, flags | O_CLOEXEC, 0o644)
+                if self.fd >= 0 or errno != EINTR:
+                    break
         if self.fd < 0 and errno == ENOENT and mode == "r":
             name += b".deleted"
             raw = name
@@ -244,8 +247,9 @@ cdef class File:
 
     cdef int64_t length(self) except -1:
         cdef struct_stat st
-        if gate(READS) or fstat(self.fd, &st) < 0:
-            self.raise_errno()
+        while gate(READS) or fstat(self.fd, &st) < 0:
+            if errno != EINTR:
+                self.raise_errno()
         return <int64_t>st.st_size
 
     def size(self):
@@ -255,8 +259,9 @@ cdef class File:
     def mtime_ms(self):
         """Time of the last change of its content, in milliseconds."""
         cdef struct_stat st
-        if gate(READS) or fstat(self.fd, &st) < 0:
-            self.raise_errno()
+        while gate(READS) or fstat(self.fd, &st) < 0:
+            if errno != EINTR:
+                self.raise_errno()
         return <int64_t>st.st_mtime * 1000 + <int64_t>(st.st_mtim.tv_nsec // 1000000)
 
     def read(self, int64_t position, int64_t size):
@@ -311,17 +316,19 @@ cdef bytes encoded(str path):
 def rename(str source not None, str target not None):
     """Gives a file another name, in place of a file that has it. OSError."""
     cdef bytes a = encoded(source), b = encoded(target)
-    if gate(CHANGES) or c_rename(a, b) < 0:
-        PyErr_SetFromErrnoWithFilenameObject(OSError, source)
+    while gate(CHANGES) or c_rename(a, b) < 0:
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, source)
 
 
 def unlink(str path not None, *, bint missing_ok=False):
     """Removes a file's name. OSError."""
     cdef bytes name = encoded(path)
-    if gate(CHANGES) or c_unlink(name) < 0:
+    while gate(CHANGES) or c_unlink(name) < 0:
         if errno == ENOENT and missing_ok:
             return
-        PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
 
 
 def make_directory(str path not None):
@@ -330,8 +337,9 @@ def make_directory(str path not None):
         return
     parent = os.path.dirname(os.path.abspath(path))
     make_directory(parent)
-    if gate(CHANGES):
-        PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    while gate(CHANGES):
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
     os.makedirs(path, exist_ok=True)
     sync_directory(parent)
 
@@ -342,10 +350,13 @@ def sync_directory(str path not None):
     cdef const char *raw = name
     cdef int fd = -1, status = -1
     with nogil:
-        if gate(READS) == 0:
-            fd = c_open(raw, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        if fd >= 0:
-            status = -1 if gate(CHANGES) else fsync(fd)
+        while True:
+            if fd < 0 and gate(READS) == 0:
+                fd = c_open(raw, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            if fd >= 0:
+                status = -1 if gate(CHANGES) else fsync(fd)
+            if status == 0 or errno != EINTR:
+                break
     error = errno
     if fd >= 0:
         c_close(fd)
@@ -355,8 +366,9 @@ def sync_directory(str path not None):
 
 def set_mtime_ms(str path not None, int64_t mtime_ms):
     """Sets the time of a file's last change. OSError."""
-    if gate(CHANGES):
-        PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    while gate(CHANGES):
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
     os.utime(path, ns=(mtime_ms * 1000000, mtime_ms * 1000000))
 
 

@@ -2,6 +2,7 @@
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
 
@@ -26,9 +27,12 @@ cdef class Mapping:
         self.file = file
         if file.resize(size) < 0:
             file.raise_errno()
-        at = MAP_FAILED if gate(1) else mmap(NULL, <size_t>size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0)
-        if at == MAP_FAILED:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, file.path)
+        at = MAP_FAILED
+        while at == MAP_FAILED:
+            if gate(1) == 0:
+                at = mmap(NULL, <size_t>size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0)
+            if at == MAP_FAILED and errno != EINTR:
+                PyErr_SetFromErrnoWithFilenameObject(OSError, file.path)
         self.data = <uint8_t *>at
         self.size = size
 
@@ -62,4 +66,7 @@ cdef class Mapping:
         """Brings what was stored to the disk; -1 with errno set on failure."""
         if self.reserved == 0:
             return 0
-        return -1 if gate(1) else msync(self.data, <size_t>self.reserved, MS_SYNC)
+        while gate(1) or msync(self.data, <size_t>self.reserved, MS_SYNC) < 0:
+            if errno != EINTR:
+                return -1
+        return 0

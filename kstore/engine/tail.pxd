@@ -16,6 +16,9 @@ cdef extern from "gate.h" nogil:
     void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
 
 
+cdef bytes as_bytes(value, str what)
+
+
 cdef class Tail:
     cdef PyThread_type_lock mutex
     cdef readonly Active active
@@ -45,6 +48,7 @@ cdef class Tail:
     cdef int check_usable(self) except -1
     cdef int64_t now(self) except? -1
     cdef int fail(self, str what) except -1
+    cdef int64_t append_built(self, Builder built) except -1
     cdef int refuse_size(self, int64_t size) except -1
     cdef int place(self, const ks_batch *b, int64_t now) except -1
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1

@@ -159,10 +159,10 @@ cdef class Tail:
         """Another active segment; the mutex is held."""
         self.active = active
 
-    def _move_end(self, int64_t next_offset):
-        """Another log end offset, after truncation; the mutex is held. What is durable ends there too."""
+    def _move_end(self, int64_t next_offset, int64_t durable_offset):
+        """Another log end offset, after truncation, and what is durable at most; the mutex is held."""
         self.end = next_offset
-        self.commit.reached = min(self.commit.reached, next_offset)
+        self.commit.reached = min(self.commit.reached, durable_offset)
         self.known_epoch = -1
 
     def _owe_sync(self, files, bint names):
@@ -344,11 +344,36 @@ cdef class Tail:
             self.place(&builder.batch, now)
             self.write_out(builder.data, builder.used)
             self.settle()
+        except BaseException:
+            self.active.unstage()
+            raise
         finally:
             self.release()
         if self.durability:
             self.wait_durable(offset + 1)
         return offset
+
+    cdef int64_t append_built(self, Builder built) except -1:
+        """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be durable."""
+        cdef int64_t now
+        self.acquire()
+        try:
+            self.check_usable()
+            now = self.now()
+            built.batch.base_offset = self.end
+            built.batch.last_offset = self.end + built.batch.last_offset_delta
+            built.batch.leader_epoch = self.leader_epoch
+            ks_put_offset(built.data, self.end, self.leader_epoch)
+            self.refuse_size(built.used)
+            self.place(&built.batch, now)
+            self.write_out(built.data, built.used)
+            self.settle()
+            return built.batch.base_offset
+        except BaseException:
+            self.active.unstage()
+            raise
+        finally:
+            self.release()
 
     def extend(self, values, keys=None, timestamps=None, headers=None, *, int64_t batch_bytes=16384):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
@@ -703,7 +728,7 @@ cdef class Tail:
         try:
             reached = self.sync_once(sealed)
         finally:
-            ks_gate_leave(&self.commit, reached, reached < 0)
+            ks_gate_leave(&self.commit, reached, reached < 0 and self.refusal is not None)
         return 0
 
     cdef int64_t sync_once(self, bint sealed) except -1:

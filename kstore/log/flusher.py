@@ -5,7 +5,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from kstore.config import MAX64
-from kstore.errors import KstoreError
+from kstore.errors import KstoreError, LogClosedError
 
 if TYPE_CHECKING:
     from kstore.log.writer import LogWriter
@@ -20,6 +20,7 @@ class Flusher:
         self._wake = threading.Condition()
         self._sealed = self._due = self._stopped = False
         self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
         if flush_ms < MAX64:
             self._start()
 
@@ -80,6 +81,8 @@ class Flusher:
                 else:
                     log._sync_sealed()
                     log._store_recovery_point()
-            except (OSError, KstoreError):
-                pass  # the log refuses to write from here on, and says why
+            except LogClosedError:
+                pass  # closing syncs everything itself
+            except (OSError, KstoreError) as e:
+                self.failure = e  # the log refuses to write from here on; closing it tells
             del log

@@ -28,6 +28,7 @@ from kstore.errors import (
     PolicyViolationError,
 )
 from kstore.log import checkpoints, layout
+from kstore.log.appender import Appender
 from kstore.log.epochs import LeaderEpochs
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
@@ -94,6 +95,7 @@ class LogWriter(Tail, PartitionLog):
             self._home.leave(clean=False)
             raise
         self._flusher = Flusher(self, self._config.flush_ms)
+        self._appenders: weakref.WeakSet[Appender] = weakref.WeakSet()
         _writers.add(self)
 
     # ---- opening --------------------------------------------------------------------------------------------------
@@ -377,6 +379,15 @@ class LogWriter(Tail, PartitionLog):
         first = sealed[0].base_offset if sealed else active.base_offset
         return self._start if self._start > first else None
 
+    def appender(self, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> Appender:
+        """An object whose append() gathers records of many threads into batches of up to `batch_bytes`.
+
+        A batch waits for more at most `linger_ms`. Closing the log closes its appenders first.
+        """
+        appender = Appender(self, linger_ms=linger_ms, batch_bytes=batch_bytes)
+        self._appenders.add(appender)
+        return appender
+
     # ---- deleting, truncating -------------------------------------------------------------------------------------
 
     def retain(self, *, dry_run: bool = False) -> list[Decision]:
@@ -491,9 +502,12 @@ class LogWriter(Tail, PartitionLog):
             if first > offset:
                 self._start_anew(offset, None)
                 return True
-            self._lower_recovery_point(offset)
+            located = self.translate(offset)
+            whole = offset if located is None else min(offset, located.base_offset)  # what is left ends here
+            self._lower_recovery_point(whole)
             try:
                 self._truncate(offset)
+                self._move_end(offset, whole)
             except BaseException as e:
                 self._refuse(f"truncation to {offset} was not finished: {e}")
                 raise
@@ -535,7 +549,6 @@ class LogWriter(Tail, PartitionLog):
         self._set_aside(gone, now_ms)
         active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
         active.prepare_indexes()
-        self._move_end(offset)
         self._replace(active)
         self._sealed_and_active = (tuple(kept[:-1]), active)
         self._start = min(self._start, offset)
@@ -575,7 +588,7 @@ class LogWriter(Tail, PartitionLog):
             self._set_aside(segments, now_ms)
             stem = layout.segment_stem(offset)
             active = self._make_active(stem, offset, now_ms, offset)
-            self._move_end(offset)
+            self._move_end(offset, offset)
             self._replace(active)
             self._sealed_and_active = ((), active)
             self._start = offset if log_start_offset is None else log_start_offset
@@ -594,8 +607,12 @@ class LogWriter(Tail, PartitionLog):
     def close(self) -> None:
         """Flushes, trims, and leaves the directory as a broker's clean shutdown does; later openings need no recovery.
 
-        After a failure that the log refuses to go on from, it closes all the same, as after a crash. OSError.
+        After a failure that the log refuses to go on from, it closes all the same, as after a crash; LogFailedError
+        tells of one that happened in the background. OSError.
         """
+        if not self._closed:
+            for appender in list(self._appenders):
+                appender.close()
         with self._held():
             if self._closed:
                 return
@@ -611,6 +628,8 @@ class LogWriter(Tail, PartitionLog):
         finally:
             _writers.discard(self)
             self._home.leave(clean=clean)
+        if self._flusher.failure is not None:
+            raise LogFailedError(f"{self.path} is not closed cleanly: {self._refusal}") from self._flusher.failure
 
     def _leave_clean(self) -> None:
         active, end = self.active, self._end_offset
