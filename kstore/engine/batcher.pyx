@@ -46,7 +46,7 @@ cdef class Batcher:
         if batch_bytes < 0:
             raise ValueError(f"batch_bytes {batch_bytes} is negative")
         self.log = log
-        self.batch_bytes = batch_bytes
+        self.batch_bytes = min(batch_bytes, log.segment_bytes, log.max_message_bytes)
         self.builder = log.builder.emptied()
         self._offsets = {}
 

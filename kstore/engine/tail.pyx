@@ -402,6 +402,7 @@ cdef class Tail:
         cdef bint open_batch = False
         if batch_bytes < 0:
             raise ValueError(f"batch_bytes {batch_bytes} is negative")
+        batch_bytes = min(batch_bytes, self.segment_bytes, self.max_message_bytes)
         self.acquire()
         try:
             self.check_usable()
@@ -770,8 +771,8 @@ cdef class Tail:
         """Brings the sealed segments to the disk."""
         self.wait_durable(self.active.base_offset, True)
 
-    def _now_ms(self):
-        """The time by this log's clock."""
+    def clock_ms(self):
+        """The time by this log's clock, in ms."""
         return self.now()
 
 

@@ -203,7 +203,8 @@ class _Loader:
         """A whole segment that does not count."""
         self.note("beyond", segment, 0, segment.size, text)
         if self.repairs is not None:
-            self.repairs.delete_segment(segment, keep=segment.base_offset < self.recovery.recovery_point)
+            lost = not self.recovery.clean and segment.base_offset < self.recovery.recovery_point
+            self.repairs.delete_segment(segment, keep=lost)
 
     def load(self) -> Loaded:
         if self.recover:
@@ -291,7 +292,7 @@ class _Loader:
             )
             self.recovery.truncated_bytes += beyond
             if self.repairs is not None:
-                lost = found.next_offset < self.recovery.recovery_point
+                lost = not self.recovery.clean and found.next_offset < self.recovery.recovery_point
                 self.repairs.cut(segment, found.valid_bytes, keep=lost)
             segment.limit_to(found.valid_bytes)
         segment.adopt(found.offset_index, found.time_index)

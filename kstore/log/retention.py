@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kstore.config import LogConfig
+from kstore.engine.segment import Segment
 
 
 class SegmentFacts(NamedTuple):
@@ -24,6 +25,25 @@ class Decision(NamedTuple):
     delete: bool
     rule: str
     reason: str
+
+
+def facts_of(segments: Sequence[Segment], log_end_offset: int) -> list[SegmentFacts]:
+    """What retention asks of the segments of a log; timestamps of segments without any are those of the files."""
+    facts = []
+    for at, segment in enumerate(segments):
+        last = at + 1 == len(segments)
+        newest = segment.max_timestamp_so_far.timestamp
+        facts.append(
+            SegmentFacts(
+                segment.base_offset,
+                log_end_offset if last else segments[at + 1].base_offset,
+                segment.size,
+                newest if newest >= 0 else segment.mtime_ms(),
+                last,
+                newest < 0,
+            )
+        )
+    return facts
 
 
 def decide(

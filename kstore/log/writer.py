@@ -37,7 +37,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.repairs import Repairs
-from kstore.log.retention import Decision, SegmentFacts, decide
+from kstore.log.retention import Decision, decide, facts_of
 from kstore.log.snapshots import Snapshots
 from kstore.log.transactions import Transactions, rebuild
 from kstore.log.validator import validate
@@ -122,7 +122,7 @@ class LogWriter(Tail, PartitionLog):
         )
         self._loaded = loaded
         recovery = loaded.recovery
-        if repairs.kept and loaded.log_end_offset < recovery.recovery_point:
+        if repairs.kept and not recovery.clean and loaded.log_end_offset < recovery.recovery_point:
             warnings.warn(
                 f"{self.path}: offsets {loaded.log_end_offset} to {recovery.recovery_point} had been flushed, and are "
                 f"lost: {'; '.join(f.text for f in recovery.findings)}; kept in {', '.join(repairs.kept)}",
@@ -139,7 +139,7 @@ class LogWriter(Tail, PartitionLog):
             if not index.is_empty or os.path.exists(path):  # noqa: PTH110
                 write_whole(path, index.to_bytes())
         end = loaded.log_end_offset
-        now = clock() if clock is not None else self._now_ms()
+        now = clock() if clock is not None else self.clock_ms()
         segments = loaded.segments
         if segments:
             active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
@@ -281,7 +281,7 @@ class LogWriter(Tail, PartitionLog):
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
-        old, now = self.active, self._now_ms()
+        old, now = self.active, self.clock_ms()
         base = max(first_offset, self._end_offset)
         if base == old.base_offset and old.size == 0:
             return  # it is new already
@@ -398,24 +398,10 @@ class LogWriter(Tail, PartitionLog):
         """
         with self._held():
             self._check_usable()
-            now_ms = self._now_ms()
+            now_ms = self.clock_ms()
             now = self._now()
-            facts = []
-            for at, segment in enumerate(now.segments):
-                last = at + 1 == len(now.segments)
-                newest = segment.max_timestamp_so_far.timestamp
-                facts.append(
-                    SegmentFacts(
-                        segment.base_offset,
-                        now.log_end_offset if last else now.segments[at + 1].base_offset,
-                        segment.size,
-                        newest if newest >= 0 else segment.mtime_ms(),
-                        last,
-                        newest < 0,
-                    )
-                )
             decisions = decide(
-                facts,
+                facts_of(now.segments, now.log_end_offset),
                 self._config,
                 log_start_offset=now.log_start_offset,
                 high_watermark=now.log_end_offset,
@@ -520,7 +506,7 @@ class LogWriter(Tail, PartitionLog):
         self._stored_recovery_point = -1
 
     def _truncate(self, offset: int) -> None:
-        now_ms = self._now_ms()
+        now_ms = self.clock_ms()
         segments = self._now().segments
         gone = tuple(s for s in segments if s.base_offset > offset)
         kept = segments[: len(segments) - len(gone)]
@@ -579,7 +565,7 @@ class LogWriter(Tail, PartitionLog):
             self._start_anew(offset, log_start_offset)
 
     def _start_anew(self, offset: int, log_start_offset: int | None) -> None:
-        now_ms = self._now_ms()
+        now_ms = self.clock_ms()
         self._home.store(min(self.durable_offset, offset), None)
         self._stored_recovery_point = -1
         try:
