@@ -1,1 +1,5 @@
-def pack(codec: int, data: bytes, level: int | None = None) -> bytes: ...
+from typing_extensions import Buffer
+
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
+def pack(codec: int, data: Buffer, level: int | None = None) -> bytes: ...
