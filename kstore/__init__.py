@@ -4,6 +4,7 @@ from os import PathLike
 from pathlib import Path
 
 from kstore._version import __version__
+from kstore.config import LogConfig
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import Skipped
@@ -14,6 +15,7 @@ from kstore.errors import (
     CorruptIndexError,
     CorruptRecordError,
     CorruptSnapshotError,
+    InvalidConfigError,
     KstoreError,
     LogClosedError,
     LogNotFoundError,
@@ -47,8 +49,10 @@ __all__ = [
     "CorruptIndexError",
     "CorruptRecordError",
     "CorruptSnapshotError",
+    "InvalidConfigError",
     "KstoreError",
     "LogClosedError",
+    "LogConfig",
     "LogNotFoundError",
     "LogStore",
     "OffsetAndTimestamp",

@@ -91,3 +91,12 @@ class LogClosedError(KstoreError):
 
 class LogNotFoundError(KstoreError, FileNotFoundError):
     """No partition or log directory there."""
+
+
+class InvalidConfigError(KstoreError, ValueError):
+    """A configuration name that does not exist, or a value that is not allowed; `name` as it was given, and `value`."""
+
+    def __init__(self, reason: str, *, name: str = "", value: object = None) -> None:
+        self.name = name
+        self.value = value
+        super().__init__(reason)

@@ -1,7 +1,6 @@
 """The small text files of a log directory and of a partition (spec 1.4 to 1.6)."""
 
 import base64
-import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -9,15 +8,9 @@ from typing import TypeVar
 
 from kstore.errors import CorruptCheckpointError
 from kstore.log.layout import TopicPartition
+from kstore.properties import parse_integer
 
 Entry = TypeVar("Entry")
-
-
-def _number(text: str) -> int:
-    """A decimal integer as Java reads it: no underscores, no surrounding space."""
-    if not re.fullmatch(r"[+-]?[0-9]+", text):
-        raise ValueError(text)
-    return int(text)
 
 
 def _read(path: Path, parse: Callable[[list[str]], Entry], form: str) -> list[Entry]:
@@ -36,7 +29,7 @@ def _read(path: Path, parse: Callable[[list[str]], Entry], form: str) -> list[En
     if len(lines) == 1:
         return []
     try:
-        count = _number(lines[1])
+        count = parse_integer(lines[1])
     except ValueError:
         raise fail(2, "the number of entries", lines[1]) from None
     entries = []
@@ -55,7 +48,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
     def parse(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
-        return TopicPartition(topic, _number(partition)), _number(offset)
+        return TopicPartition(topic, parse_integer(partition)), parse_integer(offset)
 
     return dict(_read(path, parse, "TOPIC PARTITION OFFSET"))
 
@@ -65,7 +58,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 
     def parse(words: list[str]) -> tuple[int, int]:
         epoch, start_offset = words
-        return _number(epoch), _number(start_offset)
+        return parse_integer(epoch), parse_integer(start_offset)
 
     return _read(path, parse, "EPOCH START_OFFSET")
 
@@ -81,7 +74,7 @@ def read_topic_id(path: Path) -> uuid.UUID:
     text = path.read_text("utf-8", "replace")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     try:
-        version = _number(fields["version"].strip())
+        version = parse_integer(fields["version"].strip())
         topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"].strip() + "=="))
     except (KeyError, ValueError):
         raise fail("version and topic_id", text[:200]) from None
@@ -95,35 +88,3 @@ def read_topic_id(path: Path) -> uuid.UUID:
 def topic_id_text(topic_id: uuid.UUID) -> str:
     """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _unescape(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        code = match[1]
-        return chr(int(code[1:], 16)) if code[0] == "u" and len(code) == 5 else _PLAIN.get(code, code)
-
-    return _ESCAPE.sub(one, text)
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`, space."""
-    properties = {}
-    logical = ""
-    for line in path.read_text("iso-8859-1").splitlines():
-        line = line.lstrip(" \t\f")
-        if not logical and line[:1] in ("#", "!", ""):
-            continue
-        logical += line
-        if (len(logical) - len(logical.rstrip("\\"))) % 2:
-            logical = logical[:-1]
-            continue
-        key = re.match(r"(?:\\.|[^\\=: \t\f])*", logical)
-        assert key is not None
-        rest = re.sub(r"^[ \t\f]*[=:]?[ \t\f]*", "", logical[key.end() :], count=1)
-        properties[_unescape(key[0])] = _unescape(rest)
-        logical = ""
-    return properties
