@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -205,12 +204,6 @@ class LogConfig:
         """Whether cleanup_policy contains compact."""
         return "compact" in self.cleanup_policy
 
-
-_signature = inspect.signature(LogConfig.__init__)
-_parameters = [*_signature.parameters.values()][
-    1:
-]  # what help() shows: the fields, rather than __new__'s **options
-LogConfig.__signature__ = _signature.replace(parameters=_parameters)  # type: ignore[attr-defined]
 
 _KEYS: dict[str, _Key] = {field.name: field.metadata["key"] for field in dataclasses.fields(LogConfig)}
 _THROTTLES = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
