@@ -6,8 +6,6 @@ from typing import Literal, NamedTuple
 
 from kstore.config import LogConfig
 
-Rule = Literal["start_offset", "size", "time"]
-
 
 class SegmentFacts(NamedTuple):
     """What retention asks of a segment: offsets, bytes, milliseconds since 1970.
@@ -28,7 +26,7 @@ class Decision(NamedTuple):
 
     base_offset: int
     delete: bool
-    rule: Rule | None
+    rule: Literal["start_offset", "size", "time"] | None
     reason: str
 
 
@@ -88,7 +86,7 @@ def log_start_offset_after(
 class _Verdict(NamedTuple):
     """What one rule says of a segment."""
 
-    rule: Rule | None
+    rule: Literal["start_offset", "size", "time"] | None
     reason: str
 
 

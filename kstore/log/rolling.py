@@ -4,8 +4,6 @@ from typing import Literal, NamedTuple
 
 from kstore.config import MAX32, LogConfig
 
-Reason = Literal["size", "time", "offset_index", "time_index", "offset_range"]
-
 
 class ActiveFacts(NamedTuple):
     """The active segment before the append: offsets, bytes, milliseconds since 1970.
@@ -32,7 +30,9 @@ class AppendFacts(NamedTuple):
     largest_timestamp: int
 
 
-def should_roll(active: ActiveFacts, append: AppendFacts, config: LogConfig, *, now_ms: int) -> Reason | None:
+def should_roll(
+    active: ActiveFacts, append: AppendFacts, config: LogConfig, *, now_ms: int
+) -> Literal["size", "time", "offset_index", "time_index", "offset_range"] | None:
     """Why a new segment must begin before the append, the first reason in Kafka's order; None if none need (spec 5.1).
 
     "size": together they would be larger than segment.bytes. "time": the segment is not empty, and segment.ms less
