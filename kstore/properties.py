@@ -11,9 +11,8 @@ def parse_integer(text: str) -> int:
     return int(text)
 
 
-_LINE_END = re.compile(
-    r"\r\n|\r|\n"
-)  # and no other: str.splitlines would end a line at the second byte of "Å"
+# str.splitlines knows more ends of lines, one of them the second byte of "Å" in UTF-8.
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -30,10 +29,8 @@ def read_properties(path: Path) -> dict[str, str]:
     """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`, space."""
     properties = {}
     logical = ""
-    for line in [
-        *_LINE_END.split(path.read_bytes().decode("iso-8859-1")),
-        "",
-    ]:  # "" ends a line continued at the end
+    lines = _LINE_END.split(path.read_bytes().decode("iso-8859-1"))
+    for line in [*lines, ""]:  # the last one for a line that the file's end leaves to be continued
         line = line.lstrip(" \t\f")
         if not logical and line[:1] in ("#", "!", ""):
             continue

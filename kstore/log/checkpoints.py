@@ -2,10 +2,11 @@
 
 import base64
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from kstore.engine.file import write_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.log.layout import TopicPartition
 from kstore.properties import parse_integer
@@ -61,6 +62,25 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
         return parse_integer(epoch), parse_integer(start_offset)
 
     return _read(path, parse, "EPOCH START_OFFSET")
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    write_whole(str(path), "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode())
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replaces one of the four checkpoint files of a log directory, durably. OSError."""
+    _write(path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+
+
+def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
+    """Replaces a leader-epoch-checkpoint, durably. OSError."""
+    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries])
+
+
+def write_topic_id(path: Path, topic_id: uuid.UUID) -> None:
+    """Writes a partition.metadata file, durably (spec 1.5). OSError."""
+    write_whole(str(path), f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
 def read_topic_id(path: Path) -> uuid.UUID:

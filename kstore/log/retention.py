@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from kstore.config import LogConfig
+from kstore.engine.segment import Segment
 
 
 class SegmentFacts(NamedTuple):
@@ -28,6 +29,17 @@ class Decision(NamedTuple):
     delete: bool
     rule: Literal["start_offset", "size", "time"] | None
     reason: str
+
+
+def facts_of(segments: Sequence[Segment], log_end_offset: int) -> list[SegmentFacts]:
+    """What retention asks of the segments of a log. OSError."""
+    ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
+    facts = []
+    for segment, next_offset in zip(segments, ends, strict=False):  # no segments: one end too many
+        newest = segment.max_timestamp_so_far.timestamp
+        timestamp = newest if newest >= 0 else segment.mtime_ms()
+        facts.append(SegmentFacts(segment.base_offset, next_offset, segment.size, timestamp, newest < 0))
+    return facts
 
 
 def decide(

@@ -10,7 +10,12 @@ from forge import simple
 
 import kstore
 from kstore import CorruptCheckpointError, TopicPartition
-from kstore.log.checkpoints import read_epochs, read_offsets, read_topic_id, topic_id_text
+from kstore.log.checkpoints import (
+    read_epochs,
+    read_offsets,
+    read_topic_id,
+    topic_id_text,
+)
 from kstore.properties import read_properties
 
 
