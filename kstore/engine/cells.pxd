@@ -1,3 +1,4 @@
+from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -53,7 +54,8 @@ cdef inline const uint8_t *ks_cell(const ks_cells *c, int64_t i, int64_t *size) 
 cdef class Cells:
     cdef ks_cells cells
     cdef object owner            # of all that the cells point at
-    cdef list pins               # memoryviews of cells that are no bytes objects
+    cdef Py_buffer *pins         # of cells that are no bytes objects
+    cdef int64_t pin_count
 
     @staticmethod
     cdef Cells of(object values, str what, int64_t count)
@@ -61,8 +63,9 @@ cdef class Cells:
     @staticmethod
     cdef Cells of_array(const ArrowSchema *schema, const ArrowArray *array, str what)
 
-    cdef int take_objects(self, tuple items, str what) except -1
-    cdef int take_odd(self, object item, int64_t i, str what) except -1
+    cdef int take_objects(self, object items, str what) except -1
+    cdef int take_odd(self, tuple items, int64_t odd, str what) except -1
+    cdef int pin(self, object item, int64_t i, str what) except -1
     cdef int take_numpy(self, object array, object numpy, str what) except -1
     cdef int take_fixed(self, object array, int64_t width, bint strip) except -1
     cdef int take_column(self, Column column) except -1

@@ -11,8 +11,10 @@ Arrays of dtype V and two-dimensional arrays of uint8 (a row a cell) give all th
 
 import gc
 
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_New
 from cython cimport final
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
@@ -36,6 +38,9 @@ cdef extern from "Python.h":
     const char *bytes_of "PyBytes_AS_STRING"(PyObject *)
     Py_ssize_t size_of "PyBytes_GET_SIZE"(PyObject *)
     PyObject *tuple_item "PyTuple_GET_ITEM"(PyObject *, Py_ssize_t)
+    PyObject *list_item "PyList_GET_ITEM"(PyObject *, Py_ssize_t)
+    void put_item "PyTuple_SET_ITEM"(PyObject *, Py_ssize_t, PyObject *)
+    void take_reference "Py_INCREF"(PyObject *)
 
 cdef enum:
     VIEW = 16          # bytes of an element of an Arrow view array
@@ -51,6 +56,10 @@ cdef class Cells:
     """A column of bytes cells; `cells` may be read without the GIL as long as the object lives. Thread-safe."""
 
     def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.pin_count):
+            PyBuffer_Release(&self.pins[i])
+        PyMem_RawFree(self.pins)
         PyMem_RawFree(self.cells.pointers)
 
     @staticmethod
@@ -73,7 +82,7 @@ cdef class Cells:
             column = Column.of(values, what, count)
             self.take_column(column)
         else:
-            self.take_objects(materialised(values, what, count), what)
+            self.take_objects(values if type(values) is list else materialised(values, what, count), what)
         check_count(what, self.cells.count, count)
         return self
 
@@ -86,33 +95,64 @@ cdef class Cells:
         self.cells.kind = CELLS_POINTERS
         self.cells.count = count
 
-    cdef int take_objects(self, tuple items, str what) except -1:
-        cdef int64_t i, n = len(items)
+    cdef int take_objects(self, object items, str what) except -1:
+        """The cells of a list or a tuple, and references to them.
+
+        A list may be changed by whatever Python code runs, so none does until all references are taken: what is
+        neither bytes nor None is set aside at first."""
+        cdef int64_t i, n = len(items), odd = 0
         cdef PyObject *item
-        self.owner = items
+        cdef PyObject *owner
+        cdef bint from_list
+        self.owner = PyTuple_New(n) if type(items) is list else items
+        if len(items) != n:  # a collection of garbage, which a new tuple may set off, runs any code
+            self.owner = items = tuple(items)
+            n = len(items)
         self.room(n)
+        from_list = type(items) is list
+        owner = <PyObject *>self.owner
         for i in range(n):
-            item = tuple_item(<PyObject *>items, i)
-            if is_bytes_exactly(item) and size_of(item) <= INT32_MAX:
+            if from_list:
+                item = list_item(<PyObject *>items, i)
+                take_reference(item)
+                put_item(owner, i, item)
+            else:
+                item = tuple_item(owner, i)
+            if is_bytes_exactly(item):
                 self.cells.pointers[i] = <const uint8_t *>bytes_of(item)
                 self.cells.sizes[i] = size_of(item)
-            elif item is <PyObject *>None:
+                odd += size_of(item) > INT32_MAX
+            else:
                 self.cells.pointers[i] = NULL
                 self.cells.sizes[i] = -1
-            else:
-                self.take_odd(<object>item, i, what)
+                odd += item is not <PyObject *>None
+        if odd:
+            self.take_odd(self.owner, odd, what)
 
-    cdef int take_odd(self, object item, int64_t i, str what) except -1:
-        """A cell that is neither bytes nor None. Its length is fixed as long as the memoryview lives."""
+    cdef int take_odd(self, tuple items, int64_t odd, str what) except -1:
+        """The cells set aside, `odd` of them. They keep their lengths as long as their buffers are pinned."""
+        cdef int64_t i
+        self.pins = <Py_buffer *>PyMem_RawMalloc(<size_t>odd * sizeof(Py_buffer))
+        if self.pins is NULL:
+            raise MemoryError()
+        for i in range(self.cells.count):
+            if self.cells.pointers[i] is NULL and items[i] is not None:
+                self.pin(items[i], i, what)
+            if self.cells.sizes[i] > INT32_MAX:
+                raise ValueError(f"{what}: cell {i} has {self.cells.sizes[i]} bytes, more than a record can hold")
+
+    cdef int pin(self, object item, int64_t i, str what) except -1:
+        cdef Py_buffer *pin = &self.pins[self.pin_count]
         if isinstance(item, str):
             raise TypeError(f"{what}: cell {i} is a str; encode it")
         if not isinstance(item, (bytes, bytearray, memoryview)):
             raise TypeError(f"{what}: cell {i} is bytes, bytearray, memoryview or None, not {type(item).__name__}")
-        if self.pins is None:
-            self.pins = []
-        self.pins.append(pinned(item, &self.cells.pointers[i], &self.cells.sizes[i]))
-        if self.cells.sizes[i] > INT32_MAX:
-            raise ValueError(f"{what}: cell {i} has {self.cells.sizes[i]} bytes, more than a record can hold")
+        if isinstance(item, memoryview) and not item.c_contiguous:
+            item = item.tobytes()
+        PyObject_GetBuffer(item, pin, PyBUF_SIMPLE)
+        self.pin_count += 1
+        self.cells.pointers[i] = <const uint8_t *>pin.buf if pin.len else empty_cell()
+        self.cells.sizes[i] = pin.len
 
     # ---- numpy ----
 

@@ -13,6 +13,8 @@ from libkstore.format cimport KS_MAX_VARINT, ks_write_varlong
 
 cdef bint is_pair(object item):
     """Whether this can only be a header; the headers of a record never begin with a str."""
+    if type(item) is tuple:
+        return len(<tuple>item) == 2 and isinstance((<tuple>item)[0], str)
     return isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str)
 
 
@@ -60,10 +62,15 @@ cdef class HeaderLists:
         cdef const char *text
         cdef Py_ssize_t size
         cdef bytes raw
+        cdef tuple pairs
         if headers is None:
             self.put_varint(0)
             return 0
-        pairs = materialised(headers.items() if hasattr(headers, "items") else headers, "headers" + of_record(i), -1)
+        if type(headers) is list or type(headers) is tuple:
+            pairs = tuple(headers)
+        else:
+            headers = headers.items() if hasattr(headers, "items") else headers
+            pairs = materialised(headers, "headers" + of_record(i), -1)
         self.put_varint(len(pairs))
         for pair in pairs:
             if not is_pair(pair):
@@ -81,7 +88,7 @@ cdef class HeaderLists:
                 raise TypeError(
                     f"headers{of_record(i)}: the value of {name!r} is bytes-like or None, not {type(value).__name__}"
                 )
-            raw = bytes(value)
+            raw = value if type(value) is bytes else bytes(value)
             self.put_field(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
 
     cdef int put_field(self, const char *data, int64_t size) except -1:

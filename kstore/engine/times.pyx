@@ -143,9 +143,9 @@ cdef int64_t milliseconds(object number, int64_t i) except? -2:
     """An int as a timestamp; i: the record's index, -1 for all of them."""
     cdef int overflow = 0
     cdef int64_t ms
-    if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise TypeError(f"timestamp{of_record(i)}: an int of milliseconds, not {type(number).__name__}")
     if not PyLong_CheckExact(number):
+        if isinstance(number, bool) or not hasattr(number, "__index__"):
+            raise TypeError(f"timestamp{of_record(i)}: an int of milliseconds, not {type(number).__name__}")
         number = number.__index__()
     ms = PyLong_AsLongLongAndOverflow(number, &overflow)
     if overflow or ms < -1:
