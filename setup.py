@@ -8,8 +8,26 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 MODULES = [
-    "active", "batch", "batcher", "builder", "cells", "codecs", "crc32c", "file", "incoming", "index", "mapping", "pack", "reader", "segment",
-    "tail", "window",
+    "active",
+    "arrow",
+    "batch",
+    "batcher",
+    "builder",
+    "cells",
+    "codecs",
+    "crc32c",
+    "file",
+    "headers",
+    "incoming",
+    "index",
+    "mapping",
+    "pack",
+    "reader",
+    "segment",
+    "sources",
+    "tail",
+    "times",
+    "window",
 ]
 PUBLIC = sorted(p.as_posix() for p in Path("include").rglob("*") if p.suffix in {".h", ".pxd", ".md"})
 

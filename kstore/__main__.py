@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kstore._version import __version__
 from kstore.errors import KstoreError
-from kstore.tools import append, dump, find, recover, records, retain, stat, truncate
+from kstore.tools import append, dump, find, records, recover, retain, stat, truncate
 
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, what looks wrong

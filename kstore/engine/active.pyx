@@ -46,7 +46,7 @@ cdef class Active:
     """The only segment of a log that grows. One thread at a time appends; any may take views meanwhile.
 
     An append is staged batch by batch (`stage`), then written and published in one go (`write`), or forgotten
-    (`unstage`). Index files are made at the first append or flush, as Kafka does. `segment` gives what is there already.
+    (`unstage`). Index files are made at the first append or flush, as Kafka does. `segment`: what is there already.
     """
 
     def __cinit__(

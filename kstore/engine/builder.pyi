@@ -1,4 +1,8 @@
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+CODECS: Final[tuple[str, ...]]
 
 def encode_batch(
     records: Iterable[

@@ -93,7 +93,9 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
         largest = now
     if b.max_timestamp != largest or stamped != rules.log_append_time:
         b.max_timestamp = largest
-        b.attributes = <short>((b.attributes & ~KS_LOG_APPEND_TIME) | (KS_LOG_APPEND_TIME if rules.log_append_time else 0))
+        b.attributes = <short>(b.attributes & ~KS_LOG_APPEND_TIME)
+        if rules.log_append_time:
+            b.attributes |= KS_LOG_APPEND_TIME
         ks_store_u16(p + KS_ATTRIBUTES_AT, <unsigned short>b.attributes)
         ks_store_u64(p + KS_MAX_TIMESTAMP_AT, <unsigned long long>largest)
         ks_put_crc(p, b.size)
@@ -154,7 +156,8 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
         raise_fault(&fault, "batches to be appended", at, -1)
     if status == RECORDS:
         raise InvalidRecordError(
-            f"batch at byte {at}: {REASONS[fault.status]} at byte {fault.at}: expected {fault.expected}, found {fault.found}"
+            f"batch at byte {at}: {REASONS[fault.status]} at byte {fault.at}: expected {fault.expected}, "
+            f"found {fault.found}"
         )
     if status == TOO_LARGE:
         raise RecordTooLargeError(
@@ -190,7 +193,7 @@ def refuse_records(
     batch, records, bint keys_required, bint log_append_time, int64_t before_max_ms, int64_t after_max_ms, int64_t now,
     int64_t at,
 ):
-    """Raises for the records that a topic's rules do not allow, naming every one (spec 6.5); returns if there is none."""
+    """Raises for the records that a topic's rules do not allow, naming all of them (spec 6.5)."""
     stamped = batch.timestamp_type == "LogAppendTime"
     errors = []
     late = False

@@ -117,8 +117,9 @@ cdef class OffsetIndex:
 
     @staticmethod
     cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries):
-        """An index that appends to a mapped file, after the entries of another. OSError where there is no room."""
-        cdef OffsetIndex index = OffsetIndex(base_offset, path=owner.file.path, max_entries=owner.size // KS_OFFSET_ENTRY)
+        """An index that appends to a mapped file, after the entries of another. OSError: no room."""
+        cdef int64_t most = owner.size // KS_OFFSET_ENTRY
+        cdef OffsetIndex index = OffsetIndex(base_offset, path=owner.file.path, max_entries=most)
         cdef int64_t size = entries.count * KS_OFFSET_ENTRY
         index.owner = owner
         index.data = owner.data
@@ -341,7 +342,7 @@ cdef class TimeIndex:
 
     @staticmethod
     cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries):
-        """An index that appends to a mapped file, after the entries of another. OSError where there is no room."""
+        """An index that appends to a mapped file, after the entries of another. OSError: no room."""
         cdef TimeIndex index = TimeIndex(base_offset, path=owner.file.path, max_entries=owner.size // KS_TIME_ENTRY)
         cdef int64_t size = entries.count * KS_TIME_ENTRY
         index.owner = owner

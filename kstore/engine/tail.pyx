@@ -18,15 +18,17 @@ from cpython.pythread cimport (
     PyThread_release_lock,
 )
 from libc.errno cimport errno
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.active cimport REFUSED, ROLL_NOT, Active
 from kstore.engine.builder cimport Builder, encode_headers
-from kstore.engine.cells cimport Cells, HeaderLists, Times, ks_cell
+from kstore.engine.cells cimport Cells, ks_cell
 from kstore.engine.file cimport File
+from kstore.engine.headers cimport HeaderLists
 from kstore.engine.incoming cimport check_incoming, ks_arrival, ks_rules
+from kstore.engine.times cimport Times
 from libkstore.build cimport ks_put_offset, ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME, ks_batch, ks_fault, ks_parse_header
 
@@ -432,7 +434,7 @@ cdef class Tail:
                     if i < count:
                         value_at = ks_cell(&value_cells.cells, i, &value_size)
                         key_at = ks_cell(&key_cells.cells, i, &key_size)
-                        headers_at = header_lists.at(i, &headers_size)
+                        headers_at = header_lists.headers_at(i, &headers_size)
                         at = now if self.log_append_time else (
                             times.data[i] if times.data is not NULL else times.constant
                         )

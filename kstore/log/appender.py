@@ -27,7 +27,10 @@ class Appender(Batcher):
         self._batch = threading.Event()  # a batch is being gathered
         self._stopped = threading.Event()
         self._thread = threading.Thread(
-            target=_linger, args=(weakref.ref(self), self._batch, self._stopped), name="kstore-appender", daemon=True
+            target=_linger,
+            args=(weakref.ref(self), self._batch, self._stopped),
+            name="kstore-appender",
+            daemon=True,
         )
         self._thread.start()
 
@@ -59,9 +62,7 @@ class Appender(Batcher):
             self._batch.set()
 
 
-def _linger(
-    appender: "weakref.ref[Appender]", batch: threading.Event, stopped: threading.Event
-) -> None:
+def _linger(appender: "weakref.ref[Appender]", batch: threading.Event, stopped: threading.Event) -> None:
     while True:
         batch.wait()
         batch.clear()

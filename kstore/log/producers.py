@@ -181,7 +181,9 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
     if batch.records_count == 0:
         return
     if transaction_version not in (0, 1, 2):
-        raise ValueError(f"a transaction marker needs its transaction_version, 0 to 2, not {transaction_version}")
+        raise ValueError(
+            f"a transaction marker needs its transaction_version, 0 to 2, not {transaction_version}"
+        )
     known, epoch = updated.producer_epoch, batch.producer_epoch
     # with version 2 every marker raises the epoch; the same one again is a retry of one that is there
     retry = epoch == known and (updated.current_txn_first_offset is None or epoch == _MAX_EPOCH)
@@ -244,7 +246,9 @@ class Producers:
             if not batch.is_control:
                 working.move_to(batch.producer_epoch)
                 working.batches.append(
-                    BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
+                    BatchMetadata(
+                        batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+                    )
                 )
                 if batch.is_transactional and working.current_txn_first_offset is None:
                     working.current_txn_first_offset = batch.base_offset

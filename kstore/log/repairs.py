@@ -1,6 +1,5 @@
 """What recovery does to the files of a partition (spec 8.2 to 8.4, 8.7). What to do, the loader decides."""
 
-import os
 from collections.abc import Callable, Sequence
 
 from kstore.engine.file import File, rename, set_mtime_ms, sync_directory, unlink
@@ -99,7 +98,7 @@ class Repairs:
         segment.file()
         for kind in layout.SEGMENT_KINDS:
             name = segment.stem + kind
-            if f"{name}" not in names and os.path.exists(f"{self.directory}/{name}"):
+            if name not in names:
                 self.delete(name)
         for name in names:
             self.rename(name + ".swap", name)

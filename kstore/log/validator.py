@@ -70,7 +70,9 @@ def _validate(batch: RecordBatch, config: LogConfig, now: int, at: int) -> bytes
     target = _target(batch, config)
     consecutive = all(r.offset - batch.base_offset == i for i, r in enumerate(records))
     if target == batch.codec and (consecutive or target == "none"):
-        return _corrected(batch, stamp if stamp is not None else max((r.timestamp for r in records), default=-1), stamp)
+        return _corrected(
+            batch, stamp if stamp is not None else max((r.timestamp for r in records), default=-1), stamp
+        )
     return encode_batch(
         [(r.timestamp, r.key, r.value, r.headers) for r in records],
         codec=target,
@@ -119,5 +121,3 @@ def with_timestamps(data: bytes, largest: int, stamped: bool) -> bytes:
     out[35:43] = largest.to_bytes(8, "big", signed=True)
     out[17:21] = crc32c(memoryview(out)[21:]).to_bytes(4, "big")
     return bytes(out)
-
-

@@ -150,6 +150,7 @@ class LogWriter(Tail, PartitionLog):
         self._start = loaded.log_start_offset
         self._seen: tuple[object, ...] = ()
         self._reached = Reached(())
+        self._transactions = None
         self._deleted: list[tuple[int, str]] = []  # (when it may go, path)
         self._flushed_to_disk = recovery.recovery_point
         durable = end if recovery.clean else min(recovery.recovery_point, end)
@@ -310,7 +311,10 @@ class LogWriter(Tail, PartitionLog):
             self._config.index_interval_bytes,
             self._max_decompressed_bytes,
         )
-        self._owe_sync([*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(), True)
+        self._owe_sync(
+            [*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(),
+            True,
+        )
         self._replace(active)
         self._sealed_and_active = ((*self._sealed_and_active[0], sealed), active)
         self._flusher.sealed()
@@ -368,10 +372,11 @@ class LogWriter(Tail, PartitionLog):
 
     def _store_recovery_point(self) -> None:
         """Tells the checkpoint of it, once a start would have to recover whole segments without."""
-        point = self.durable_offset
-        if self._stored_recovery_point < self.active.base_offset <= point:
-            self._home.store(point, self._start_to_store())
-            self._stored_recovery_point = point
+        with self._held():  # so that it does not undo what a truncation or deletion stores
+            point = self.durable_offset
+            if not self._closed and self._stored_recovery_point < self.active.base_offset <= point:
+                self._home.store(point, self._start_to_store())
+                self._stored_recovery_point = point
 
     def _start_to_store(self) -> int | None:
         """The log start offset, where the first segment does not begin with it."""
@@ -462,7 +467,9 @@ class LogWriter(Tail, PartitionLog):
             self._check_usable()
             end = self._end_offset
             if self._config.cleanup_policy == ("compact",):
-                raise PolicyViolationError("records of a topic with cleanup.policy=compact are not deleted by offset")
+                raise PolicyViolationError(
+                    "records of a topic with cleanup.policy=compact are not deleted by offset"
+                )
             offset = end if before_offset == -1 else before_offset
             if not 0 <= offset <= end:
                 raise OffsetOutOfRangeError(offset, self._start, end)
@@ -503,7 +510,9 @@ class LogWriter(Tail, PartitionLog):
     def _lower_recovery_point(self, offset: int) -> None:
         """Before bytes go, the checkpoint must not say that they are there."""
         start = min(self._start, offset)
-        self._home.store(min(self.durable_offset, offset), start if self._start_to_store() is not None else None)
+        self._home.store(
+            min(self.durable_offset, offset), start if self._start_to_store() is not None else None
+        )
         self._stored_recovery_point = -1
 
     def _truncate(self, offset: int) -> None:
@@ -616,7 +625,9 @@ class LogWriter(Tail, PartitionLog):
             _writers.discard(self)
             self._home.leave(clean=clean)
         if self._flusher.failure is not None:
-            raise LogFailedError(f"{self.path} is not closed cleanly: {self._refusal}") from self._flusher.failure
+            raise LogFailedError(
+                f"{self.path} is not closed cleanly: {self._refusal}"
+            ) from self._flusher.failure
 
     def _leave_clean(self) -> None:
         active, end = self.active, self._end_offset

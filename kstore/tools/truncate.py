@@ -10,7 +10,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_write_arguments(parser)
     parser.add_argument(
-        "--to", type=int, required=True, metavar="OFFSET", help="the first offset to remove; the next record gets it"
+        "--to",
+        type=int,
+        required=True,
+        metavar="OFFSET",
+        help="the first offset to remove; the next record gets it",
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would go")
 
@@ -27,5 +31,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.dry_run:
         with open_writer(args, "r+") as writer:
             writer.truncate_to(args.to)
-    print(f"{records} records in {len(batches)} batches {verb}" + (f", from offset {first} on" if batches else ""))
+    print(
+        f"{records} records in {len(batches)} batches {verb}"
+        + (f", from offset {first} on" if batches else "")
+    )
     return 0

@@ -14,7 +14,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fau
 @pytest.fixture
 def ram() -> Iterator[Path]:
     """A directory in memory, where the system has such; these tests sync thousands of times."""
-    shm = Path("/dev/shm")  # noqa: S108
+    shm = Path("/dev/shm")
     made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
     yield made
     shutil.rmtree(made)

@@ -34,10 +34,9 @@ def live_and_die(directory: Path, nth: int, how: str) -> Story | None:
         os._exit(0)
     os.close(writing)
     told = Story(directory)
-    with os.fdopen(reading, "rb") as pipe:
-        with contextlib.suppress(EOFError, pickle.UnpicklingError):
-            while True:
-                told = pickle.load(pipe)  # noqa: S301
+    with os.fdopen(reading, "rb") as pipe, contextlib.suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            told = pickle.load(pipe)
     status = os.waitpid(child, 0)[1]
     told.number += 50  # it may have begun more than it could tell of
     return told if os.WIFSIGNALED(status) else None
@@ -59,7 +58,8 @@ def test_killed_at_every_call(ram: Path, how: str) -> None:
             story.check(log)
             end = log.append(b"00000" + b"." * 40)
         again = kstore.open(ram / f"t{nth}-0")
-        assert again.recovery.clean and not again.recovery.findings
+        assert again.recovery.clean
+        assert not again.recovery.findings
         assert again.get(end).offset == end
         story.check(again)
 
@@ -71,8 +71,14 @@ def test_killed_at_random_moments(ram: Path, durability: str) -> None:
     directory = ram / "busy-0"
     acked: dict[int, int] = {}
     for round_ in range(max(KILLS // 3, 1)):
-        process = subprocess.Popen(  # noqa: S603
-            [sys.executable, str(Path(__file__).with_name("writer.py")), str(directory), durability, str(round_)],
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                str(Path(__file__).with_name("writer.py")),
+                str(directory),
+                durability,
+                str(round_),
+            ],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
         )

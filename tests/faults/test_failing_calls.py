@@ -27,7 +27,8 @@ def test_the_story_ends_well(ram: Path) -> None:
     story = Story(ram / "t-0")
     story.tell()
     log = kstore.open(ram / "t-0")
-    assert log.recovery.clean and not log.recovery.findings
+    assert log.recovery.clean
+    assert not log.recovery.findings
     story.check(log)
     assert {r.value for r in log} == {v for o, v in story.acked.items() if o >= log.log_start_offset}
 
@@ -80,7 +81,7 @@ def test_interrupted_calls_go_on(ram: Path) -> None:
 def test_a_full_disk_is_nothing_to_reopen_for(ram: Path) -> None:
     """Whatever call of an append finds the disk full, the log is unchanged, and goes on once there is room."""
     with kstore.open(ram / "t-0", "a", internal_segment_bytes=1000, index_interval_bytes=100) as log:
-        expected = [log.append(b"%04d" % i) and b"%04d" % i or b"%04d" % i for i in range(3)]
+        expected = [(log.append(b"%04d" % i) and b"%04d" % i) or b"%04d" % i for i in range(3)]
         for how in ("error", "half"):
             for nth in range(1, 40):
                 before = [r.value for r in log]

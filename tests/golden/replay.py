@@ -1,7 +1,6 @@
 """Runs the operations of an ops.jsonl through kstore: what a real Kafka was told to do, told to us."""
 
 import base64
-import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,9 @@ class Replay:
 
     def __init__(self, directory: Path, stored: dict[int, kstore.RecordBatch]) -> None:
         self.directory = directory
-        self.stored = stored  # by base offset, what Kafka's directory holds: packed bytes are the packer's own
+        self.stored = (
+            stored  # by base offset, what Kafka's directory holds: packed bytes are the packer's own
+        )
         self.exact = True  # until a batch had to be packed here
         self.log: kstore.LogWriter | None = None
         self.now = 0
@@ -70,7 +71,9 @@ class Replay:
 
         self.now = op["now_ms"]
         self.config = dict(op["config"])
-        topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(op["topic_id"] + "==")) if op.get("topic_id") else None
+        topic_id = (
+            uuid.UUID(bytes=base64.urlsafe_b64decode(op["topic_id"] + "==")) if op.get("topic_id") else None
+        )
         self.log = kstore.open(
             self.directory,
             "a",
@@ -202,7 +205,7 @@ class Replay:
 def files_of(directory: Path) -> dict[str, list[object]]:
     """{name: [size, crc32c]} of what lies in a partition directory."""
     found = {}
-    for name in sorted(os.listdir(directory)):
-        data = (directory / name).read_bytes()
-        found[name] = [len(data), f"{crc32c(data):08x}"]
+    for path in sorted(directory.iterdir()):
+        data = path.read_bytes()
+        found[path.name] = [len(data), f"{crc32c(data):08x}"]
     return found

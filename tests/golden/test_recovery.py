@@ -44,7 +44,9 @@ def test_opening_and_closing(scenario: Scenario, tmp_path: Path) -> None:
     assert [list(entry) for entry in log.leader_epochs] == summary["leader_epochs"]
     if scenario.name != "crash_below_recovery_point":  # Kafka keeps the bad batch, and so must we
         ours = [(b.base_offset, b.last_offset, b.crc) for b in log.from_file_start().batches()]
-        theirs = {(r["batch"]["base_offset"], r["batch"]["last_offset"], r["batch"]["crc"]) for r in lines[:-1]}
+        theirs = {
+            (r["batch"]["base_offset"], r["batch"]["last_offset"], r["batch"]["crc"]) for r in lines[:-1]
+        }
         if all(r["batch"]["magic"] == 2 for r in lines[:-1]):
             assert set(ours) == theirs
     log.flush()

@@ -28,9 +28,14 @@ def test_the_same_operations_leave_the_same_files(scenario: Scenario, tmp_path: 
     operations = scenario.lines("ops.jsonl")
     kafka = scenario.unpack(tmp_path / "kafka")
     damaged = scenario.name.startswith(("crash_", "clean_"))  # afterwards, so their files tell nothing here
-    stored = {} if damaged else {
-        batch.base_offset: batch for batch in kstore.open(kafka, recover=False, clean=True).from_file_start().batches()
-    }
+    stored = (
+        {}
+        if damaged
+        else {
+            batch.base_offset: batch
+            for batch in kstore.open(kafka, recover=False, clean=True).from_file_start().batches()
+        }
+    )
     ours = tmp_path / "ours" / scenario.partition
     ours.parent.mkdir()
     (ours.parent / "recovery-point-offset-checkpoint").write_text("0\n0\n")  # makes it a log directory
@@ -46,7 +51,9 @@ def test_the_same_operations_leave_the_same_files(scenario: Scenario, tmp_path: 
             assert result is not None
             if not replay.exact or damaged:  # packed by another library: other sizes
                 expected = {k: v for k, v in expected.items() if not k.startswith("segment")}
-            assert {key: result.get(key) for key in expected} == expected, f"operation {number}: {operation['op']}"
+            assert {key: result.get(key) for key in expected} == expected, (
+                f"operation {number}: {operation['op']}"
+            )
     if damaged or not replay.exact:
         return
     if operations[-1]["op"] == "close":

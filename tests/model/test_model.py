@@ -21,7 +21,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        shm = Path("/dev/shm")  # noqa: S108
+        shm = Path("/dev/shm")
         self.directory = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
         self.records: dict[int, tuple[int, bytes | None, bytes | None]] = {}
         self.start = self.end = 0
@@ -51,7 +51,9 @@ class Machine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.log = kstore.open(self.directory / "t-0", "a", clock=lambda: NOW, **self.options)
 
-    def add(self, first: int, records: list[tuple[int, bytes | None, bytes | None]], batches: list[int]) -> None:
+    def add(
+        self, first: int, records: list[tuple[int, bytes | None, bytes | None]], batches: list[int]
+    ) -> None:
         assert first == self.end
         at = first
         for size in batches:
@@ -172,9 +174,14 @@ class Machine(RuleBasedStateMachine):
         elif all(s.max_timestamp_so_far.timestamp >= 0 for s in self.log.segments):
             reach = [s for s in self.log.segments if s.max_timestamp_so_far.timestamp >= timestamp]
             if reach:
-                end = min((s.base_offset for s in self.log.segments if s.base_offset > reach[0].base_offset), default=self.end)
+                end = min(
+                    (s.base_offset for s in self.log.segments if s.base_offset > reach[0].base_offset),
+                    default=self.end,
+                )
                 assert not any(
-                    r[0] >= timestamp for o, r in self.records.items() if self.start <= o < end and o >= reach[0].base_offset
+                    r[0] >= timestamp
+                    for o, r in self.records.items()
+                    if self.start <= o < end and o >= reach[0].base_offset
                 )
 
     def teardown(self) -> None:

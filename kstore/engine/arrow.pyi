@@ -1,0 +1,12 @@
+from typing import final
+
+@final
+class Chunk: ...
+
+@final
+class Stream: ...
+
+@final
+class Column: ...
+
+__pyx_capi__: dict[str, object]  # what other extension modules cimport

@@ -1,0 +1,6 @@
+from typing import Any, final
+
+@final
+class HeaderLists: ...
+
+def headers_list(headers: Any, count: int) -> list[bytes]: ...

@@ -1,0 +1,120 @@
+"""The headers that `extend` takes, as bytes of a record."""
+
+import gc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstore.engine.headers import headers_list
+
+Pairs = list[tuple[str, bytes | None]]
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)
+PAIRS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=90)), max_size=5)
+
+
+def varint(number: int) -> bytes:
+    zigzag = number * 2 if number >= 0 else -number * 2 - 1
+    out = b""
+    while zigzag > 0x7F:
+        out += bytes([zigzag & 0x7F | 0x80])
+        zigzag >>= 7
+    return out + bytes([zigzag])
+
+
+def encoded(pairs: Pairs) -> bytes:
+    """Spec 2.3, in Python."""
+    out = varint(len(pairs))
+    for name, value in pairs:
+        raw = name.encode()
+        out += varint(len(raw)) + raw + (varint(-1) if value is None else varint(len(value)) + value)
+    return out
+
+
+@given(st.lists(PAIRS | st.none(), min_size=1, max_size=20))
+def test_headers_of_each(lists: list[Pairs | None]) -> None:
+    expected = [encoded(pairs or []) for pairs in lists]
+    assert headers_list(lists, len(lists)) == expected
+    assert headers_list(tuple(lists), len(lists)) == expected
+    assert headers_list((None if p is None else iter(p) for p in lists), len(lists)) == expected
+    assert (
+        headers_list([p if p is None else [list(pair) for pair in p] for p in lists], len(lists)) == expected
+    )
+
+
+@given(PAIRS, st.integers(0, 3))
+def test_headers_for_all(pairs: Pairs, count: int) -> None:
+    assert headers_list(pairs, count) == [encoded(pairs)] * count
+    assert headers_list(iter(pairs), count) == [encoded(pairs)] * count
+    assert headers_list(dict(pairs), count) == [encoded(list(dict(pairs).items()))] * count
+    assert headers_list([dict(pairs)] * count, count) == [encoded(list(dict(pairs).items()))] * count
+
+
+def test_no_headers() -> None:
+    assert (
+        headers_list(None, 3)
+        == headers_list([], 3)
+        == headers_list({}, 3)
+        == headers_list([None] * 3, 3)
+        == [b"\0"] * 3
+    )
+    assert headers_list([[], (), {}], 3) == [b"\0"] * 3
+    assert headers_list(None, 0) == headers_list([], 0) == []
+
+
+def test_the_spec_example() -> None:
+    assert headers_list([("h", b"x")], 1) == [bytes.fromhex("0202680278")]
+
+
+def test_values() -> None:
+    values: list[Any] = [bytearray(b"abc"), memoryview(b"-a-b-c")[1::2], memoryview(b"abc")]
+    assert headers_list([("n", v) for v in values], 1) == [encoded([("n", b"abc")] * 3)]
+    assert headers_list([("n", b"")], 1) == [b"\x02\x02n\0"]
+    assert headers_list([("", None)], 1) == [b"\x02\0\x01"]
+
+
+def test_they_outlive_their_source() -> None:
+    many: list[Pairs] = [[(f"name{i}", b"%d" % i * 100)] for i in range(1000)]
+    expected = [encoded(pairs) for pairs in many]
+    made = headers_list((many.pop(0) for _ in range(1000)), 1000)
+    gc.collect()
+    assert many == []
+    assert made == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ("text", "headers: a sequence"),
+        (b"bytes", "headers: a sequence"),
+        (5, "headers: a sequence"),
+        ([5, 5], "headers of record 0: a sequence"),
+        ([None, "no"], "headers of record 1: a sequence"),
+        ([None, [("a", b""), ("b",)]], "headers of record 1: pairs"),
+        ([None, [(b"a", b"")]], "headers of record 1: pairs"),
+        ([None, [("a", b"", 5)]], "headers of record 1: pairs"),
+        ([("a", b""), None], "headers: pairs"),
+        ([None, ("a", b"")], "headers of record 1: pairs"),
+        ([("a", "text")], "headers: the value of 'a' is bytes-like or None, not str"),
+        ([None, {"a": 5}], "headers of record 1: the value of 'a'"),
+        ({5: b""}, "headers: pairs"),
+    ],
+)
+def test_no_headers_at_all(headers: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        headers_list(headers, 2)
+
+
+def test_names_without_utf8() -> None:
+    with pytest.raises(ValueError, match=r"headers: the name 'a\\udc80' has no UTF-8") as caught:
+        headers_list([("a\udc80", b"")], 1)
+    assert type(caught.value) is ValueError
+    with pytest.raises(ValueError, match="headers of record 1: the name"):
+        headers_list([None, {"\ud800": b""}], 2)
+
+
+@pytest.mark.parametrize("found", [1, 3])
+def test_another_count(found: int) -> None:
+    with pytest.raises(ValueError, match=f"headers: {found} for 2 records"):
+        headers_list([None] * found, 2)
