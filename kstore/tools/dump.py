@@ -6,10 +6,12 @@ import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from kstore.engine.text import java_text
 from kstore.errors import CorruptSnapshotError, KstoreError
+from kstore.tools.decoders import DECODERS, record_texts
 from kstore.tools.dump_index import (
     IndexReport,
     dump_offset_index,
@@ -17,9 +19,8 @@ from kstore.tools.dump_index import (
     dump_time_index,
     dump_transaction_index,
 )
-from kstore.tools.dump_log import MAX32, Decoder, LogDump, dump_log, file_batches
+from kstore.tools.dump_log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches
 from kstore.tools.fields import batch_fields, record_fields
-from kstore.tools.internal import DECODERS
 
 TOPIC_DECODERS = tuple(DECODERS)
 
@@ -53,7 +54,7 @@ def data_decoder(key_class: str, value_class: str) -> Decoder:
     """A decoder of both sides of a record."""
     key_decoder, value_decoder = class_decoder(key_class), class_decoder(value_class)
 
-    def decode(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    def decode(key: bytes | None, value: bytes | None, offset: int) -> Texts:
         return (
             None if key is None else key_decoder(key),
             None if value is None else value_decoder(value),
@@ -110,7 +111,9 @@ def _options(args: argparse.Namespace) -> LogDump:
         skip_metadata=args.skip_record_metadata,
         max_bytes=args.max_bytes,
         decoder=(
-            DECODERS[named[0]] if named else data_decoder(args.key_decoder_class, args.value_decoder_class)
+            partial(record_texts, named[0])
+            if named
+            else data_decoder(args.key_decoder_class, args.value_decoder_class)
         ),
     )
 

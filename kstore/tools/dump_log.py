@@ -8,14 +8,14 @@ from pathlib import Path
 from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
 from kstore.engine.file import File
 from kstore.errors import CorruptRecordError, UnsupportedCodecError
-from kstore.tools.internal import control_text
+from kstore.tools.decoders import control_text
 
 MAX32 = 2**31 - 1
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _OVERHEAD, _MAGIC_END, _LEAST = 12, 17, 14
 
-# key, value -> the texts to print of them, None for nothing
-Decoder = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
+Texts = tuple[str | None, str | None]  # of key and value, None: nothing is printed
+Decoder = Callable[[bytes | None, bytes | None, int], Texts]  # of key, value and offset
 
 
 @dataclass
@@ -115,7 +115,7 @@ def record_line(dump: LogDump, batch: RecordBatch, record: Record, crc: int, val
             text += _control(batch, record)
         parts.append(text)
     if dump.print_data and not batch.is_control and dump.decoder is not None:
-        key, value = dump.decoder(record.key, record.value)
+        key, value = dump.decoder(record.key, record.value, record.offset)
         if key is not None:
             parts.append(f"{' ' if parts else '| '}key: {key}")
         if value is not None:
