@@ -1,4 +1,4 @@
-"""Bytes as the text that Java makes of them."""
+"""Bytes and text as Java reads them."""
 
 import re
 
@@ -12,3 +12,10 @@ def java_text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace")
+
+
+def java_integer(text: str) -> int:
+    """A decimal integer of at most 64 bits: no underscores, no surrounding space. ValueError."""
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError(f"not a number of 64 bits: {text!r}")
+    return int(text)

@@ -7,17 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from kstore.engine.text import java_integer
 from kstore.errors import CorruptCheckpointError
 from kstore.log.layout import TopicPartition
 
 Entry = TypeVar("Entry")
-
-
-def _number(text: str) -> int:
-    """A decimal integer as Java reads it: no underscores, no surrounding space."""
-    if not re.fullmatch(r"[+-]?[0-9]+", text):
-        raise ValueError(text)
-    return int(text)
 
 
 def _read(path: Path, parse: Callable[[list[str]], Entry], form: str) -> list[Entry]:
@@ -36,7 +30,7 @@ def _read(path: Path, parse: Callable[[list[str]], Entry], form: str) -> list[En
     if len(lines) == 1:
         return []
     try:
-        count = _number(lines[1])
+        count = java_integer(lines[1])
     except ValueError:
         raise fail(2, "the number of entries", lines[1]) from None
     entries = []
@@ -55,7 +49,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
     def parse(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
-        return TopicPartition(topic, _number(partition)), _number(offset)
+        return TopicPartition(topic, java_integer(partition)), java_integer(offset)
 
     return dict(_read(path, parse, "TOPIC PARTITION OFFSET"))
 
@@ -65,7 +59,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 
     def parse(words: list[str]) -> tuple[int, int]:
         epoch, start_offset = words
-        return _number(epoch), _number(start_offset)
+        return java_integer(epoch), java_integer(start_offset)
 
     return _read(path, parse, "EPOCH START_OFFSET")
 
@@ -81,7 +75,7 @@ def read_topic_id(path: Path) -> uuid.UUID:
     text = path.read_text("utf-8", "replace")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     try:
-        version = _number(fields["version"].strip())
+        version = java_integer(fields["version"].strip())
         topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"].strip() + "=="))
     except (KeyError, ValueError):
         raise fail("version and topic_id", text[:200]) from None
