@@ -465,8 +465,8 @@ cdef class RecordBatch:
 
     @property
     def last_sequence(self):
-        if self.header.base_sequence < 0:
-            return self.header.base_sequence
+        if self.header.base_sequence == -1:
+            return -1
         return ks_sequence_after(self.header.base_sequence, self.header.last_offset_delta)
 
     @property

@@ -7,18 +7,18 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from kstore.errors import CorruptSnapshotError, KstoreError
+from kstore.errors import KstoreError
 from kstore.tools.class_decoders import CLASS_DECODERS, STRING, class_decoder
 from kstore.tools.decoders import DECODERS, record_texts
 from kstore.tools.dump_index import (
     IndexReport,
     dump_offset_index,
-    dump_snapshot,
     dump_time_index,
     dump_transaction_index,
 )
 from kstore.tools.dump_log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches
 from kstore.tools.dump_path import absolute_path, java_path, split_names, suffix_of
+from kstore.tools.dump_snapshot import dump_snapshot
 from kstore.tools.fields import batch_fields, record_fields
 
 TOPIC_DECODERS = tuple(DECODERS)
@@ -110,27 +110,11 @@ def lines_of(path: str, args: argparse.Namespace, report: IndexReport) -> Iterat
     if kind == ".timeindex":
         return dump_time_index(path, report, sanity=args.index_sanity_check, verify=args.verify_index_only)
     if kind == ".snapshot":
-        return _snapshot(path)
+        return dump_snapshot(path)
     if kind == ".txnindex":
         return dump_transaction_index(path)
     print(f"Ignoring unknown file {path}", file=sys.stderr)
     return iter(())
-
-
-def _snapshot(path: str) -> Iterator[str]:
-    try:
-        yield from dump_snapshot(path)
-    except CorruptSnapshotError as e:  # Kafka's tool goes on with the next file
-        if e.reason.startswith("checksum"):
-            print(
-                f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {e.expected}. "
-                f"Computed crc: {e.found}",
-                file=sys.stderr,
-            )
-        elif e.reason.startswith("version"):
-            print(f"Snapshot contained an unknown file version {e.found}", file=sys.stderr)
-        else:
-            print("Snapshot failed schema validation: null", file=sys.stderr)
 
 
 def report_lines(reports: dict[str, IndexReport], pairs: dict[str, dict[int, int]]) -> Iterator[str]:

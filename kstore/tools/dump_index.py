@@ -1,16 +1,17 @@
-"""The lines of Kafka's dump tool for the index files and snapshots (spec 11.2), and what does not fit (11.3)."""
+"""The lines of Kafka's dump tool for the index files (spec 11.2), and what does not fit (11.3)."""
 
+import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from kstore.engine.batch import RecordBatch
-from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
+from kstore.engine.index import OffsetIndex, TimeIndex
 from kstore.errors import CorruptIndexError
-from kstore.log.producers import read_snapshot
-from kstore.tools.dump_log import MAX32, file_batches, optional_long
-from kstore.tools.dump_path import base_offset, open_file, sibling
+from kstore.tools.dump_log import MAX32, file_batches
+from kstore.tools.dump_path import base_offset, content_of, open_file, sibling
+
+_ABORTED = struct.Struct(">bxqqqq")  # version, producer id, offsets: first, last, last stable
 
 
 @dataclass
@@ -21,11 +22,6 @@ class IndexReport:
     timestamps: list[tuple[int, int]] = field(default_factory=list)
     out_of_order: list[tuple[int, int]] = field(default_factory=list)
     not_found: list[tuple[int, int]] = field(default_factory=list)
-
-
-def _content(path: str) -> bytes:
-    file = open_file(path)
-    return file.read(0, file.size())
 
 
 def _whole(data: bytes, size: int) -> bytes:
@@ -47,7 +43,7 @@ def _log_batches(path: str, position: int, max_bytes: int) -> Iterator[RecordBat
         raise CorruptIndexError(
             "position in an offset index", file=path, position=-1, expected=f"0 to {size}", found=position
         )
-    return file_batches(path, max_bytes, position)
+    return file_batches(path, max_bytes, position, any_magic=True)
 
 
 def dump_offset_index(
@@ -57,7 +53,7 @@ def dump_offset_index(
     base = base_offset(path)
     log = sibling(path, ".log")
     open_file(log)  # as the tool does, before anything else
-    data = _content(path)
+    data = content_of(path)
     index = OffsetIndex(base, _whole(data, 8), path=path)
     if len(index) == 0:
         yield f"{path} is empty."
@@ -139,8 +135,8 @@ def dump_time_index(path: str, report: IndexReport, *, sanity: bool, verify: boo
     log = sibling(path, ".log")
     open_file(log)  # as the tool does, in this order
     offsets_path = sibling(path, ".index")
-    offsets = OffsetIndex(base, _whole(_content(offsets_path), 8), path=offsets_path)
-    data = _content(path)
+    offsets = OffsetIndex(base, _whole(content_of(offsets_path), 8), path=offsets_path)
+    data = content_of(path)
     times = TimeIndex(base, _whole(data, 12), path=path)
     if sanity:
         times.sanity_check()
@@ -167,32 +163,24 @@ def dump_time_index(path: str, report: IndexReport, *, sanity: bool, verify: boo
 
 
 def dump_transaction_index(path: str) -> Iterator[str]:
-    """The lines of a .txnindex file; one that is not there is empty."""
-    base = base_offset(path)
+    """The lines of a .txnindex file; one that is not there is empty. Of the version Kafka sees the upper byte."""
+    base_offset(path)
     try:
-        data = _content(path)
+        data = content_of(path)
     except FileNotFoundError:
         return
-    for txn in TransactionIndex(base, data, path=path):
-        yield (
-            f"version: {txn.version} producerId: {txn.producer_id} firstOffset: {txn.first_offset} "
-            f"lastOffset: {txn.last_offset} lastStableOffset: {txn.last_stable_offset}"
-        )
-
-
-def dump_snapshot(path: str) -> Iterator[str]:
-    """The lines of a producer snapshot. CorruptSnapshotError."""
-    for state in read_snapshot(_content(path), path):
-        line = (
-            f"producerId: {state.producer_id} producerEpoch: {state.producer_epoch} "
-            f"coordinatorEpoch: {state.coordinator_epoch} "
-            f"currentTxnFirstOffset: {optional_long(state.current_txn_first_offset)} "
-            f"lastTimestamp: {state.last_timestamp}"
-        )
-        for batch in islice(state.batches, 1):
-            line += (
-                f" firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
-                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
-                f"timestamp: {batch.timestamp}"
+    entries = list(_ABORTED.iter_unpack(_whole(data, _ABORTED.size)))
+    for slot, (version, *_) in enumerate(entries):
+        if version > 0:
+            raise CorruptIndexError(
+                "version of an aborted transaction",
+                file=path,
+                position=slot * _ABORTED.size,
+                expected="0 or less",
+                found=version,
             )
-        yield line
+    for version, producer_id, first, last, stable in entries:
+        yield (
+            f"version: {version} producerId: {producer_id} firstOffset: {first} "
+            f"lastOffset: {last} lastStableOffset: {stable}"
+        )

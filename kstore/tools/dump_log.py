@@ -11,7 +11,7 @@ from kstore.tools.dump_path import base_offset, name_of, open_file
 
 MAX32 = 2**31 - 1
 _OFFSET_WIDTH, _EPOCH_WIDTH = 20, 10  # in the name of a KRaft snapshot
-_OVERHEAD, _MAGIC_END, _LEAST = 12, 17, 14
+_OVERHEAD, _MAGIC, _LEAST = 12, 16, 14
 
 Texts = tuple[str | None, str | None]  # of key and value, None: nothing is printed
 Decoder = Callable[[bytes | None, bytes | None, int], Texts]  # of key, value and offset
@@ -29,14 +29,17 @@ class LogDump:
     non_consecutive: dict[int, int] = field(default_factory=dict)
 
 
-def file_batches(path: str, max_bytes: int = MAX32, position: int = 0) -> Iterator[RecordBatch]:
+def file_batches(
+    path: str, max_bytes: int = MAX32, position: int = 0, *, any_magic: bool = False
+) -> Iterator[RecordBatch]:
     """The batches of a file one after the other, as Kafka's file iteration finds them (spec 2.0).
 
     CorruptRecordError where a header makes no sense; bytes at the end that hold no whole batch end it.
+    `any_magic`: as in Kafka's tool one of magic 3 to 127, which only damage brings, is read as magic 2.
     """
     file = open_file(path)
     end = min(file.size(), position + max_bytes)
-    while position < end - _MAGIC_END:
+    while position < end - _MAGIC - 1:
         size = int.from_bytes(file.read(position + 8, 4), "big", signed=True)
         if size < _LEAST:
             raise CorruptRecordError(
@@ -44,7 +47,10 @@ def file_batches(path: str, max_bytes: int = MAX32, position: int = 0) -> Iterat
             )
         if position > end - _OVERHEAD - size:
             return
-        yield RecordBatch(file.read(position, size + _OVERHEAD), file=path, position=position)
+        data = file.read(position, size + _OVERHEAD)
+        if any_magic and 2 < data[_MAGIC] < 128:
+            data = data[:_MAGIC] + b"\2" + data[_MAGIC + 1 :]
+        yield RecordBatch(data, file=path, position=position)
         position += size + _OVERHEAD
 
 
@@ -71,11 +77,11 @@ def batch_head(batch: RecordBatch) -> str:
     )
 
 
-def batch_tail(batch: RecordBatch) -> str:
-    """The rest of a batch's line. UnsupportedCodecError."""
+def batch_tail(batch: RecordBatch, magic: int) -> str:
+    """The rest of a batch's line, the magic as it was written. UnsupportedCodecError."""
     return (
         f" position: {batch.position} "
-        f"{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {batch.magic} "
+        f"{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {magic} "
         f"compresscodec: {batch.codec} crc: {batch.crc} isvalid: {_java(batch.is_valid)}\n"
     )
 
@@ -160,9 +166,10 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
         raise ValueError(f"--max-bytes {dump.max_bytes} must not be negative")
     valid_bytes = 0
     last_offset = -1
-    for batch in file_batches(path, dump.max_bytes):
+    file = open_file(path)
+    for batch in file_batches(path, dump.max_bytes, any_magic=True):
         yield batch_head(batch)
-        yield batch_tail(batch)
+        yield batch_tail(batch, file.read(batch.position + _MAGIC, 1)[0])
         valid_bytes += batch.size
         if not dump.deep:
             continue
@@ -171,7 +178,7 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
                 dump.non_consecutive[last_offset] = record.offset
             last_offset = record.offset
             yield from _record(dump, batch, record, crc, valid)
-    left = open_file(path).size() - valid_bytes
+    left = file.size() - valid_bytes
     if left > 0 and dump.max_bytes == MAX32:
         yield f"Found {left} invalid bytes at the end of {name_of(path)}\n"
 

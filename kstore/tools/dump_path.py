@@ -53,3 +53,9 @@ def open_file(path: str) -> File:
     """The file of this very name: one that has become `.deleted` is not it. OSError."""
     Path(path).stat()
     return File(path)
+
+
+def content_of(path: str) -> bytes:
+    """All bytes of the file of this very name. OSError."""
+    file = open_file(path)
+    return file.read(0, file.size())
