@@ -508,7 +508,7 @@ cdef class RecordBatch:
         return found
 
     def unverified(self):
-        """Its records one after the other, taken on trust; where no codec is in the way, those before damage come first.
+        """Its records one by one, taken on trust; where no codec is in the way, those before damage come first.
 
         As Kafka reads them: the last one is not given either when bytes follow it. Errors are those of `records`.
         """

@@ -14,8 +14,8 @@ def java_text(data: bytes) -> str:
         return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace")
 
 
-def java_integer(text: str) -> int:
-    """A decimal integer of at most 64 bits: no underscores, no surrounding space. ValueError."""
-    if not re.fullmatch(r"[+-]?[0-9]+", text) or not -(2**63) <= int(text) < 2**63:
-        raise ValueError(f"not a number of 64 bits: {text!r}")
+def java_integer(text: str, bits: int = 64) -> int:
+    """A decimal integer: no underscores, no surrounding space, not too large. ValueError."""
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+        raise ValueError(f"not a number of {bits} bits: {text!r}")
     return int(text)

@@ -152,7 +152,7 @@ def _first_line(path: str) -> str:
     if name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot\n"
     end_offset = java_integer(name[:_OFFSET_WIDTH])
-    epoch = java_integer(name[_OFFSET_WIDTH + 1 : _OFFSET_WIDTH + 1 + _EPOCH_WIDTH])
+    epoch = java_integer(name[_OFFSET_WIDTH + 1 : _OFFSET_WIDTH + 1 + _EPOCH_WIDTH], bits=32)
     return f"Snapshot end offset: {end_offset}, epoch: {epoch}\n"
 
 

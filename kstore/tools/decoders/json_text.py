@@ -5,7 +5,7 @@ import json
 import math
 from typing import TypeAlias
 
-Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | None"
+Value: TypeAlias = bool | int | float | str | bytes | list["Value"] | dict[str, "Value"] | None
 
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord('"'): '\\"',
