@@ -1,4 +1,9 @@
-"""kstore dump: what kafka-dump-log prints, line for line, from files alone (spec 11)."""
+"""kstore dump: what kafka-dump-log prints, line for line, from files alone (spec 11).
+
+Like that tool it ends with the first file that cannot be dumped to its end. Other than there: FILE arguments, short
+names of classes, and --json; wrong usage ends with 2; DefaultDecoder prints text; and no file is changed (Kafka's tool
+cuts index files to whole entries, and makes those that it misses).
+"""
 
 import argparse
 import json
@@ -149,32 +154,37 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("no file given: use --files A,B or name them")
     names = [] if args.files is None else split_names(args.files)
     paths = [java_path(path) for path in names + args.paths]
-    if args.json:
-        return _run_json(paths, args)
+    try:
+        if args.json:
+            _print_json(paths, args)
+        else:
+            _print_text(paths, args)
+    except BrokenPipeError:
+        raise
+    except (KstoreError, ValueError, OSError) as e:
+        sys.stdout.flush()
+        print(f"kstore: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _print_text(paths: list[str], args: argparse.Namespace) -> None:
     reports: dict[str, IndexReport] = {}
     pairs: dict[str, dict[int, int]] = {}  # not consecutive
     for path in paths:
         absolute = absolute_path(path)
         print(f"Dumping {path}")
-        try:
-            if suffix_of(path) in LOGS:
-                dump = _options(args)
-                dump.non_consecutive = pairs.setdefault(absolute, {})
-                for piece in dump_log(path, dump):
-                    sys.stdout.write(piece)
-            else:
-                for line in lines_of(path, args, reports.setdefault(absolute, IndexReport())):
-                    print(line)
-        except (KstoreError, ValueError, OSError) as e:
-            if isinstance(e, BrokenPipeError):
-                raise
-            sys.stdout.flush()
-            print(f"kstore: {e}", file=sys.stderr)
-            return 1
+        if suffix_of(path) in LOGS:
+            dump = _options(args)
+            dump.non_consecutive = pairs.setdefault(absolute, {})
+            for piece in dump_log(path, dump):
+                sys.stdout.write(piece)
+        else:
+            for line in lines_of(path, args, reports.setdefault(absolute, IndexReport())):
+                print(line)
     sys.stdout.flush()
     for line in report_lines(reports, pairs):
         print(line, file=sys.stderr)
-    return 0
 
 
 def line_fields(line: str) -> dict[str, object]:
@@ -187,7 +197,7 @@ def line_fields(line: str) -> dict[str, object]:
     }
 
 
-def _run_json(paths: list[str], args: argparse.Namespace) -> int:
+def _print_json(paths: list[str], args: argparse.Namespace) -> None:
     for path in paths:
         if suffix_of(path) not in LOGS:
             for line in lines_of(path, args, IndexReport()):
@@ -201,4 +211,3 @@ def _run_json(paths: list[str], args: argparse.Namespace) -> int:
                 continue
             for record in batch.records(verify=False):
                 print(json.dumps({"file": path, **record_fields(batch, record), "batch": fields}))
-    return 0

@@ -35,7 +35,7 @@ def file_batches(
     """The batches of a file one after the other, as Kafka's file iteration finds them (spec 2.0).
 
     CorruptRecordError where a header makes no sense; bytes at the end that hold no whole batch end it.
-    `any_magic`: as in Kafka's tool one of magic 3 to 127, which only damage brings, is read as magic 2.
+    `any_magic`: as in Kafka's tool, a magic above 2 is read as 2, one below 0 as 1; only damage brings them.
     """
     file = open_file(path)
     end = min(file.size(), position + max_bytes)
@@ -48,8 +48,8 @@ def file_batches(
         if position > end - _OVERHEAD - size:
             return
         data = file.read(position, size + _OVERHEAD)
-        if any_magic and 2 < data[_MAGIC] < 128:
-            data = data[:_MAGIC] + b"\2" + data[_MAGIC + 1 :]
+        if any_magic and data[_MAGIC] > 2:
+            data = data[:_MAGIC] + (b"\2" if data[_MAGIC] < 128 else b"\1") + data[_MAGIC + 1 :]
         yield RecordBatch(data, file=path, position=position)
         position += size + _OVERHEAD
 
@@ -78,7 +78,15 @@ def batch_head(batch: RecordBatch) -> str:
 
 
 def batch_tail(batch: RecordBatch, magic: int) -> str:
-    """The rest of a batch's line, the magic as it was written. UnsupportedCodecError."""
+    """The rest of a batch's line, the magic as it was written. CorruptRecordError, UnsupportedCodecError."""
+    if magic > 127:
+        raise CorruptRecordError(
+            "magic of a batch",
+            file=batch.file,
+            position=batch.position + _MAGIC,
+            expected=2,
+            found=magic - 256,
+        )
     return (
         f" position: {batch.position} "
         f"{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {magic} "
