@@ -7,7 +7,10 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
-MODULES = ["batch", "codecs", "crc32c", "file", "index", "reader", "segment", "window"]
+MODULES = [
+    "active", "batch", "batcher", "builder", "cells", "codecs", "crc32c", "file", "incoming", "index", "mapping", "pack", "reader", "segment",
+    "tail", "window",
+]
 PUBLIC = sorted(p.as_posix() for p in Path("include").rglob("*") if p.suffix in {".h", ".pxd", ".md"})
 
 MODE = os.environ.get("KSTORE_BUILD", "release")

@@ -1,24 +1,42 @@
 """kstore: a partition log in Apache Kafka's on-disk format, embedded in Python."""
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import Any, Literal, overload
+from uuid import UUID
 
 from kstore._version import __version__
+from kstore.config import LogConfig
 from kstore.engine.batch import Record, RecordBatch
+from kstore.engine.builder import encode_batch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import Skipped
 from kstore.engine.segment import OffsetAndTimestamp, Segment
+from kstore.engine.tail import Appended
 from kstore.errors import (
     CorruptCheckpointError,
     CorruptFileError,
     CorruptIndexError,
     CorruptRecordError,
     CorruptSnapshotError,
+    InvalidConfigError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTxnStateError,
     KstoreError,
     LogClosedError,
+    LogFailedError,
+    LogLockedError,
     LogNotFoundError,
     OffsetOutOfRangeError,
+    OffsetsOutOfOrderError,
+    OutOfOrderSequenceError,
+    PolicyViolationError,
     RecordTooLargeError,
+    TransactionCoordinatorFencedError,
+    UnexpectedAppendOffsetError,
     UnsupportedCodecError,
 )
 from kstore.log.layout import TopicPartition
@@ -31,7 +49,9 @@ from kstore.log.partition import (
     MAX_TIMESTAMP,
     PartitionLog,
 )
+from kstore.log.retention import Decision
 from kstore.log.slice import Slice
+from kstore.log.writer import DataLossWarning, LogWriter
 from kstore.store import LogStore
 
 __all__ = [
@@ -42,18 +62,33 @@ __all__ = [
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "AbortedTxn",
+    "Appended",
     "CorruptCheckpointError",
     "CorruptFileError",
     "CorruptIndexError",
     "CorruptRecordError",
     "CorruptSnapshotError",
+    "DataLossWarning",
+    "Decision",
+    "InvalidConfigError",
+    "InvalidProducerEpochError",
+    "InvalidRecordError",
+    "InvalidTimestampError",
+    "InvalidTxnStateError",
     "KstoreError",
     "LogClosedError",
+    "LogConfig",
+    "LogFailedError",
+    "LogLockedError",
     "LogNotFoundError",
     "LogStore",
+    "LogWriter",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
+    "OffsetsOutOfOrderError",
+    "OutOfOrderSequenceError",
     "PartitionLog",
+    "PolicyViolationError",
     "Record",
     "RecordBatch",
     "RecordTooLargeError",
@@ -61,16 +96,20 @@ __all__ = [
     "Skipped",
     "Slice",
     "TopicPartition",
+    "TransactionCoordinatorFencedError",
+    "UnexpectedAppendOffsetError",
     "UnsupportedCodecError",
     "__version__",
+    "encode_batch",
     "get_include",
     "open",
 ]
 
 
+@overload
 def open(
     path: str | PathLike[str],
-    mode: str = "r",
+    mode: Literal["r"] = "r",
     *,
     clean: bool | None = None,
     recovery_point: int | None = None,
@@ -78,26 +117,71 @@ def open(
     index_interval_bytes: int = 4096,
     max_decompressed_bytes: int = 256 << 20,
     recover: bool = True,
-) -> PartitionLog:
-    """Opens a partition directory, such as data/orders-0. Mode "r" writes nothing and takes no lock.
+) -> PartitionLog: ...
 
-    The directory around it tells whether it was closed cleanly, the recovery point and the log start offset; `clean`,
-    `recovery_point` and `log_start_offset` override that. After an unclean stop the log shows what Kafka would have
-    after its recovery; recover=False shows every file as it lies. `index_interval_bytes` is the topic's
-    index.interval.bytes, for indexes made anew; `max_decompressed_bytes` caps what one batch may unpack to.
-    LogNotFoundError where there is no such directory.
+
+@overload
+def open(
+    path: str | PathLike[str],
+    mode: Literal["a", "r+"],
+    *,
+    config: LogConfig | None = None,
+    durability: Literal["none", "group", "each"] = "none",
+    keep_cut: bool = False,
+    leader_epoch: int | None = None,
+    topic_id: UUID | None = None,
+    clock: Callable[[], int] | None = None,
+    clean: bool | None = None,
+    recovery_point: int | None = None,
+    log_start_offset: int | None = None,
+    max_decompressed_bytes: int = 256 << 20,
+    **options: Any,
+) -> LogWriter: ...
+
+
+def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> PartitionLog:
+    """Opens a partition directory, such as data/orders-0.
+
+    Mode "r" reads: it writes nothing and takes no lock, so it works beside a writer, a running broker, or on a
+    read-only file system. Mode "a" writes, "r+" too but only where the directory exists; one writer at a time.
+
+    For both, the directory around it (or the partition's own, where it lies in no log directory) tells whether it was
+    closed cleanly, the recovery point and the log start offset; `clean`, `recovery_point` and `log_start_offset`
+    override that. `max_decompressed_bytes` caps what one batch may unpack to.
+
+    Reading, after an unclean stop: the log shows what Kafka would have after its recovery; recover=False shows every
+    file as it lies. `index_interval_bytes` is the topic's index.interval.bytes, for indexes made anew.
+
+    Writing: the configuration is `config`, with any of its names as keyword arguments on top, as in segment_bytes=…
+    (LogConfig has them all). An unclean stop is recovered first, as Kafka does; `log.recovery` tells. keep_cut=True keeps
+    what recovery cuts off in .cut files. durability: "none" leaves it to flush() and the system when data reaches the
+    disk; with "group" and "each" an append returns once it is there, one sync for all threads that wait. `leader_epoch`
+    begins one; `topic_id` goes into partition.metadata; `clock` gives the time in ms.
+
+    LogNotFoundError where there is no such directory; writing also LogLockedError, InvalidConfigError, OSError.
     """
-    if mode != "r":
-        raise ValueError(f'mode is "r", not {mode!r}')
-    return PartitionLog(
-        path,
-        clean=clean,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        index_interval_bytes=index_interval_bytes,
-        max_decompressed_bytes=max_decompressed_bytes,
-        recover=recover,
-    )
+    if mode == "r":
+        return PartitionLog(path, **options)
+    if mode not in ("a", "r+"):
+        raise ValueError(f'mode is "r", "a" or "r+", not {mode!r}')
+    own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
+    config = options.pop("config", None) or LogConfig()
+    if options:
+        config = config.replace(**options)
+    return LogWriter(path, config, create=mode == "a", **own)
+
+
+_WRITER_OPTIONS = (
+    "durability",
+    "keep_cut",
+    "leader_epoch",
+    "topic_id",
+    "clock",
+    "clean",
+    "recovery_point",
+    "log_start_offset",
+    "max_decompressed_bytes",
+)
 
 
 def get_include() -> str:

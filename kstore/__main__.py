@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kstore._version import __version__
 from kstore.errors import KstoreError
-from kstore.tools import dump, find, records, stat
+from kstore.tools import append, dump, find, recover, records, retain, stat, truncate
 
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, what looks wrong
@@ -15,7 +15,11 @@ EXAMPLES = """examples:
   kstore find data/orders-0 --timestamp 1711530458631
   kstore dump --files data/orders-0/00000000000000000000.log --deep-iteration --print-data-log
 
-Nothing is written, and no lock is taken: the directory may belong to a broker that runs, or that crashed.
+  kstore append data/orders-0 --key-separator : < lines.txt
+  kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
+
+dump, records, find and stat write nothing and take no lock: the directory may belong to a broker that runs, or that
+crashed. append, retain, recover and truncate take the lock that a broker takes, and wait for nobody.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -23,6 +27,10 @@ COMMANDS = {
     "records": (records, "print the records of a partition"),
     "find": (find, "find a record by offset or by time"),
     "stat": (stat, "describe a partition, or a whole log directory"),
+    "append": (append, "append lines or JSON Lines from standard input"),
+    "retain": (retain, "delete what retention lets go, or say what it would"),
+    "recover": (recover, "recover a partition after an unclean stop"),
+    "truncate": (truncate, "remove the records from an offset on"),
 }
 
 
@@ -30,7 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
     parser = argparse.ArgumentParser(
         prog="kstore",
-        description="Read, search and check Apache Kafka's data directories without a broker.",
+        description="Read, search, check and write Apache Kafka's data directories without a broker.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -91,3 +91,68 @@ class LogClosedError(KstoreError):
 
 class LogNotFoundError(KstoreError, FileNotFoundError):
     """No partition or log directory there."""
+
+
+class InvalidRecordError(KstoreError, ValueError):
+    """A record or batch that may not be appended. `errors` lists (index in its batch, reason) where records are to blame."""
+
+    def __init__(self, text: str, errors: list[tuple[int, str]] | None = None) -> None:
+        self.errors = errors or []
+        super().__init__(text)
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """A timestamp that the topic's configuration does not allow."""
+
+
+class OffsetsOutOfOrderError(KstoreError, ValueError):
+    """Batches whose given offsets do not rise, or do not fit into a segment."""
+
+
+class UnexpectedAppendOffsetError(KstoreError, ValueError):
+    """Batches with given offsets that begin below the log end offset."""
+
+    def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_end_offset = log_end_offset
+        super().__init__(
+            f"offsets {first_offset} to {last_offset} begin below the log end offset {log_end_offset}"
+        )
+
+
+class OutOfOrderSequenceError(KstoreError, ValueError):
+    """A producer's batch whose sequence does not follow on its last one."""
+
+
+class InvalidProducerEpochError(KstoreError, ValueError):
+    """A producer's epoch below the one that the log knows: it was fenced."""
+
+
+class InvalidTxnStateError(KstoreError, ValueError):
+    """A batch that does not fit its producer's open transaction, or the lack of one."""
+
+
+class TransactionCoordinatorFencedError(KstoreError, ValueError):
+    """A transaction marker of a coordinator that was replaced."""
+
+
+class LogLockedError(KstoreError, OSError):
+    """Somebody else writes there. `pid` is the process that holds the lock, None where the system does not tell."""
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        self.path = path
+        self.pid = pid
+        super().__init__(f"{path} is locked by " + ("another writer" if pid is None else f"process {pid}"))
+
+
+class LogFailedError(KstoreError):
+    """The log refuses to write after a failure that may have left the disk in an unknown state. Open it anew."""
+
+
+class PolicyViolationError(KstoreError, ValueError):
+    """What the topic's cleanup.policy does not allow."""
+
+
+class InvalidConfigError(KstoreError, ValueError):
+    """A configuration name that does not exist, or a value that is not allowed."""

@@ -9,6 +9,7 @@ from kstore.errors import LogNotFoundError
 from kstore.log import checkpoints, layout
 from kstore.log.layout import TopicPartition
 from kstore.log.partition import PartitionLog
+from kstore.properties import read_properties
 
 
 class LogStore:
@@ -50,7 +51,7 @@ class LogStore:
     def meta(self) -> dict[str, str]:
         """What meta.properties says: cluster.id, node.id, directory.id, version. Empty where there is none."""
         try:
-            return checkpoints.read_properties(self.path / layout.META_PROPERTIES)
+            return read_properties(self.path / layout.META_PROPERTIES)
         except FileNotFoundError:
             return {}
 

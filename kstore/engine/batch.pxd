@@ -1,15 +1,15 @@
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from libkstore.format cimport ks_batch, ks_fault, ks_record
 
 
-cdef class Record:
-    cdef readonly int64_t offset
-    cdef readonly int64_t timestamp
-    cdef readonly bytes key
-    cdef readonly bytes value
-    cdef tuple _headers
-    cdef int8_t _timestamp_type
+cdef class Record:  # Python sees these as members: ks_show_fields in batch.pyx
+    cdef object offset
+    cdef object timestamp
+    cdef str timestamp_type
+    cdef bytes key
+    cdef bytes value
+    cdef tuple headers
 
 
 cdef class RecordBatch:
@@ -32,6 +32,9 @@ cdef class Records:
     cdef const uint8_t *p
     cdef const uint8_t *end
     cdef int32_t left
+    cdef int64_t offset         # of the record given last
+    cdef int64_t timestamp      # the last one met, and
+    cdef object time            # the same as an object: the next record's is often the same again
     cdef object owner           # keeps unpacked bytes alive
     cdef list legacy            # (message, its unpacked bytes): magic 0 and 1 are decoded whole
     cdef int64_t limit
@@ -49,4 +52,4 @@ cdef class Records:
 
 
 cdef int raise_fault(const ks_fault *fault, str file, int64_t position, int64_t offset) except -1
-cdef Record make_record(const ks_batch *b, const ks_record *r)
+cdef Record make_record(const ks_batch *b, const ks_record *r, timestamp)

@@ -6,7 +6,7 @@ A batch is a view of bytes that it owns; a record is a copy, so that keeping one
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cython cimport final, freelist, no_gc
-from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
@@ -96,48 +96,41 @@ cdef tuple make_headers(const ks_record *r):
     return tuple(headers)
 
 
-cdef Record make_record(const ks_batch *b, const ks_record *r):
+cdef Record make_record(const ks_batch *b, const ks_record *r, timestamp):
+    """`timestamp` is r's as an object: batches share one among their records."""
     cdef Record record = Record.__new__(Record)
     record.offset = r.offset
-    record.timestamp = r.timestamp
+    record.timestamp = timestamp
     if r.key_size >= 0:
         record.key = PyBytes_FromStringAndSize(<const char *>r.key, r.key_size)
     if r.value_size >= 0:
         record.value = PyBytes_FromStringAndSize(<const char *>r.value, r.value_size)
-    record._headers = make_headers(r) if r.headers_count else NO_HEADERS
-    record._timestamp_type = 2 if b.magic == 0 else 1 if b.attributes & KS_LOG_APPEND_TIME else 0
+    record.headers = make_headers(r) if r.headers_count else NO_HEADERS
+    record.timestamp_type = TIMESTAMP_TYPE[2 if b.magic == 0 else 1 if b.attributes & KS_LOG_APPEND_TIME else 0]
     return record
 
 
 @final
 @freelist(256)
-@no_gc  # it refers to bytes and text only, so it is in no cycle
+@no_gc  # it refers to bytes, text and numbers only, so it is in no cycle
 cdef class Record:
     """One record: offset, timestamp (ms; -1 for none), timestamp_type, key, value (bytes or None), headers.
 
-    `headers` is a tuple of (name, value) pairs, value None where it is null. A name that is not UTF-8 has U+FFFD where
-    it is not. Records are copies: keeping one keeps no buffer alive.
+    `timestamp_type` is "CreateTime", "LogAppendTime", or "NoTimestampType" for a message of magic 0. `headers` is a
+    tuple of (name, value) pairs, value None where it is null. A name that is not UTF-8 has U+FFFD where it is not.
+    Records are copies: keeping one keeps no buffer alive.
     """
 
     def __init__(self, int64_t offset, int64_t timestamp, str timestamp_type, bytes key, bytes value, headers=()):
         self.offset = offset
         self.timestamp = timestamp
-        self._timestamp_type = <int8_t>TIMESTAMP_TYPE.index(timestamp_type)
+        self.timestamp_type = TIMESTAMP_TYPE[TIMESTAMP_TYPE.index(timestamp_type)]
         self.key = key
         self.value = value
-        self._headers = tuple([(str(name), None if v is None else bytes(v)) for name, v in headers])
-
-    @property
-    def timestamp_type(self):
-        """"CreateTime", "LogAppendTime", or "NoTimestampType" for a message of magic 0."""
-        return TIMESTAMP_TYPE[self._timestamp_type]
-
-    @property
-    def headers(self):
-        return self._headers
+        self.headers = tuple([(str(name), None if v is None else bytes(v)) for name, v in headers])
 
     def _fields(self):
-        return self.offset, self.timestamp, self.timestamp_type, self.key, self.value, self._headers
+        return self.offset, self.timestamp, self.timestamp_type, self.key, self.value, self.headers
 
     def __eq__(self, other):
         if not isinstance(other, Record):
@@ -150,8 +143,44 @@ cdef class Record:
     def __repr__(self):
         return (
             f"Record(offset={self.offset}, timestamp={self.timestamp}, timestamp_type={self.timestamp_type!r}, "
-            f"key={self.key!r}, value={self.value!r}, headers={self._headers!r})"
+            f"key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
         )
+
+
+# Python sees the fields of Record as members, as it does those of a class with __slots__: the interpreter reads such a
+# one in a single step (LOAD_ATTR_SLOT). A getter, which is what Cython makes of `readonly`, costs a look-up in the type
+# and three calls at each use, 10 ns.
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <structmember.h>
+
+    static int ks_add_members(PyTypeObject *type, PyMemberDef *member)
+    {
+        for (; member->name; member++) {
+            PyObject *descriptor = PyDescr_NewMember(type, member);
+            int status = descriptor ? PyDict_SetItemString(type->tp_dict, member->name, descriptor) : -1;
+            Py_XDECREF(descriptor);
+            if (status)
+                return status;
+        }
+        PyType_Modified(type);
+        return 0;
+    }
+
+    #define KS_MEMBER(type, field) {#field, T_OBJECT_EX, offsetof(type, field), READONLY, NULL}
+    #define ks_show_fields(record) __extension__ ({ \
+        typedef __typeof__(*(record)) type; \
+        static PyMemberDef members[] = { \
+            KS_MEMBER(type, offset), KS_MEMBER(type, timestamp), KS_MEMBER(type, timestamp_type), \
+            KS_MEMBER(type, key), KS_MEMBER(type, value), KS_MEMBER(type, headers), {NULL, 0, 0, 0, NULL} \
+        }; \
+        ks_add_members(Py_TYPE(record), members); \
+    })
+    """
+    int ks_show_fields(Record) except -1
+
+ks_show_fields(Record.__new__(Record))
 
 
 cdef class Records:
@@ -172,6 +201,7 @@ cdef class Records:
         if self.left < 0:
             ks_fail(&fault, KS_E_COUNT, 57, 0, self.left)
             self.fault(&fault)
+        self.time = self.timestamp = batch.base_timestamp
         self.start = p + KS_BATCH_OVERHEAD
         self.end = p + batch.size
         if ks_codec(batch) and self.left:
@@ -190,6 +220,7 @@ cdef class Records:
             if self.left == len(self.legacy):
                 return None
             self.left += 1
+            self.offset = (<Record>self.legacy[self.left - 1]).offset
             return self.legacy[self.left - 1]
         if self.left == 0:
             if self.p != self.end:
@@ -199,7 +230,10 @@ cdef class Records:
         if ks_next_record(&self.p, self.end, &self.batch, &r, &fault) != KS_OK:
             self.fault(&fault)
         self.left -= 1
-        return make_record(&self.batch, &r)
+        self.offset = r.offset
+        if r.timestamp != self.timestamp:
+            self.time = self.timestamp = r.timestamp
+        return make_record(&self.batch, &r, self.time)
 
     cdef Record first_from(self, int64_t offset):
         """The first record with at least this offset, or None; no object is made of those before."""
@@ -220,7 +254,7 @@ cdef class Records:
                 self.fault(&fault)
             self.left -= 1
             if r.offset >= offset and r.timestamp >= timestamp:
-                return make_record(&self.batch, &r)
+                return make_record(&self.batch, &r, r.timestamp)
         return None
 
     cdef int fault(self, const ks_fault *fault) except -1:
@@ -286,7 +320,7 @@ cdef class Records:
             raise_fault(&fault, self.file, self.position, self.batch.base_offset)
         if ks_codec(&self.batch) == 0:
             crc = ks_batch_crc(p, &self.batch)
-            return [(make_record(&self.batch, &r), self.batch.crc, crc == self.batch.crc)]
+            return [(make_record(&self.batch, &r, r.timestamp), self.batch.crc, crc == self.batch.crc)]
         if r.value is NULL:
             self.inner_fault("value of a compressed message", "bytes", "null")
         cdef bytearray unpacked = self.unpacked(r.value, r.value_size, r.value - p)
@@ -311,7 +345,7 @@ cdef class Records:
                 )
                 if self.batch.attributes & KS_LOG_APPEND_TIME:
                     r.timestamp = self.batch.max_timestamp
-            found.append((make_record(&inner, &r), inner.crc, crc == inner.crc))
+            found.append((make_record(&inner, &r, r.timestamp), inner.crc, crc == inner.crc))
             q += inner.size
         if not found:
             self.inner_fault("messages in a compressed one", "at least 1", 0)
@@ -482,7 +516,7 @@ cdef class RecordBatch:
         """The sequence number of one of its records, -1 where it has none."""
         if self.header.base_sequence < 0:
             return -1
-        return ks_sequence_after(self.header.base_sequence, <int32_t>(record.offset - self.header.base_offset))
+        return ks_sequence_after(self.header.base_sequence, <int32_t>(<int64_t>record.offset - self.header.base_offset))
 
     def ensure_valid(self):
         """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked at."""

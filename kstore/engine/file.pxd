@@ -1,6 +1,9 @@
 from libc.stdint cimport int64_t, uint8_t
 
 
+cdef int gate(int kind) noexcept nogil
+
+
 cdef class File:
     cdef readonly str path
     cdef readonly int fd
@@ -8,3 +11,9 @@ cdef class File:
     cdef int64_t pread(self, uint8_t *into, int64_t size, int64_t position) noexcept nogil
     cdef int64_t read_into(self, uint8_t *into, int64_t size, int64_t position) except -1
     cdef int64_t length(self) except -1
+    cdef int64_t pwrite(self, const uint8_t *data, int64_t size, int64_t position) noexcept nogil
+    cdef int resize(self, int64_t size) noexcept nogil
+    cdef int allocate(self, int64_t position, int64_t size, bint keep_size) noexcept nogil
+    cdef int datasync(self) noexcept nogil
+    cdef int sync_all(self) noexcept nogil
+    cdef int raise_errno(self) except -1

@@ -1,42 +1,146 @@
-"""One open file. Reads are by position only, so threads and forks share it without harm."""
+"""Files and their directories: every system call that kstore makes on them goes through here.
+
+Reads and writes are by position, so threads and forks share a File without harm. Tests make the Nth call fail, stop
+half way, or kill the process (`fail_call`); otherwise that costs one comparison a call.
+"""
 
 import errno as _errno
+import os
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final
-from libc.errno cimport EINTR, ENOENT, errno
+from libc.errno cimport EINTR, ENOENT, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
-from posix.fcntl cimport O_RDONLY, open as c_open
+from libc.stdio cimport rename as c_rename
+from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
+from posix.signal cimport kill
 from posix.stat cimport fstat, struct_stat
-from posix.unistd cimport close as c_close
+from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, unlink as c_unlink
 
 cdef extern from "<fcntl.h>" nogil:
     int O_CLOEXEC
 
+cdef extern from "<signal.h>" nogil:
+    int SIGKILL
+
+cdef extern from *:
+    """
+    #ifdef __linux__
+    #include <fcntl.h>
+    #include <linux/falloc.h>
+    static int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) {
+        return fallocate(fd, keep_size ? FALLOC_FL_KEEP_SIZE : 0, position, size);
+    }
+    #else
+    #include <errno.h>
+    static int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) {
+        (void)fd; (void)keep_size; (void)position; (void)size;
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    #endif
+    """
+    int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) nogil
+
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void *buf, size_t count, int64_t offset)
+    ssize_t c_pwrite "pwrite"(int fd, const void *buf, size_t count, int64_t offset)
 
 cdef enum:
     MOST = 1 << 30  # bytes of one system call: Linux stops a little below 2 GiB
 
+# ---- the gate, where tests let calls fail ---------------------------------------------------------------------------
+
+cdef enum:
+    READS = 0      # looks at something
+    CHANGES = 1    # changes something
+    WRITES = 2     # may land in part
+
+cdef int64_t countdown = 0     # calls left until one fails; 0: none will
+cdef int64_t made = 0
+cdef int failing_errno = 0
+cdef int failing_how = 0       # 0 error, 1 stop half way, 2 be killed, 3 be killed half way
+cdef bint counting = False
+
+
+cdef int gate(int kind) noexcept nogil:
+    """0: go on. -1: fail, errno is set. 1: do half of it, then fail as the disk would. 2: do half, then die."""
+    global countdown, made, counting
+    if not counting:
+        return 0
+    made += 1
+    if countdown == 0:
+        return 0
+    countdown -= 1
+    if countdown:
+        return 0
+    if failing_how == 2 or (failing_how == 3 and kind != WRITES):
+        kill(getpid(), SIGKILL)
+    if failing_how == 3:
+        return 2
+    if failing_how == 1 and kind == WRITES:
+        return 1
+    (&errno)[0] = failing_errno
+    return -1
+
+
+def fail_call(int64_t nth, int error=_errno.EIO, str how="error"):
+    """For tests: lets the `nth` system call from here on (from 1; 0: none) fail with this errno.
+
+    how: "error"; "half", where a write first lands in part; "kill", the process dies at that call by SIGKILL;
+    "kill_half", it dies with a write half done.
+    """
+    global countdown, made, failing_errno, failing_how, counting
+    failing_how = ("error", "half", "kill", "kill_half").index(how)
+    failing_errno = error
+    made = 0
+    countdown = nth
+    counting = True
+
+
+def calls_made():
+    """How many system calls were made since fail_call."""
+    return made
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
 
 @final
 cdef class File:
-    """Owns a file descriptor for reading; it is closed when the last reference goes, never under a reader.
+    """Owns a file descriptor; it is closed when the last reference goes, never under a reader.
 
-    A name that has just been given the suffix `.deleted` (a running broker's retention does that before it unlinks)
-    is found under that one. Thread-safe.
+    mode "r" reads; a name that has just been given the suffix `.deleted` (retention does that before it unlinks) is
+    found under that one. "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it absent.
+    Thread-safe.
     """
 
-    def __cinit__(self, str path not None):
+    def __cinit__(self, str path not None, str mode="r"):
         self.fd = -1
         self.path = path
         cdef bytes name = path.encode("utf-8", "surrogateescape")
         cdef const char *raw = name
+        cdef int flags
+        if mode == "r":
+            flags = O_RDONLY
+        elif mode == "r+":
+            flags = O_RDWR
+        elif mode == "a":
+            flags = O_RDWR | O_CREAT
+        elif mode == "w":
+            flags = O_RDWR | O_CREAT | O_TRUNC
+        elif mode == "x":
+            flags = O_RDWR | O_CREAT | O_EXCL
+        else:
+            raise ValueError(f"mode is r, r+, a, w or x, not {mode!r}")
         with nogil:
-            self.fd = c_open(raw, O_RDONLY | O_CLOEXEC)
-        if self.fd < 0 and errno == ENOENT:
+            while True:
+                if gate(READS if flags == O_RDONLY else CHANGES) == 0:
+                    self.fd = c_open(raw, flags | O_CLOEXEC, 0o644)
+                if self.fd >= 0 or errno != EINTR:
+                    break
+        if self.fd < 0 and errno == ENOENT and mode == "r":
             name += b".deleted"
             raw = name
             self.fd = c_open(raw, O_RDONLY | O_CLOEXEC)
@@ -49,12 +153,17 @@ cdef class File:
         if self.fd >= 0:
             c_close(self.fd)
 
+    cdef int raise_errno(self) except -1:
+        PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+
     cdef int64_t pread(self, uint8_t *into, int64_t size, int64_t position) noexcept nogil:
         """Reads until `size` bytes or the end of the file; -1 with errno set on failure."""
         cdef int64_t done = 0
         cdef ssize_t n
         while done < size:
-            n = c_pread(self.fd, into + done, <size_t>min(size - done, <int64_t>MOST), position + done)
+            n = -1 if gate(READS) else c_pread(
+                self.fd, into + done, <size_t>min(size - done, <int64_t>MOST), position + done
+            )
             if n < 0:
                 if errno == EINTR:
                     continue
@@ -73,13 +182,74 @@ cdef class File:
             with nogil:
                 done = self.pread(into, size, position)
         if done < 0:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+            self.raise_errno()
         return done
+
+    cdef int64_t pwrite(self, const uint8_t *data, int64_t size, int64_t position) noexcept nogil:
+        """Writes all of it. Returns how many bytes have landed for certain: fewer than `size` with errno set."""
+        cdef int64_t done = 0
+        cdef ssize_t n
+        cdef int how
+        while done < size:
+            how = gate(WRITES)
+            if how == 0:
+                n = c_pwrite(self.fd, data + done, <size_t>min(size - done, <int64_t>MOST), position + done)
+            elif how < 0:
+                n = -1
+            else:
+                n = c_pwrite(self.fd, data + done, <size_t>((size - done) // 2), position + done)
+                if how == 2:
+                    kill(getpid(), SIGKILL)
+                (&errno)[0] = failing_errno
+                return done + max(n, <ssize_t>0)
+            if n < 0:
+                if errno == EINTR:
+                    continue
+                return done
+            done += n
+        return done
+
+    cdef int resize(self, int64_t size) noexcept nogil:
+        """Sets the length; -1 with errno set on failure."""
+        while True:
+            if gate(CHANGES) == 0 and ftruncate(self.fd, size) == 0:
+                return 0
+            if errno != EINTR:
+                return -1
+
+    cdef int allocate(self, int64_t position, int64_t size, bint keep_size) noexcept nogil:
+        """Gives the range its blocks, so that writing there cannot find the disk full. -1 with errno set on failure.
+
+        1 where the file system has no such call. keep_size leaves the length as it is."""
+        while True:
+            if gate(CHANGES) == 0 and ks_fallocate(self.fd, keep_size, position, size) == 0:
+                return 0
+            if errno == EOPNOTSUPP or errno == ENOSYS:
+                return 1
+            if errno != EINTR:
+                return -1
+
+    cdef int datasync(self) noexcept nogil:
+        """Brings content and length to the disk. -1 with errno set on failure, which must never be tried again."""
+        while True:
+            if gate(CHANGES) == 0 and fdatasync(self.fd) == 0:
+                return 0
+            if errno != EINTR:
+                return -1
+
+    cdef int sync_all(self) noexcept nogil:
+        """The same, and the rest of the inode."""
+        while True:
+            if gate(CHANGES) == 0 and fsync(self.fd) == 0:
+                return 0
+            if errno != EINTR:
+                return -1
 
     cdef int64_t length(self) except -1:
         cdef struct_stat st
-        if fstat(self.fd, &st) < 0:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+        while gate(READS) or fstat(self.fd, &st) < 0:
+            if errno != EINTR:
+                self.raise_errno()
         return <int64_t>st.st_size
 
     def size(self):
@@ -89,8 +259,9 @@ cdef class File:
     def mtime_ms(self):
         """Time of the last change of its content, in milliseconds."""
         cdef struct_stat st
-        if fstat(self.fd, &st) < 0:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+        while gate(READS) or fstat(self.fd, &st) < 0:
+            if errno != EINTR:
+                self.raise_errno()
         return <int64_t>st.st_mtime * 1000 + <int64_t>(st.st_mtim.tv_nsec // 1000000)
 
     def read(self, int64_t position, int64_t size):
@@ -102,9 +273,119 @@ cdef class File:
         cdef int64_t done = self.read_into(<uint8_t *>PyBytes_AS_STRING(data), size, position)
         return data if done == size else data[:done]
 
+    def write(self, int64_t position, bytes data not None):
+        """Writes all of `data` at `position`. OSError."""
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
+        cdef int64_t size = PyBytes_GET_SIZE(data), done
+        with nogil:
+            done = self.pwrite(p, size, position)
+        if done < size:
+            self.raise_errno()
+
+    def truncate(self, int64_t size):
+        """Sets the length to `size` bytes. OSError."""
+        cdef int status
+        with nogil:
+            status = self.resize(size)
+        if status < 0:
+            self.raise_errno()
+
+    def sync(self):
+        """Brings the file to the disk: content, length, times. OSError."""
+        cdef int status
+        with nogil:
+            status = self.sync_all()
+        if status < 0:
+            self.raise_errno()
+
     def fileno(self):
         """The descriptor; it stays open as long as this object lives."""
         return self.fd
 
     def __repr__(self):
         return f"File({self.path!r})"
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+cdef bytes encoded(str path):
+    return path.encode("utf-8", "surrogateescape")
+
+
+def rename(str source not None, str target not None):
+    """Gives a file another name, in place of a file that has it. OSError."""
+    cdef bytes a = encoded(source), b = encoded(target)
+    while gate(CHANGES) or c_rename(a, b) < 0:
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, source)
+
+
+def unlink(str path not None, *, bint missing_ok=False):
+    """Removes a file's name. OSError."""
+    cdef bytes name = encoded(path)
+    while gate(CHANGES) or c_unlink(name) < 0:
+        if errno == ENOENT and missing_ok:
+            return
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+
+
+def make_directory(str path not None):
+    """Makes a directory and those above it that are missing, and their names durable. OSError."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    make_directory(parent)
+    while gate(CHANGES):
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    os.makedirs(path, exist_ok=True)
+    sync_directory(parent)
+
+
+def sync_directory(str path not None):
+    """Makes the names in a directory durable. OSError."""
+    cdef bytes name = encoded(path)
+    cdef const char *raw = name
+    cdef int fd = -1, status = -1
+    with nogil:
+        while True:
+            if fd < 0 and gate(READS) == 0:
+                fd = c_open(raw, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            if fd >= 0:
+                status = -1 if gate(CHANGES) else fsync(fd)
+            if status == 0 or errno != EINTR:
+                break
+    error = errno
+    if fd >= 0:
+        c_close(fd)
+    if status < 0:
+        raise OSError(error, os.strerror(error), path)
+
+
+def set_mtime_ms(str path not None, int64_t mtime_ms):
+    """Sets the time of a file's last change. OSError."""
+    while gate(CHANGES):
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    os.utime(path, ns=(mtime_ms * 1000000, mtime_ms * 1000000))
+
+
+def write_whole(str path not None, bytes data not None, *, bint durable=True):
+    """Replaces a file's content at once: readers, and a crash, see the old or the new one. OSError.
+
+    Kafka's way too: NAME.tmp is written, brought to the disk and renamed."""
+    draft = path + ".tmp"
+    try:
+        file = File(draft, "w")
+        file.write(0, data)
+        if durable:
+            file.sync()
+        rename(draft, path)
+    except OSError:
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
+    if durable:
+        sync_directory(os.path.dirname(os.path.abspath(path)))

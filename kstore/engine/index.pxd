@@ -1,5 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kstore.engine.mapping cimport Mapping
+
 
 cdef class OffsetIndex:
     cdef readonly int64_t base_offset
@@ -8,6 +10,12 @@ cdef class OffsetIndex:
     cdef int64_t count
     cdef int64_t room
     cdef uint8_t *data
+    cdef Mapping owner
+
+    @staticmethod
+    cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries)
+    cdef OffsetIndex view(self, int64_t count)
+    cdef int reserve(self, int64_t more) noexcept nogil
 
     cdef int64_t floor(self, int64_t target) noexcept nogil
     cdef int64_t floor_position(self, int64_t position) noexcept nogil
@@ -23,6 +31,12 @@ cdef class TimeIndex:
     cdef int64_t count
     cdef int64_t room
     cdef uint8_t *data
+    cdef Mapping owner
+
+    @staticmethod
+    cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries)
+    cdef TimeIndex view(self, int64_t count)
+    cdef int reserve(self, int64_t more) noexcept nogil
 
     cdef int64_t floor(self, int64_t timestamp) noexcept nogil
     cdef int64_t timestamp_at(self, int64_t slot) noexcept nogil

@@ -5,7 +5,8 @@ time index        12 bytes an entry: i64 largest timestamp so far, i32 offset - 
 transaction index 34 bytes an entry: i16 version, i64 producer id, first, last and last stable offset
 
 Entries are kept as they lie in the file, big-endian. A reader copies them once (2 MB for a segment of 1 GiB) instead of
-mapping the file: a broker shortens index files when it rolls, and a map of a shortened file kills the process.
+mapping the file: a broker shortens index files when it rolls, and a map of a shortened file kills the process. The
+writer, who owns its files, appends to a Mapping; readers beside it see views with a count of their own.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -14,6 +15,7 @@ from cython cimport boundscheck, final, wraparound
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from kstore.engine.mapping cimport Mapping
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
     KS_OFFSET_ENTRY,
@@ -36,6 +38,7 @@ cdef enum:
     E_ORDER = -1
     E_RANGE = -2
     E_MEMORY = -3
+    E_FULL = -4
 
 
 class OffsetPosition(NamedTuple):
@@ -78,6 +81,8 @@ cdef uint8_t *grown(uint8_t *data, int64_t count, int64_t *room, int64_t entry) 
 cdef int raise_put(int status, str what, int64_t base_offset, int64_t offset, last) except -1:
     if status == E_MEMORY:
         raise MemoryError()
+    if status == E_FULL:
+        raise ValueError(f"the {what} index is full")
     if status == E_RANGE:
         raise OverflowError(f"offset {offset} cannot be told relative to base offset {base_offset}")
     raise ValueError(f"{what} {offset} is not above the last one indexed, {last}")
@@ -107,7 +112,35 @@ cdef class OffsetIndex:
             memcpy(self.data, PyBytes_AS_STRING(entries), <size_t>size)
 
     def __dealloc__(self):
-        PyMem_RawFree(self.data)
+        if self.owner is None:
+            PyMem_RawFree(self.data)
+
+    @staticmethod
+    cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries):
+        """An index that appends to a mapped file, after the entries of another. OSError where there is no room."""
+        cdef OffsetIndex index = OffsetIndex(base_offset, path=owner.file.path, max_entries=owner.size // KS_OFFSET_ENTRY)
+        cdef int64_t size = entries.count * KS_OFFSET_ENTRY
+        index.owner = owner
+        index.data = owner.data
+        index.room = index.max_entries
+        if owner.reserve(size) < 0:
+            owner.file.raise_errno()
+        if size:
+            memcpy(index.data, entries.data, <size_t>size)
+        index.count = entries.count
+        return index
+
+    cdef OffsetIndex view(self, int64_t count):
+        """The first `count` entries of a mapped index, which no append changes any more."""
+        cdef OffsetIndex index = OffsetIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
+        index.owner = self.owner
+        index.data = self.data
+        index.count = index.room = count
+        return index
+
+    cdef int reserve(self, int64_t more) noexcept nogil:
+        """Makes room for `more` entries in the file; -1 with errno set."""
+        return self.owner.reserve(min(self.count + more, self.max_entries) * KS_OFFSET_ENTRY)
 
     cdef int64_t offset_at(self, int64_t slot) noexcept nogil:
         return ks_entry_offset(self.data, <size_t>slot, self.base_offset)
@@ -168,6 +201,8 @@ cdef class OffsetIndex:
             return E_ORDER
         if offset < self.base_offset or <uint64_t>(offset - self.base_offset) > <uint64_t>INT32_MAX:
             return E_RANGE
+        if self.owner is not None and self.count >= self.room:
+            return E_FULL
         data = grown(self.data, self.count, &self.room, KS_OFFSET_ENTRY)
         if data is NULL:
             return E_MEMORY
@@ -271,6 +306,10 @@ cdef class OffsetIndex:
                 found=self.last_offset,
             )
 
+    def copy(self):
+        """The same entries, in memory of their own."""
+        return OffsetIndex(self.base_offset, self.to_bytes(), path=self.path)
+
     def to_bytes(self):
         """The entries as a file holds them."""
         return PyBytes_FromStringAndSize(<char *>self.data, self.count * KS_OFFSET_ENTRY) if self.count else b""
@@ -297,7 +336,35 @@ cdef class TimeIndex:
             memcpy(self.data, PyBytes_AS_STRING(entries), <size_t>size)
 
     def __dealloc__(self):
-        PyMem_RawFree(self.data)
+        if self.owner is None:
+            PyMem_RawFree(self.data)
+
+    @staticmethod
+    cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries):
+        """An index that appends to a mapped file, after the entries of another. OSError where there is no room."""
+        cdef TimeIndex index = TimeIndex(base_offset, path=owner.file.path, max_entries=owner.size // KS_TIME_ENTRY)
+        cdef int64_t size = entries.count * KS_TIME_ENTRY
+        index.owner = owner
+        index.data = owner.data
+        index.room = index.max_entries
+        if owner.reserve(size) < 0:
+            owner.file.raise_errno()
+        if size:
+            memcpy(index.data, entries.data, <size_t>size)
+        index.count = entries.count
+        return index
+
+    cdef TimeIndex view(self, int64_t count):
+        """The first `count` entries of a mapped index, which no append changes any more."""
+        cdef TimeIndex index = TimeIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
+        index.owner = self.owner
+        index.data = self.data
+        index.count = index.room = count
+        return index
+
+    cdef int reserve(self, int64_t more) noexcept nogil:
+        """Makes room for `more` entries in the file; -1 with errno set."""
+        return self.owner.reserve(min(self.count + more, self.max_entries) * KS_TIME_ENTRY)
 
     cdef int64_t timestamp_at(self, int64_t slot) noexcept nogil:
         return ks_entry_timestamp(self.data, <size_t>slot)
@@ -325,6 +392,8 @@ cdef class TimeIndex:
             return 0
         if offset < self.base_offset or <uint64_t>(offset - self.base_offset) > <uint64_t>INT32_MAX:
             return E_RANGE
+        if self.owner is not None and self.count >= self.room:
+            return E_FULL
         data = grown(self.data, self.count, &self.room, KS_TIME_ENTRY)
         if data is NULL:
             return E_MEMORY
@@ -406,6 +475,10 @@ cdef class TimeIndex:
                 expected=f"timestamp from {self.timestamp_at(0)}, offset from {self.base_offset}",
                 found=tuple(self.last_entry),
             )
+
+    def copy(self):
+        """The same entries, in memory of their own."""
+        return TimeIndex(self.base_offset, self.to_bytes(), path=self.path)
 
     def to_bytes(self):
         """The entries as a file holds them."""

@@ -350,8 +350,8 @@ cdef class RecordReader(Reader):
                 continue
             if record is None:
                 self.cursor = None
-            elif record.offset >= self.start_offset:
-                if record.offset >= self.stop_offset:
+            elif self.cursor.offset >= self.start_offset:
+                if self.cursor.offset >= self.stop_offset:
                     raise StopIteration
                 return record
 

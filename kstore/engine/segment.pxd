@@ -23,6 +23,7 @@ cdef class Segment:
     cdef OffsetIndex _offset_index
     cdef TimeIndex _time_index
     cdef object _transaction_index
+    cdef object _max_timestamp_so_far
     cdef Window _spare
 
     cdef File opened(self)

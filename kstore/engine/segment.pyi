@@ -28,6 +28,7 @@ class Scan(NamedTuple):
     error: CorruptRecordError | None
     disordered: bool
     overflow: bool
+    has_producers: bool
 
 @final
 class Segment:

@@ -80,6 +80,7 @@ class Scan(NamedTuple):
     error: CorruptRecordError | None
     disordered: bool
     overflow: bool
+    has_producers: bool
 
 
 # One row of read_headers: a position, and the ks_batch found there.
@@ -218,6 +219,10 @@ cdef class Segment:
         if transaction_index is not None:
             self._transaction_index = transaction_index
 
+    def take_max_timestamp(self, max_timestamp):
+        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared."""
+        self._max_timestamp_so_far = max_timestamp
+
     # ---- indexes --------------------------------------------------------------------------------------------------
 
     cdef OffsetIndex offsets(self):
@@ -305,6 +310,8 @@ cdef class Segment:
     @property
     def max_timestamp_so_far(self):
         """The largest timestamp and the last offset of the first batch to have it; (-1, base_offset) for none."""
+        if self._max_timestamp_so_far is not None:
+            return self._max_timestamp_so_far
         return self.times().last_entry
 
     @property
@@ -641,6 +648,7 @@ cdef class Segment:
         cdef int32_t epoch = -1
         cdef int put = 0
         cdef bint overflow = False
+        cdef bint producers = False
         cdef bint unordered = False
         cdef bint follows_on = True  # whether the last batch began right behind the one before
         w.reset(self.opened(), min(self.limit(), stop), self.origin)
@@ -684,6 +692,7 @@ cdef class Segment:
                     epoch = b.leader_epoch
                     with gil:
                         epochs.append((epoch, b.base_offset))
+                producers = producers or b.producer_id >= 0
                 count += 1
                 follows_on = b.base_offset == last + 1
                 last = b.last_offset
@@ -724,7 +733,7 @@ cdef class Segment:
         times.put(max_timestamp, max_offset)
         return Scan(
             position, next_offset, count, offsets, times, TimestampOffset(max_timestamp, max_offset), epochs, error,
-            put != 0, overflow,
+            put != 0, overflow, producers,
         )
 
     def read_headers(self, int64_t start=0):

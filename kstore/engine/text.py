@@ -1,4 +1,4 @@
-"""Bytes and text as Java reads them."""
+"""Bytes as the text that Java makes of them."""
 
 import re
 
@@ -12,10 +12,3 @@ def java_text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace")
-
-
-def java_integer(text: str, bits: int = 64) -> int:
-    """A decimal integer: no underscores, no surrounding space, not too large. ValueError."""
-    if not re.fullmatch(r"[+-]?[0-9]+", text) or not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
-        raise ValueError(f"not a number of {bits} bits: {text!r}")
-    return int(text)

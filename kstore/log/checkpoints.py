@@ -1,15 +1,15 @@
 """The small text files of a log directory and of a partition (spec 1.4 to 1.6)."""
 
 import base64
-import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from kstore.engine.text import java_integer
+from kstore.engine.file import write_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.log.layout import TopicPartition
+from kstore.properties import parse_integer
 
 Entry = TypeVar("Entry")
 
@@ -30,7 +30,7 @@ def _read(path: Path, parse: Callable[[list[str]], Entry], form: str) -> list[En
     if len(lines) == 1:
         return []
     try:
-        count = java_integer(lines[1])
+        count = parse_integer(lines[1])
     except ValueError:
         raise fail(2, "the number of entries", lines[1]) from None
     entries = []
@@ -49,7 +49,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
     def parse(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
-        return TopicPartition(topic, java_integer(partition)), java_integer(offset)
+        return TopicPartition(topic, parse_integer(partition)), parse_integer(offset)
 
     return dict(_read(path, parse, "TOPIC PARTITION OFFSET"))
 
@@ -59,9 +59,28 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 
     def parse(words: list[str]) -> tuple[int, int]:
         epoch, start_offset = words
-        return java_integer(epoch), java_integer(start_offset)
+        return parse_integer(epoch), parse_integer(start_offset)
 
     return _read(path, parse, "EPOCH START_OFFSET")
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    write_whole(str(path), "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode())
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replaces one of the four checkpoint files of a log directory, durably. OSError."""
+    _write(path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+
+
+def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
+    """Replaces a leader-epoch-checkpoint, durably. OSError."""
+    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries])
+
+
+def write_topic_id(path: Path, topic_id: uuid.UUID) -> None:
+    """Writes a partition.metadata file, durably (spec 1.5). OSError."""
+    write_whole(str(path), f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
 def read_topic_id(path: Path) -> uuid.UUID:
@@ -75,7 +94,7 @@ def read_topic_id(path: Path) -> uuid.UUID:
     text = path.read_text("utf-8", "replace")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     try:
-        version = java_integer(fields["version"].strip())
+        version = parse_integer(fields["version"].strip())
         topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"].strip() + "=="))
     except (KeyError, ValueError):
         raise fail("version and topic_id", text[:200]) from None
@@ -89,35 +108,3 @@ def read_topic_id(path: Path) -> uuid.UUID:
 def topic_id_text(topic_id: uuid.UUID) -> str:
     """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _unescape(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        code = match[1]
-        return chr(int(code[1:], 16)) if code[0] == "u" and len(code) == 5 else _PLAIN.get(code, code)
-
-    return _ESCAPE.sub(one, text)
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`, space."""
-    properties = {}
-    logical = ""
-    for line in path.read_text("iso-8859-1").splitlines():
-        line = line.lstrip(" \t\f")
-        if not logical and line[:1] in ("#", "!", ""):
-            continue
-        logical += line
-        if (len(logical) - len(logical.rstrip("\\"))) % 2:
-            logical = logical[:-1]
-            continue
-        key = re.match(r"(?:\\.|[^\\=: \t\f])*", logical)
-        assert key is not None
-        rest = re.sub(r"^[ \t\f]*[=:]?[ \t\f]*", "", logical[key.end() :], count=1)
-        properties[_unescape(key[0])] = _unescape(rest)
-        logical = ""
-    return properties

@@ -1,8 +1,9 @@
-"""What a partition directory holds once Kafka has loaded it, worked out without writing anything (spec 8).
+"""What a partition directory holds once Kafka has loaded it (spec 8).
 
 Kafka finishes interrupted work when it loads a log: it deletes, renames, cuts torn tails off, rebuilds indexes. Here the
-same decisions are made over a listing, and their outcome is a tuple of segments that show what would be left: some of
-them named `.swap` on disk, some with a part that does not count, some with indexes made in memory.
+same decisions are made over a listing. For a reader nothing is written: their outcome is a tuple of segments that show
+what would be left, some of them named `.swap` on disk, some with a part that does not count, some with indexes made in
+memory. For a writer each decision is also carried out, by log/repairs.py.
 """
 
 import os
@@ -16,7 +17,8 @@ from kstore.engine.segment import Scan, Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
 from kstore.log import checkpoints, layout
 from kstore.log.epochs import LeaderEpochs
-from kstore.log.layout import TopicPartition
+from kstore.log.home import State, read_state
+from kstore.log.repairs import Repairs
 
 MAX_OFFSET = 2**63 - 1
 
@@ -36,51 +38,26 @@ class Finding(NamedTuple):
     text: str
 
 
-class LogDirectory(NamedTuple):
-    """What the directory around a partition says of it: Kafka keeps that there (spec 1.4, 1.7)."""
-
-    clean: bool
-    recovery_point: int
-    log_start_offset: int
-    findings: tuple[Finding, ...]
-
-    @classmethod
-    def around(cls, path: Path) -> "LogDirectory":
-        """Reads the marker and the checkpoints beside a partition directory; unreadable ones count as absent."""
-        parent = path.resolve().parent
-        tp = layout.parse_directory(path.resolve().name)
-        if tp is not None and tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
-            return cls(False, 0, 0, ())
-        findings: list[Finding] = []
-        recovery_point = _offset_of(parent / layout.RECOVERY_POINTS, tp, findings)
-        log_start_offset = _offset_of(parent / layout.LOG_STARTS, tp, findings)
-        clean = (parent / layout.CLEAN_SHUTDOWN).exists()
-        return cls(clean, recovery_point, log_start_offset, tuple(findings))
-
-
-def _offset_of(path: Path, tp: TopicPartition | None, findings: list[Finding]) -> int:
-    try:
-        offsets = checkpoints.read_offsets(path)
-    except FileNotFoundError:
-        return 0
-    except (OSError, CorruptFileError) as e:
-        findings.append(Finding("checkpoint", str(path), -1, -1, f"not read: {e}"))
-        return 0
-    return offsets.get(tp, 0) if tp is not None else 0
-
-
 @dataclass
 class Recovery:
-    """What loading found and, were it Kafka's, would have done. Nothing of it has been written."""
+    """What loading found, and did or (opened for reading, which writes nothing) would have done."""
 
     clean: bool
     recovery_point: int
+    written: bool = False
     findings: list[Finding] = field(default_factory=list)
     recovered_segments: list[int] = field(default_factory=list)
     truncated_bytes: int = 0
 
+    def note(self, kind: str, file: str, position: int, size: int, text: str) -> None:
+        """Adds a finding; `text` says what would be done, and says that it was where it is."""
+        self.findings.append(
+            Finding(kind, file, position, size, text.replace("would be", "was") if self.written else text)
+        )
+
     def __str__(self) -> str:
         how = "after a clean shutdown" if self.clean else f"recovered from offset {self.recovery_point} on"
+        how += "" if self.written or not self.findings else ", in memory only"
         lines = [f"{how}: {len(self.findings)} findings"]
         lines += [f"  {f.kind}: {f.file}: {f.text}" for f in self.findings]
         return "\n".join(lines)
@@ -96,23 +73,27 @@ class Loaded:
     leader_epochs: LeaderEpochs
     recovery: Recovery
     lost_time_indexes: frozenset[int]
+    recovered_producers: bool  # whether a recovered segment has batches with producer ids
 
 
 class _Listing:
     """The names in the directory, and what they would be after passes 1 to 3."""
 
-    def __init__(self, directory: str, recovery: Recovery) -> None:
+    def __init__(self, directory: str, recovery: Recovery, repairs: Repairs | None) -> None:
         self.directory = directory
         self.recovery = recovery
+        self.repairs = repairs
         self.names = set(os.listdir(directory))  # noqa: PTH208 - iterdir takes thrice as long
         self.renamed: set[str] = set()  # final names of files that are still called .swap
 
     def note(self, kind: str, name: str, text: str) -> None:
-        self.recovery.findings.append(Finding(kind, f"{self.directory}/{name}", -1, -1, text))
+        self.recovery.note(kind, f"{self.directory}/{name}", -1, -1, text)
 
     def drop(self, name: str, kind: str, text: str) -> None:
         self.names.discard(name)
         self.note(kind, name, text)
+        if self.repairs is not None:
+            self.repairs.delete(name)
 
     def finish_interrupted_work(self, make: "_SegmentMaker") -> None:
         """Passes 1 to 3 of spec 8.2."""
@@ -149,7 +130,10 @@ class _Listing:
             if name in self.names:
                 self.names.discard(name)
                 self.names.add(name.removesuffix(".swap"))
-                self.renamed.add(name.removesuffix(".swap"))
+                if self.repairs is not None:
+                    self.repairs.rename(name, name.removesuffix(".swap"))
+                else:
+                    self.renamed.add(name.removesuffix(".swap"))
                 self.note("leftover", name, "would be renamed: a compaction that was all but finished")
 
     def suffixes(self, stem: str) -> dict[str, str]:
@@ -186,15 +170,21 @@ class _SegmentMaker:
 
 
 class _Loader:
-    def __init__(self, path: Path, around: LogDirectory, make: _SegmentMaker, recover: bool) -> None:
+    def __init__(
+        self, path: Path, state: State, make: _SegmentMaker, recover: bool, repairs: Repairs | None
+    ) -> None:
         self.path = path
         self.make = make
         self.recover = recover
-        self.log_start_offset = around.log_start_offset
-        self.recovery = Recovery(around.clean, around.recovery_point, list(around.findings))
-        self.listing = _Listing(str(path), self.recovery)
+        self.repairs = repairs
+        self.log_start_offset = state.log_start_offset
+        self.recovery = Recovery(state.clean, state.recovery_point, repairs is not None)
+        for file, text in state.complaints:
+            self.recovery.note("checkpoint", file, -1, -1, text)
+        self.listing = _Listing(str(path), self.recovery, repairs)
         self.epochs = LeaderEpochs(self._read_epochs())
         self.lost_time_indexes: set[int] = set()
+        self.has_producers = False
 
     def _read_epochs(self) -> list[tuple[int, int]]:
         file = self.path / layout.LEADER_EPOCHS
@@ -203,11 +193,18 @@ class _Loader:
         except FileNotFoundError:
             return []
         except (OSError, CorruptFileError) as e:
-            self.recovery.findings.append(Finding("checkpoint", str(file), -1, -1, f"not read: {e}"))
+            self.recovery.note("checkpoint", str(file), -1, -1, f"not read: {e}")
             return []
 
     def note(self, kind: str, segment: Segment, position: int, size: int, text: str) -> None:
-        self.recovery.findings.append(Finding(kind, segment.path, position, size, text))
+        self.recovery.note(kind, segment.path, position, size, text)
+
+    def drop(self, segment: Segment, text: str) -> None:
+        """A whole segment that does not count."""
+        self.note("beyond", segment, 0, segment.size, text)
+        if self.repairs is not None:
+            lost = not self.recovery.clean and segment.base_offset < self.recovery.recovery_point
+            self.repairs.delete_segment(segment, keep=lost)
 
     def load(self) -> Loaded:
         if self.recover:
@@ -218,7 +215,7 @@ class _Loader:
         log_end_offset = self._end_of(segments)
         if segments and log_end_offset < self.log_start_offset:
             for segment in segments:
-                self.note("beyond", segment, 0, segment.size, "lies below the log start offset")
+                self.drop(segment, "would be deleted: it lies below the log start offset")
             segments = []
             self.epochs = LeaderEpochs()
         first = segments[0].base_offset if segments else self.log_start_offset
@@ -232,6 +229,7 @@ class _Loader:
             self.epochs,
             self.recovery,
             frozenset(self.lost_time_indexes),
+            self.has_producers,
         )
 
     def _open_segments(self) -> list[Segment]:
@@ -251,6 +249,8 @@ class _Loader:
         for name in names:
             if name.endswith(layout.INDEX_KINDS) and name.partition(".")[0] not in known:
                 self.listing.note("orphan", name, "would be deleted: an index without a log")
+                if self.repairs is not None:
+                    self.repairs.delete(name)
         ends = [*(offset for offset, _ in stems[1:]), MAX_OFFSET][: len(stems)]
         suffixes = self.listing.suffixes if self.listing.renamed else None
         segments = []
@@ -267,6 +267,8 @@ class _Loader:
                 self.note("missing_index", segment, -1, -1, text)
                 if self.recover:
                     segment.adopt(None, TimeIndex(offset))
+                    if self.repairs is not None:
+                        self.repairs.write_index(segment, ".timeindex", b"")
                     self.lost_time_indexes.add(offset)
             if stem + ".txnindex" in names and not self._check_transactions(segment) and self.recover:
                 segments[-1:] = self._recovered(segment)[0]
@@ -289,8 +291,15 @@ class _Loader:
                 kind, segment, found.valid_bytes, beyond, f"{beyond} bytes would be cut off: {found.error}"
             )
             self.recovery.truncated_bytes += beyond
+            if self.repairs is not None:
+                lost = not self.recovery.clean and found.next_offset < self.recovery.recovery_point
+                self.repairs.cut(segment, found.valid_bytes, keep=lost)
             segment.limit_to(found.valid_bytes)
         segment.adopt(found.offset_index, found.time_index)
+        self.has_producers = self.has_producers or found.has_producers
+        if self.repairs is not None:
+            self.repairs.write_index(segment, ".index", found.offset_index.to_bytes())
+            self.repairs.write_index(segment, ".timeindex", found.time_index.to_bytes())
         for epoch, base_offset in found.leader_epochs:
             if self.epochs.latest is None or epoch > self.epochs.latest:
                 self.epochs.assign(epoch, base_offset)
@@ -306,10 +315,8 @@ class _Loader:
             kept += parts
             if cut and at + 1 < len(segments):
                 for beyond in segments[at + 1 :]:
-                    self.note(
-                        "beyond", beyond, 0, beyond.size, "would be deleted: it lies behind what was cut off"
-                    )
                     self.recovery.truncated_bytes += beyond.size
+                    self.drop(beyond, "would be deleted: it lies behind what was cut off")
                 kept[-1] = self._with_end(kept[-1], MAX_OFFSET)
                 break
             if cut:
@@ -324,7 +331,8 @@ class _Loader:
             part = pending.pop(0)
             found = part.scan()
             if found.overflow and self._rises(part):
-                pending[:0] = self._split(part)
+                parts = list(self._split(part))
+                pending[:0] = parts if self.repairs is None else self.repairs.split(part, parts, self.make)
                 continue
             kept.append(part)
             size = part.size
@@ -395,16 +403,18 @@ def load(
     index_interval_bytes: int = 4096,
     max_decompressed_bytes: int = 256 << 20,
     recover: bool = True,
+    state: State | None = None,
+    repairs: Repairs | None = None,
 ) -> Loaded:
-    """Loads a partition directory for reading. What is not given comes from the directory around it."""
+    """Loads a partition directory. What is not given comes from the directory around it; `repairs` lets it write."""
     if not path.is_dir():
         raise LogNotFoundError(f"no partition directory at {path}")
-    around = LogDirectory.around(path)
-    around = LogDirectory(
-        around.clean if clean is None else clean,
-        around.recovery_point if recovery_point is None else recovery_point,
-        around.log_start_offset if log_start_offset is None else log_start_offset,
-        around.findings,
+    state = state or read_state(path)
+    state = State(
+        state.clean if clean is None else clean,
+        state.recovery_point if recovery_point is None else recovery_point,
+        state.log_start_offset if log_start_offset is None else log_start_offset,
+        state.complaints,
     )
     make = _SegmentMaker(str(path), index_interval_bytes, max_decompressed_bytes)
-    return _Loader(path, around, make, recover).load()
+    return _Loader(path, state, make, recover, repairs).load()

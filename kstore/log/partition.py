@@ -1,13 +1,12 @@
 """One partition: a directory of segments, read as Kafka would read it."""
 
 import uuid
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -18,8 +17,9 @@ from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
 from kstore.log.layout import TopicPartition
-from kstore.log.loader import Recovery, load
+from kstore.log.loader import Loaded, Recovery, load
 from kstore.log.producers import ProducerState
+from kstore.log.reached import Reached
 from kstore.log.slice import Slice
 from kstore.log.transactions import Transactions
 
@@ -39,6 +39,20 @@ _NAMED = {
 _ISOLATION = ("read_uncommitted", "read_committed")
 _NOT_NAMED = OffsetAndTimestamp(-1, -1, None)
 _base_offset = attrgetter("base_offset")
+
+
+def _floor(segments: tuple[Segment, ...], offset: int) -> int:
+    return bisect_right(segments, offset, key=_base_offset) - 1
+
+
+def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
+    """(base offset, index of the segment, position) of the batch that holds `offset`, or of the next, or the end."""
+    segments = now.segments
+    for at in range(max(_floor(segments, offset), 0), len(segments)):
+        located = segments[at].translate(offset)
+        if located is not None:
+            return located.base_offset, at, located.position
+    return now.log_end_offset, len(segments) - 1, segments[-1].size
 
 
 class PartitionLog:
@@ -69,10 +83,9 @@ class PartitionLog:
             max_decompressed_bytes=max_decompressed_bytes,
             recover=recover,
         )
-        self._segments: tuple[Segment, ...] | None = self._loaded.segments
+        self._closed = False
         self._transactions: Transactions | None = None
-        self._reached: list[int] = []  # the largest timestamp of the segments up to each, as far as asked
-        self._reaching = Lock()
+        self._reached = Reached(())
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
@@ -84,19 +97,23 @@ class PartitionLog:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments in order of their base offsets."""
-        if self._segments is None:
+        return self._now().segments
+
+    def _now(self) -> Loaded:
+        """The log at this moment: nothing in it changes, so who takes it once sees all of one moment."""
+        if self._closed:
             raise LogClosedError(f"{self.path} is closed")
-        return self._segments
+        return self._loaded
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that readers may ask for; it may lie inside a segment, or inside a batch."""
-        return self._loaded.log_start_offset
+        return self._now().log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record would get."""
-        return self._loaded.log_end_offset
+        return self._now().log_end_offset
 
     @property
     def recovery(self) -> Recovery:
@@ -106,7 +123,7 @@ class PartitionLog:
     @property
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
         """(epoch, start offset) of every leader epoch known."""
-        return self._loaded.leader_epochs.entries
+        return self._now().leader_epochs.entries
 
     def _read_transactions(self) -> Transactions:
         if self._transactions is None:
@@ -135,12 +152,13 @@ class PartitionLog:
 
     def floor_segment(self, offset: int) -> int:
         """The index in `segments` of the one with the largest base offset <= `offset`; -1 if all lie above."""
-        return bisect_right(self.segments, offset, key=_base_offset) - 1
+        return _floor(self.segments, offset)
 
     def translate(self, offset: int) -> Located | None:
         """The batch in the floor segment of `offset` with the first last offset >= it, None past its end."""
-        at = self.floor_segment(offset)
-        return self.segments[at].translate(offset) if at >= 0 else None
+        segments = self.segments
+        at = _floor(segments, offset)
+        return segments[at].translate(offset) if at >= 0 else None
 
     def read(
         self,
@@ -159,16 +177,16 @@ class PartitionLog:
         if max_bytes < 0:
             raise ValueError(f"max_bytes {max_bytes} must not be negative")
         committed = self._is_committed(isolation)
-        segments = self.segments
-        end = self.log_end_offset
-        if not self.log_start_offset <= offset <= end:
-            raise OffsetOutOfRangeError(offset, self.log_start_offset, end)
-        bound = self.last_stable_offset() if committed else end
+        now = self._now()
+        segments, end = now.segments, now.log_end_offset
+        if not now.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(offset, now.log_start_offset, end)
+        bound = min(self.last_stable_offset(), end) if committed else end
         bound_at, bound_position = len(segments), 0
         if bound < end:  # the bound becomes the beginning of the batch that holds it (spec 7.3)
-            bound, bound_at, bound_position = self._position_of(bound)
+            bound, bound_at, bound_position = _position_of(now, bound)
         if offset < bound:
-            at = max(self.floor_segment(offset), 0)
+            at = max(_floor(segments, offset), 0)
             while at < min(bound_at + 1, len(segments)):
                 segment = segments[at]
                 located = segment.translate(offset)
@@ -176,7 +194,7 @@ class PartitionLog:
                     size = max(max_bytes, located.size) if min_one_message else max_bytes
                     end_position = bound_position if at == bound_at else segment.size
                     size = max(0, min(size, end_position - located.position))
-                    aborted = self._aborted_in(at, offset, located.position, size) if committed else None
+                    aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
                     return Slice(
                         segment,
                         offset,
@@ -188,14 +206,18 @@ class PartitionLog:
                         on_error=on_error,
                     )
                 at += 1
-        return self._empty(offset, committed)
+        return self._empty(now, offset, committed)
 
     def from_file_start(self) -> "PartitionLog":
         """The same log with everything readable that its files still hold, below the log start offset too."""
+        now = self._now()
         twin = object.__new__(PartitionLog)
-        twin.__dict__.update(self.__dict__)
-        first = self.segments[0].base_offset if self.segments else self.log_start_offset
-        twin._loaded = replace(self._loaded, log_start_offset=min(first, self.log_start_offset))
+        twin.path = self.path
+        first = now.segments[0].base_offset if now.segments else now.log_start_offset
+        twin._loaded = replace(now, log_start_offset=min(first, now.log_start_offset))
+        twin._closed = False
+        twin._transactions = self._transactions
+        twin._reached = Reached(())
         return twin
 
     def _is_committed(self, isolation: str) -> bool:
@@ -203,30 +225,24 @@ class PartitionLog:
             raise ValueError(f"isolation is one of {', '.join(_ISOLATION)}, not {isolation!r}")
         return isolation == "read_committed"
 
-    def _empty(self, offset: int, committed: bool) -> Slice:
-        if not self.segments:
+    def _empty(self, now: Loaded, offset: int, committed: bool) -> Slice:
+        if not now.segments:
             return Slice(None, offset, 0, 0)
-        _, at, position = self._position_of(offset)
+        _, at, position = _position_of(now, offset)
         aborted: list[tuple[int, int]] | None = [] if committed else None
-        return Slice(self.segments[at], offset, position, 0, aborted=aborted)
+        return Slice(now.segments[at], offset, position, 0, aborted=aborted)
 
-    def _position_of(self, offset: int) -> tuple[int, int, int]:
-        """(base offset, index of the segment, position) of the batch that holds `offset`, or of the next, or the end."""
-        for at in range(max(self.floor_segment(offset), 0), len(self.segments)):
-            located = self.segments[at].translate(offset)
-            if located is not None:
-                return located.base_offset, at, located.position
-        return self.log_end_offset, len(self.segments) - 1, self.segments[-1].size
-
-    def _aborted_in(self, at: int, offset: int, position: int, size: int) -> list[tuple[int, int]]:
+    def _aborted_in(
+        self, now: Loaded, at: int, offset: int, position: int, size: int
+    ) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that these bytes may hold (spec 7.2)."""
-        segment = self.segments[at]
-        bound = segment.offset_index.fetch_upper_bound(position, size)
+        segments = now.segments
+        bound = segments[at].offset_index.fetch_upper_bound(position, size)
         if bound is not None:
             upper = bound.offset
         else:
-            upper = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.log_end_offset
-        found = self._read_transactions().aborted(self.segments[at:], offset, upper)
+            upper = segments[at + 1].base_offset if at + 1 < len(segments) else now.log_end_offset
+        found = self._read_transactions().aborted(segments[at:], offset, upper)
         return [(txn.producer_id, txn.first_offset) for txn in found]
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
@@ -234,18 +250,20 @@ class PartitionLog:
 
         As Kafka's: from the segment that holds `start` on, so some may end before it (spec 10.4).
         """
-        at = max(self.floor_segment(start), 0)
-        return self._read_transactions().aborted(self.segments[at:], self.log_start_offset, stop)
+        now = self._now()
+        at = max(_floor(now.segments, start), 0)
+        return self._read_transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
         """The first record of data at or after `offset`. OffsetOutOfRangeError where there is none."""
-        if self.log_start_offset <= offset < self.log_end_offset:
-            segments = self.segments
-            for at in range(max(self.floor_segment(offset), 0), len(segments)):
+        now = self._now()
+        if now.log_start_offset <= offset < now.log_end_offset:
+            segments = now.segments
+            for at in range(max(_floor(segments, offset), 0), len(segments)):
                 record = segments[at].get(offset)
                 if record is not None:
                     return record
-        raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+        raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
     def records(
         self,
@@ -280,16 +298,17 @@ class PartitionLog:
         self, start: int | None, stop: int | None, isolation: str
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
         committed = self._is_committed(isolation)
-        start = self.log_start_offset if start is None else max(start, self.log_start_offset)
-        stop = self.log_end_offset if stop is None else min(stop, self.log_end_offset)
-        at = max(self.floor_segment(start), 0)
+        now = self._now()
+        start = now.log_start_offset if start is None else max(start, now.log_start_offset)
+        stop = now.log_end_offset if stop is None else min(stop, now.log_end_offset)
+        at = max(_floor(now.segments, start), 0)
         aborted = None
         if committed:
             stop = min(stop, self.last_stable_offset())
             # only those that end at `start` or later: readers forget a producer at its marker, and see no earlier one
-            found = self._read_transactions().aborted(self.segments[at:], start, stop)
+            found = self._read_transactions().aborted(now.segments[at:], start, stop)
             aborted = [(txn.producer_id, txn.first_offset) for txn in found]
-        return self.segments[at:], start, stop, aborted
+        return now.segments[at:], start, stop, aborted
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -317,55 +336,51 @@ class PartitionLog:
                     f"timestamp is milliseconds or one of {', '.join(_NAMED)}, not {timestamp!r}"
                 )
             timestamp = _NAMED[timestamp]
+        now = self._now()
         if timestamp < 0:
-            named = self._find_named(timestamp)
+            named = self._find_named(now, timestamp)
             if named is not _NOT_NAMED:
                 return named
-        at = self._first_reaching(timestamp)
-        while at < len(self.segments):
-            segment = self.segments[at]
-            found = segment.find_timestamp(timestamp, self.log_start_offset)
+        segments = now.segments
+        at = self._reached_of(segments).first(timestamp)
+        while at < len(segments):
+            segment = segments[at]
+            found = segment.find_timestamp(timestamp, now.log_start_offset)
             # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
             # would make a guess into an answer, so there we do.
-            if found is not None or segment.base_offset not in self._loaded.lost_time_indexes:
+            if found is not None or segment.base_offset not in now.lost_time_indexes:
                 return found
             at += 1
-            while at < len(self.segments) and self.segments[at].largest_timestamp < timestamp:
+            while at < len(segments) and segments[at].largest_timestamp < timestamp:
                 at += 1
         return None
 
-    def _find_named(self, timestamp: int) -> OffsetAndTimestamp | None:
+    def _reached_of(self, segments: tuple[Segment, ...]) -> "Reached":
+        """The largest timestamps of these segments, as far as they were asked before."""
+        reached = self._reached
+        if reached.segments is not segments:
+            reached = self._reached = reached.moved_to(segments)
+        return reached
+
+    def _find_named(self, now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
         """The answer to one of the negative values that stand for something (spec 7.4)."""
-        epochs = self._loaded.leader_epochs
+        epochs = now.leader_epochs
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             known = epochs.entries[:1]
-            epoch = known[0][0] if known and known[0][1] <= self.log_start_offset else None
-            return OffsetAndTimestamp(self.log_start_offset, -1, epoch)
+            epoch = known[0][0] if known and known[0][1] <= now.log_start_offset else None
+            return OffsetAndTimestamp(now.log_start_offset, -1, epoch)
         if timestamp == LATEST:
-            return OffsetAndTimestamp(self.log_end_offset, -1, epochs.latest)
+            return OffsetAndTimestamp(now.log_end_offset, -1, epochs.latest)
         if timestamp == MAX_TIMESTAMP:
-            return self._find_max_timestamp()
+            return self._find_max_timestamp(now)
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no tier
             return OffsetAndTimestamp(-1, -1, -1)
         return _NOT_NAMED
 
-    def _first_reaching(self, timestamp: int) -> int:
-        """The index of the first segment whose largest timestamp is at least this; segments are asked once each."""
-        reached = self._reached
-        at = bisect_left(reached, timestamp)
-        if at == len(reached):
-            with self._reaching:
-                for segment in self.segments[len(reached) :]:
-                    largest = segment.largest_timestamp
-                    reached.append(max(largest, reached[-1]) if reached else largest)
-                    if reached[-1] >= timestamp:
-                        break
-            at = bisect_left(reached, timestamp)
-        return at
-
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+        now = self._now()
+        if not now.log_start_offset <= offset <= now.log_end_offset:
+            raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
         for batch in self.batches(offset):
             for record in batch.records(verify=False):
                 if record.offset >= offset:
@@ -373,21 +388,22 @@ class PartitionLog:
                     return OffsetAndTimestamp(record.offset, record.timestamp, epoch)
         return None
 
-    def _find_max_timestamp(self) -> OffsetAndTimestamp | None:
-        if not self.segments:
+    def _find_max_timestamp(self, now: Loaded) -> OffsetAndTimestamp | None:
+        if not now.segments:
             return None
-        best = max(self.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
+        best = max(now.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
         return best.find_max_timestamp()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch not above the one asked, where it ends); (-1, -1) if that cannot be told (spec 7.8)."""
-        return self._loaded.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+        now = self._now()
+        return now.leader_epochs.end_offset_for(epoch, now.log_end_offset)
 
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Lets go of the files. What was read stays; slices and iterators go on."""
-        self._segments = None
+        self._closed = True
 
     def __enter__(self) -> Self:
         return self

@@ -2,19 +2,28 @@
 
 import struct
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kstore.engine.batch import RecordBatch, control_type
 from kstore.engine.crc32c import crc32c
 from kstore.engine.index import AbortedTxn
 from kstore.engine.segment import Segment
-from kstore.errors import CorruptRecordError, CorruptSnapshotError
+from kstore.engine.tail import Appended
+from kstore.errors import (
+    CorruptRecordError,
+    CorruptSnapshotError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
 
 _HEADER = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _MAX_SEQUENCE = 2**31 - 1
+_MAX_EPOCH = 2**15 - 1
 REMEMBERED_BATCHES = 5
 ABORT, COMMIT = 0, 1
 
@@ -84,6 +93,110 @@ def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
     return states
 
 
+def _java_order(states: list[ProducerState]) -> list[ProducerState]:
+    """The order in which a Java HashMap with these ids gives them out: Kafka writes snapshots in it."""
+    capacity = 16
+    while len(states) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(state: ProducerState) -> int:
+        folded = (state.producer_id ^ (state.producer_id >> 32)) & 0xFFFFFFFF
+        return (folded ^ (folded >> 16)) & (capacity - 1)
+
+    return sorted(states, key=bucket)
+
+
+def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
+    """The bytes of a .snapshot file; of each producer's batches the last one is kept (spec 3.5)."""
+    entries = []
+    for state in _java_order(list(states)):
+        last = state.batches[-1] if state.batches else BatchMetadata(-1, -1, 0, -1)
+        txn = state.current_txn_first_offset
+        entries.append(
+            _ENTRY.pack(
+                state.producer_id,
+                state.producer_epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                state.last_timestamp,
+                state.coordinator_epoch,
+                -1 if txn is None else txn,
+            )
+        )
+    body = len(entries).to_bytes(4, "big") + b"".join(entries)
+    return _HEADER.pack(1, crc32c(body), len(entries)) + body[4:]
+
+
+def _copied(state: ProducerState | None, producer_id: int) -> ProducerState:
+    return ProducerState(producer_id) if state is None else replace(state, batches=state.batches.copy())
+
+
+def _check(
+    batch: RecordBatch,
+    updated: ProducerState,
+    current: ProducerState | None,
+    origin: str,
+    transaction_version: int,
+) -> None:
+    """Epoch, sequence and transaction of one batch against its producer's state."""
+    pid, epoch = batch.producer_id, batch.producer_epoch
+    if batch.is_control:
+        _check_marker(batch, updated, transaction_version)
+        return
+    if epoch < updated.producer_epoch:
+        raise InvalidProducerEpochError(
+            f"producer {pid}: epoch {epoch} is below {updated.producer_epoch}, at offset {batch.base_offset}"
+        )
+    if origin == "client":
+        _check_sequence(batch, updated, current)
+    if updated.current_txn_first_offset is not None and not batch.is_transactional:
+        raise InvalidTxnStateError(
+            f"producer {pid}: a batch outside the transaction that it opened at offset "
+            f"{updated.current_txn_first_offset}"
+        )
+
+
+def _check_sequence(batch: RecordBatch, updated: ProducerState, current: ProducerState | None) -> None:
+    first = batch.base_sequence
+    if batch.producer_epoch != updated.producer_epoch:
+        follows, last = first == 0 or updated.producer_epoch == -1, -1
+    else:
+        if updated.batches:
+            last = updated.batches[-1].last_sequence
+        elif current is not None and current.producer_epoch == batch.producer_epoch and current.batches:
+            last = current.batches[-1].last_sequence
+        else:
+            last = -1
+        fresh = current is None or current.producer_epoch == -1
+        follows = fresh or first == last + 1 or (first == 0 and last == _MAX_SEQUENCE)
+    if not follows:
+        raise OutOfOrderSequenceError(
+            f"producer {batch.producer_id}, epoch {batch.producer_epoch}: sequence {first} does not follow on {last}, "
+            f"at offset {batch.base_offset}"
+        )
+
+
+def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_version: int) -> None:
+    if batch.records_count == 0:
+        return
+    if transaction_version not in (0, 1, 2):
+        raise ValueError(f"a transaction marker needs its transaction_version, 0 to 2, not {transaction_version}")
+    known, epoch = updated.producer_epoch, batch.producer_epoch
+    # with version 2 every marker raises the epoch; the same one again is a retry of one that is there
+    retry = epoch == known and (updated.current_txn_first_offset is None or epoch == _MAX_EPOCH)
+    if epoch < known or (transaction_version == 2 and epoch == known and not retry):
+        raise InvalidProducerEpochError(
+            f"producer {batch.producer_id}: a marker of epoch {epoch}, where {known} is known"
+        )
+    value = batch.records(verify=False)[0].value or b""
+    coordinator = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1
+    if coordinator < updated.coordinator_epoch:
+        raise TransactionCoordinatorFencedError(
+            f"producer {batch.producer_id}: coordinator epoch {coordinator} is below {updated.coordinator_epoch}"
+        )
+
+
 class Producers:
     """The states of all producers of a log, kept up by applying its batches in order, as replication does."""
 
@@ -106,6 +219,36 @@ class Producers:
     def first_unstable_offset(self) -> int | None:
         """Where the oldest open transaction begins."""
         return min(self.ongoing, default=None)
+
+    def analyze(
+        self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1
+    ) -> Appended | None:
+        """Checks batches that are about to be appended (spec 6.6); an Appended when one is a retry of what is there.
+
+        origin "replication" is checked as a follower does: hardly. Nothing is changed.
+        """
+        updated: dict[int, ProducerState] = {}
+        for batch in batches:
+            if batch.producer_id < 0 or origin == "replication":
+                continue
+            current = self.states.get(batch.producer_id)
+            if origin == "client" and current is not None and current.producer_epoch == batch.producer_epoch:
+                first, last = batch.base_sequence, batch.last_sequence
+                for known in current.batches:
+                    if (known.first_sequence, known.last_sequence) == (first, last):
+                        return Appended(known.first_offset, known.last_offset, 0, True)
+            working = updated.get(batch.producer_id)
+            if working is None:
+                working = updated[batch.producer_id] = _copied(current, batch.producer_id)
+            _check(batch, working, current, origin, transaction_version)
+            if not batch.is_control:
+                working.move_to(batch.producer_epoch)
+                working.batches.append(
+                    BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
+                )
+                if batch.is_transactional and working.current_txn_first_offset is None:
+                    working.current_txn_first_offset = batch.base_offset
+        return None
 
     def apply(self, batch: RecordBatch) -> AbortedTxn | None:
         """Takes one batch with a producer id; returns the transaction that it aborts, if it does."""

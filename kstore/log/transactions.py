@@ -8,6 +8,7 @@ from kstore.errors import CorruptFileError
 from kstore.log import layout
 from kstore.log.loader import Loaded
 from kstore.log.producers import Producers, ProducerState, batches_of_producers, read_snapshot
+from kstore.log.snapshots import Snapshots
 
 
 def usable_snapshots(directory: str, loaded: Loaded) -> list[tuple[int, str]]:
@@ -42,7 +43,6 @@ class Transactions:
     def __init__(self, directory: str, loaded: Loaded) -> None:
         """Replays the log from the newest snapshot that serves, and from before every recovered segment."""
         self.producers = Producers()
-        self._segments = loaded.segments
         recovered = set(loaded.recovery.recovered_segments)
         from_offset = min((b for b in recovered), default=loaded.log_end_offset)
         rebuilt: dict[int, list[AbortedTxn]] = {base: [] for base in recovered}
@@ -64,10 +64,20 @@ class Transactions:
                 for txn in rebuilt[segment.base_offset]:
                     index.append(txn)
                 segment.adopt(None, None, index)
+        self._stop_at(loaded.log_start_offset, loaded.log_end_offset)
+
+    @classmethod
+    def of(cls, producers: Producers, log_start_offset: int, log_end_offset: int) -> "Transactions":
+        """Those of a log that is written, whose producers are known at every moment."""
+        known = object.__new__(cls)
+        known.producers = producers
+        known._stop_at(log_start_offset, log_end_offset)
+        return known
+
+    def _stop_at(self, log_start_offset: int, log_end_offset: int) -> None:
         unstable = self.producers.first_unstable_offset
-        end = loaded.log_end_offset
         self.last_stable_offset = (
-            end if unstable is None else min(max(unstable, loaded.log_start_offset), end)
+            log_end_offset if unstable is None else min(max(unstable, log_start_offset), log_end_offset)
         )
 
     def aborted(self, segments: tuple[Segment, ...], from_offset: int, upper_bound: int) -> list[AbortedTxn]:
@@ -79,3 +89,65 @@ class Transactions:
             if complete:
                 break
         return found
+
+
+def rebuild(
+    snapshots: Snapshots, loaded: Loaded, *, truncated: bool = False
+) -> tuple[Producers, dict[int, TransactionIndex]]:
+    """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
+    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset."""
+    segments = loaded.segments
+    end = loaded.log_end_offset
+    recovered = set() if truncated else set(loaded.recovery.recovered_segments)
+    clean = loaded.recovery.clean and not truncated
+    indexes: dict[int, TransactionIndex] = {}
+    bases = [segment.base_offset for segment in segments]
+    before = set() if clean else set(bases[-2:])
+    for segment in segments:
+        if segment.base_offset in recovered:
+            index = indexes[segment.base_offset] = TransactionIndex(segment.base_offset)
+            producers = _replay(snapshots, loaded, segment.base_offset, before)
+            if loaded.recovered_producers:  # otherwise the scan has seen that there are none
+                for batch in batches_of_producers(segment, segment.base_offset):
+                    aborted = producers.apply(batch)
+                    if aborted is not None:
+                        index.append(aborted)
+            segment.adopt(None, None, index)
+            snapshots.write(segment.read_next_offset(), producers.states.values())
+    snapshots.remove_strays(bases)
+    wanted = {*bases[-2:], end}
+    if clean and not snapshots.offsets:
+        for offset in sorted(wanted):
+            if offset > 0:
+                snapshots.write(offset, ())
+        producers = Producers()
+        producers.end_offset = end
+        return producers, indexes
+    return _replay(snapshots, loaded, end, wanted), indexes
+
+
+def _replay(snapshots: Snapshots, loaded: Loaded, to_offset: int, wanted: set[int]) -> Producers:
+    """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
+    written at the `wanted` offsets that it passes, and there."""
+    producers = Producers()
+    snapshots.remove_outside(loaded.log_start_offset, to_offset)
+    newest = snapshots.read_newest(to_offset)
+    last = loaded.log_start_offset
+    if newest is not None and newest[0] > last:
+        last = newest[0]
+        producers.restore(newest[1], last)
+    from_offset = last
+    for segment in loaded.segments:
+        base = segment.base_offset
+        if segment.end_offset <= from_offset or base >= to_offset:
+            continue
+        if base in wanted and base > last:
+            snapshots.write(base, producers.states.values())
+            last = base
+        if loaded.recovered_producers or base not in loaded.recovery.recovered_segments:
+            for batch in batches_of_producers(segment, from_offset):
+                producers.apply(batch)
+    producers.end_offset = to_offset
+    if to_offset > last:
+        snapshots.write(to_offset, producers.states.values(), durable=True)
+    return producers

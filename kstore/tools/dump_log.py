@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
-from kstore.engine.text import java_integer
 from kstore.errors import CorruptRecordError
 from kstore.tools.decoders import control_text
-from kstore.tools.dump_path import base_offset, name_of, open_file
+from kstore.tools.dump_path import base_offset, name_of, number_in_name, open_file
 
 MAX32 = 2**31 - 1
 _OFFSET_WIDTH, _EPOCH_WIDTH = 20, 10  # in the name of a KRaft snapshot
@@ -159,8 +158,12 @@ def _first_line(path: str) -> str:
         return f"Log starting offset: {base_offset(path)}\n"
     if name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot\n"
-    end_offset = java_integer(name[:_OFFSET_WIDTH])
-    epoch = java_integer(name[_OFFSET_WIDTH + 1 : _OFFSET_WIDTH + 1 + _EPOCH_WIDTH], bits=32)
+    epoch_at = _OFFSET_WIDTH + 1
+    try:
+        end_offset = number_in_name(name[:_OFFSET_WIDTH])
+        epoch = number_in_name(name[epoch_at : epoch_at + _EPOCH_WIDTH], bits=32)
+    except ValueError as e:
+        raise ValueError(f"{path}: its name holds no offset and epoch") from e
     return f"Snapshot end offset: {end_offset}, epoch: {epoch}\n"
 
 

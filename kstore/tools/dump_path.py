@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from kstore.engine.file import File
-from kstore.engine.text import java_integer
+from kstore.properties import parse_integer
 
 
 def java_path(path: str) -> str:
@@ -39,9 +39,21 @@ def split_names(names: str) -> list[str]:
     return found
 
 
+def number_in_name(text: str, bits: int = 64) -> int:
+    """A number that Java reads into so many bits. ValueError."""
+    number = parse_integer(text)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{number} is more than {bits} bits hold")
+    return number
+
+
 def base_offset(path: str) -> int:
     """The number before the first dot of the name. ValueError."""
-    return java_integer(name_of(path).partition(".")[0])
+    stem = name_of(path).partition(".")[0]
+    try:
+        return number_in_name(stem)
+    except ValueError as e:
+        raise ValueError(f"{path}: its name begins with no offset: {stem!r}") from e
 
 
 def sibling(path: str, kind: str) -> str:

@@ -13,10 +13,10 @@ from kstore import CorruptCheckpointError, TopicPartition
 from kstore.log.checkpoints import (
     read_epochs,
     read_offsets,
-    read_properties,
     read_topic_id,
     topic_id_text,
 )
+from kstore.properties import read_properties
 
 
 @pytest.fixture

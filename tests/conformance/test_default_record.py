@@ -1,5 +1,6 @@
 """DefaultRecordTest: records inside a v2 batch, spec 2.3."""
 
+import inspect
 from typing import Any
 
 import forge
@@ -31,6 +32,35 @@ def test_basic_serde(
     (record,) = batch.records()
     assert record == Record(47, 423, "CreateTime", key, value, headers)
     assert batch.sequence_of(record) == 733
+
+
+@pytest.mark.parametrize("field", ["offset", "timestamp", "timestamp_type", "key", "value", "headers"])
+def test_fields_are_read_only_members(field: str) -> None:
+    """Members, not getters: that is what makes them quick to read. Nobody can put another object into one."""
+    record = Record(0, 5, "CreateTime", b"key", None, HEADERS)
+    assert inspect.ismemberdescriptor(vars(Record)[field])
+    with pytest.raises(AttributeError):
+        setattr(record, field, None)
+    with pytest.raises(AttributeError):
+        delattr(record, field)
+
+
+def test_fields_stay_read_only_where_the_interpreter_is_warm() -> None:
+    """It specialises stores to members too; the same line often enough."""
+    record = Record(0, 5, "CreateTime", b"key", None, HEADERS)
+    for _ in range(100):
+        with pytest.raises(AttributeError):
+            record.key = b"other"  # type: ignore[misc]
+    assert record.key == b"key"
+
+
+def test_timestamps_may_change_from_record_to_record() -> None:
+    """Equal ones in a row are one object; none is taken for another."""
+    times = [forge.T0, forge.T0, 0, -1, forge.T0, forge.T0 + 1, forge.T0 + 1, 7]
+    raw = forge.batch(*(Rec(b"v", None, t, (), d) for d, t in enumerate(times)), base_timestamp=forge.T0)
+    records = RecordBatch(raw).records()
+    assert [record.timestamp for record in records] == times
+    assert records[0].timestamp is records[1].timestamp
 
 
 def test_basic_serde_invalid_header_count() -> None:

@@ -1,0 +1,30 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from libkstore.format cimport ks_batch
+
+
+cdef bytes encode_headers(object headers)
+
+
+cdef class Builder:
+    cdef uint8_t *data
+    cdef int64_t room
+    cdef int64_t used
+    cdef int64_t start
+    cdef ks_batch batch
+    cdef int codec
+    cdef int level
+
+    cdef Builder emptied(self)
+    cdef int ensure(self, int64_t more) noexcept nogil
+    cdef int begin(self, int64_t base_offset, int32_t leader_epoch, int attributes) noexcept nogil
+    cdef int put(
+        self, size_t body, int64_t timestamp, const uint8_t *key, int64_t key_size, const uint8_t *value,
+        int64_t value_size, const uint8_t *headers, int64_t headers_size,
+    ) noexcept nogil
+    cdef int add(
+        self, int64_t timestamp, const uint8_t *key, int64_t key_size, const uint8_t *value, int64_t value_size,
+        const uint8_t *headers, int64_t headers_size,
+    ) noexcept nogil
+    cdef int finish(self) except -1 nogil
+    cdef int pack(self) except -1

@@ -1,0 +1,28 @@
+from collections.abc import Iterable, Mapping
+
+def encode_batch(
+    records: Iterable[
+        tuple[
+            int,
+            bytes | None,
+            bytes | None,
+            Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None] | None,
+        ]
+    ],
+    *,
+    base_offset: int = 0,
+    codec: str = "none",
+    level: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: int | None = None,
+    offset_deltas: Iterable[int] | None = None,
+    last_offset_delta: int | None = None,
+    delete_horizon: int | None = None,
+) -> bytes: ...
+
+class Builder: ...

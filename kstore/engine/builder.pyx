@@ -1,0 +1,250 @@
+"""Records in, encoded v2 batches out (spec 2.2, 2.3), over include/kstore/build.h."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from kstore.engine.pack cimport pack_bound, pack_into
+from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_CONTROL,
+    KS_DELETE_HORIZON,
+    KS_LOG_APPEND_TIME,
+    KS_TRANSACTIONAL,
+    ks_batch,
+    ks_write_varlong,
+)
+
+from kstore.engine.codecs import NAMES as CODECS
+
+cdef enum:
+    FIRST_ROOM = 64 << 10
+
+
+cdef bytes varint(int64_t value):
+    cdef uint8_t[10] out
+    return PyBytes_FromStringAndSize(<char *>out, <Py_ssize_t>ks_write_varlong(out, value))
+
+
+cdef bytes encode_headers(object headers):
+    """The headers of one record as they lie in it, their count included. TypeError, ValueError."""
+    if headers is None:
+        return b"\0"
+    pairs = list(headers.items() if hasattr(headers, "items") else headers)
+    parts = [varint(len(pairs))]
+    for pair in pairs:
+        name, value = pair
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is a str, not {type(name).__name__}")
+        raw = name.encode()
+        parts += (varint(len(raw)), raw)
+        if value is None:
+            parts.append(varint(-1))
+        else:
+            raw = bytes(memoryview(value))
+            parts += (varint(len(raw)), raw)
+    return b"".join(parts)
+
+
+cdef class Builder:
+    """A buffer of encoded batches that grows; the last one may be open. For one thread at a time.
+
+    `begin` opens a batch, `add` (or `put`, for who knows the record's size) adds records, `finish` closes it.
+    Statuses are 0, or -1 where memory ran out or the batch would pass 2^31 - 1 bytes.
+    """
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.data)
+
+    cdef int ensure(self, int64_t more) noexcept nogil:
+        cdef int64_t room
+        cdef uint8_t *grown
+        if self.used + more <= self.room:
+            return 0
+        if self.used + more - self.start > INT32_MAX:
+            return -1
+        room = max(self.used + more + (more >> 3), max(2 * self.room, <int64_t>FIRST_ROOM))
+        grown = <uint8_t *>PyMem_RawRealloc(self.data, <size_t>room)
+        if grown is NULL:
+            return -1
+        self.data = grown
+        self.room = room
+        return 0
+
+    cdef Builder emptied(self):
+        """A new one with the same codec and no buffer."""
+        cdef Builder builder = Builder.__new__(Builder)
+        builder.codec = self.codec
+        builder.level = self.level
+        return builder
+
+    cdef int begin(self, int64_t base_offset, int32_t leader_epoch, int attributes) noexcept nogil:
+        cdef ks_batch *b = &self.batch
+        self.start = self.used
+        if self.ensure(KS_BATCH_OVERHEAD) < 0:
+            return -1
+        self.used += KS_BATCH_OVERHEAD
+        b.base_offset = base_offset
+        b.leader_epoch = leader_epoch
+        b.attributes = <short>(attributes | self.codec)
+        b.base_timestamp = -1
+        b.max_timestamp = -1
+        b.producer_id = -1
+        b.producer_epoch = -1
+        b.base_sequence = -1
+        b.records_count = 0
+        b.last_offset_delta = -1
+        b.magic = 2
+        return 0
+
+    cdef int put(
+        self, size_t body, int64_t timestamp, const uint8_t *key, int64_t key_size, const uint8_t *value,
+        int64_t value_size, const uint8_t *headers, int64_t headers_size,
+    ) noexcept nogil:
+        cdef ks_batch *b = &self.batch
+        cdef uint8_t *p
+        if body > INT32_MAX or self.ensure(<int64_t>body + 5) < 0:
+            return -1
+        if b.records_count == 0:
+            b.base_timestamp = timestamp
+        if timestamp > b.max_timestamp:
+            b.max_timestamp = timestamp
+        b.last_offset_delta += 1
+        p = self.data + self.used
+        self.used += ks_put_record(
+            p, body, timestamp - b.base_timestamp, b.last_offset_delta, key, key_size, value, value_size, headers,
+            headers_size,
+        ) - p
+        b.records_count += 1
+        return 0
+
+    cdef int add(
+        self, int64_t timestamp, const uint8_t *key, int64_t key_size, const uint8_t *value, int64_t value_size,
+        const uint8_t *headers, int64_t headers_size,
+    ) noexcept nogil:
+        cdef int64_t delta = timestamp - self.batch.base_timestamp if self.batch.records_count else 0
+        cdef size_t body = ks_record_body(delta, self.batch.last_offset_delta + 1, key_size, value_size, headers_size)
+        return self.put(body, timestamp, key, key_size, value, value_size, headers, headers_size)
+
+    cdef int finish(self) except -1 nogil:
+        """Closes the open batch: packs its records, where there is a codec, and writes its header."""
+        cdef ks_batch *b = &self.batch
+        if self.codec:
+            with gil:
+                self.pack()
+        b.size = self.used - self.start
+        b.last_offset = b.base_offset + b.last_offset_delta
+        ks_put_header(self.data + self.start, b)
+        return 0
+
+    cdef int pack(self) except -1:
+        cdef int64_t at = self.start + KS_BATCH_OVERHEAD, size = self.used - at, packed
+        cdef int64_t bound = pack_bound(self.codec, size)
+        cdef uint8_t *scratch = <uint8_t *>PyMem_RawMalloc(<size_t>bound)
+        if scratch is NULL:
+            raise MemoryError("a batch to be packed")
+        try:
+            packed = pack_into(self.codec, self.level, self.data + at, size, scratch, bound)
+            self.used = at
+            if self.ensure(packed) < 0:
+                raise MemoryError("a packed batch")
+            memcpy(self.data + at, scratch, <size_t>packed)
+            self.used += packed
+        finally:
+            PyMem_RawFree(scratch)
+        return 0
+
+
+def encode_batch(
+    records,
+    *,
+    int64_t base_offset=0,
+    str codec="none",
+    level=None,
+    int32_t leader_epoch=-1,
+    int64_t producer_id=-1,
+    int producer_epoch=-1,
+    int32_t base_sequence=-1,
+    bint transactional=False,
+    bint control=False,
+    log_append_time=None,
+    offset_deltas=None,
+    last_offset_delta=None,
+    delete_horizon=None,
+):
+    """One encoded v2 batch of (timestamp, key, value, headers) records, the bytes that Kafka's builder makes.
+
+    Offsets rise by one from `base_offset`, or as `offset_deltas` say; `last_offset_delta` may lie above the last one,
+    as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd", level None for Kafka's default.
+    `log_append_time` makes it a LogAppendTime batch of that time; `delete_horizon` is the time that compaction stamped.
+    ValueError for values that do not go together, OverflowError for those that do not fit.
+    """
+    cdef Builder builder = Builder.__new__(Builder)
+    cdef ks_batch *b = &builder.batch
+    cdef int attributes = 0
+    cdef int64_t timestamp, key_size, value_size, delta, last = -1
+    cdef const uint8_t *key_at
+    cdef const uint8_t *value_at
+    cdef const uint8_t *headers_at
+    cdef uint8_t *p
+    cdef size_t body
+    cdef bytes key, value, raw
+    if codec not in CODECS:
+        raise ValueError(f"codec is one of {', '.join(CODECS)}, not {codec!r}")
+    if producer_id >= 0 and producer_epoch < 0:
+        raise ValueError(f"producer id {producer_id} needs an epoch, not {producer_epoch}")
+    if producer_id >= 0 and base_sequence < 0 and not control:
+        raise ValueError(f"producer id {producer_id} needs a base sequence, not {base_sequence}")
+    if transactional and producer_id < 0:
+        raise ValueError("a transactional batch needs a producer id")
+    builder.codec = CODECS.index(codec)
+    builder.level = default_level(builder.codec) if level is None else level
+    attributes |= KS_TRANSACTIONAL if transactional else 0
+    attributes |= KS_CONTROL if control else 0
+    attributes |= KS_LOG_APPEND_TIME if log_append_time is not None else 0
+    attributes |= KS_DELETE_HORIZON if delete_horizon is not None else 0
+    if builder.begin(base_offset, leader_epoch, attributes) < 0:
+        raise MemoryError("a batch")
+    b.producer_id = producer_id
+    b.producer_epoch = <short>producer_epoch
+    b.base_sequence = base_sequence
+    deltas = None if offset_deltas is None else iter(offset_deltas)
+    for timestamp, key, value, headers in records:
+        if timestamp < -1:
+            raise ValueError(f"timestamp {timestamp} is negative and not -1")
+        delta = b.records_count if deltas is None else next(deltas)
+        if not last < delta <= INT32_MAX:
+            raise ValueError(f"offset delta {delta} after {last}")
+        last = delta
+        raw = encode_headers(headers)
+        key_at = NULL if key is None else <const uint8_t *>PyBytes_AS_STRING(key)
+        key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        value_at = NULL if value is None else <const uint8_t *>PyBytes_AS_STRING(value)
+        value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        headers_at = <const uint8_t *>PyBytes_AS_STRING(raw)
+        if b.records_count == 0:
+            b.base_timestamp = timestamp if delete_horizon is None else delete_horizon
+        body = ks_record_body(
+            timestamp - b.base_timestamp, delta, key_size, value_size, PyBytes_GET_SIZE(raw)
+        )
+        if body > INT32_MAX or builder.ensure(<int64_t>body + KS_RECORD_OVERHEAD) < 0:
+            raise OverflowError("a batch holds at most 2^31 - 1 bytes")
+        p = builder.data + builder.used
+        builder.used += ks_put_record(
+            p, body, timestamp - b.base_timestamp, delta, key_at, key_size, value_at, value_size, headers_at,
+            PyBytes_GET_SIZE(raw),
+        ) - p
+        b.max_timestamp = max(b.max_timestamp, timestamp)
+        b.records_count += 1
+    b.last_offset_delta = <int32_t>max(last, <int64_t>0) if last_offset_delta is None else last_offset_delta
+    if log_append_time is not None:
+        b.max_timestamp = log_append_time
+    builder.finish()
+    return PyBytes_FromStringAndSize(<char *>builder.data, builder.used)
+
+
+cdef int default_level(int codec):
+    """What Kafka takes where a topic says nothing (spec 2.6)."""
+    return 9 if codec == 3 else 3 if codec == 4 else -1

@@ -1,0 +1,5 @@
+from typing_extensions import Buffer
+
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
+def pack(codec: int, data: Buffer, level: int | None = None) -> bytes: ...

@@ -1,0 +1,66 @@
+from cpython.pythread cimport PyThread_type_lock
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kstore.engine.active cimport Active
+from kstore.engine.builder cimport Builder
+from kstore.engine.incoming cimport ks_arrival
+from libkstore.format cimport ks_batch
+
+cdef extern from "gate.h" nogil:
+    ctypedef struct ks_gate:
+        int64_t reached
+        int failed
+    void ks_gate_init(ks_gate *g)
+    void ks_gate_destroy(ks_gate *g)
+    int ks_gate_enter(ks_gate *g, int64_t offset)
+    void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
+
+
+cdef bytes as_bytes(value, str what)
+
+
+cdef class Tail:
+    cdef PyThread_type_lock mutex
+    cdef readonly Active active
+    cdef Builder builder
+    cdef int64_t end
+    cdef int32_t leader_epoch
+    cdef int32_t known_epoch
+    cdef int64_t segment_bytes
+    cdef int64_t segment_ms
+    cdef int64_t max_message_bytes
+    cdef int64_t before_max_ms
+    cdef int64_t after_max_ms
+    cdef int64_t flush_messages
+    cdef bint log_append_time
+    cdef bint keys_required
+    cdef int durability
+    cdef int target_codec
+    cdef object clock
+    cdef str refusal
+    cdef bint closed
+    cdef ks_gate commit
+    cdef list unsynced
+    cdef bint names_unsynced
+
+    cdef int acquire(self) except -1
+    cdef void release(self) noexcept
+    cdef int check_usable(self) except -1
+    cdef int64_t now(self) except? -1
+    cdef int fail(self, str what) except -1
+    cdef int64_t append_built(self, Builder built) except -1
+    cdef int refuse_size(self, int64_t size) except -1
+    cdef int place(self, const ks_batch *b, int64_t now) except -1
+    cdef int write_out(self, const uint8_t *data, int64_t size) except -1
+    cdef int settle(self) except -1
+    cdef int wait_durable(self, int64_t offset, bint sealed=*) except -1
+    cdef int64_t sync_once(self, bint sealed) except -1
+    cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2
+    cdef int refuse_record(self, int64_t slot, int status, int64_t timestamp, int64_t now) except -1
+    cdef int note_epoch(self, const ks_batch *b) except -1
+    cdef int take(self, encoded) except -1
+    cdef int number(self, int64_t offset, int32_t epoch) except -1
+    cdef list parsed(self)
+    cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
+    cdef int64_t put_each(self, int64_t now) except -1
+    cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1

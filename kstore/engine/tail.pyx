@@ -1,0 +1,782 @@
+"""The end of a log, where records are appended: encoding, checking, placing, writing, and making durable.
+
+What is rare or a matter of policy is left to the class that derives from Tail (log/writer.py): beginning a new segment,
+leader epochs, producers. They are called with the mutex held.
+"""
+
+import os
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.pythread cimport (
+    NOWAIT_LOCK,
+    WAIT_LOCK,
+    PyThread_acquire_lock,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_release_lock,
+)
+from libc.errno cimport errno
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from kstore.engine.active cimport REFUSED, ROLL_NOT, Active
+from kstore.engine.builder cimport Builder, encode_headers
+from kstore.engine.cells cimport Cells, HeaderLists, Times, ks_cell
+from kstore.engine.file cimport File
+from kstore.engine.incoming cimport check_incoming, ks_arrival, ks_rules
+from libkstore.build cimport ks_put_offset, ks_record_body, ks_varlong_size
+from libkstore.format cimport KS_LOG_APPEND_TIME, ks_batch, ks_fault, ks_parse_header
+
+from kstore.engine.batch import RecordBatch
+
+from kstore.engine.active import ROLL_REASONS
+from kstore.engine.codecs import NAMES as CODECS
+from kstore.engine.file import sync_directory
+from kstore.errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    LogClosedError,
+    LogFailedError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    UnexpectedAppendOffsetError,
+)
+from typing import NamedTuple
+
+cdef enum:
+    JOINED = 1 << 20       # batches of one call are written together up to so many bytes
+    SMALL = 32 << 10       # smaller writes keep the GIL: giving it up and getting it back takes longer
+    NO_MEMORY = -1
+    BAD_TIMESTAMP = -2
+    NO_KEY = -3
+    TOO_LARGE = -4
+
+DURABILITY = ("none", "group", "each")
+
+
+class Appended(NamedTuple):
+    """What `append_batches` did: the first and last offset that the batches have now, and how many they were.
+
+    `duplicate`: nothing was written, because the producer had sent this batch before; the offsets are those of then.
+    """
+
+    first_offset: int
+    last_offset: int
+    batch_count: int
+    duplicate: bool = False
+
+
+cdef class Held:
+    """`with log._held():` for Python code that changes the log."""
+
+    cdef Tail tail
+
+    def __enter__(self):
+        self.tail.acquire()
+
+    def __exit__(self, *error):
+        self.tail.release()
+
+
+cdef class Tail:
+    """Appends to the active segment of a log. Thread-safe: one thread at a time is in here."""
+
+    def __cinit__(self, *args, **options):
+        ks_gate_init(&self.commit)
+        self.mutex = PyThread_allocate_lock()
+        if self.mutex is NULL:
+            raise MemoryError()
+        self.builder = Builder()
+        self.unsynced = []
+        self.closed = True
+        self.known_epoch = -1
+
+    def __dealloc__(self):
+        ks_gate_destroy(&self.commit)
+        if self.mutex is not NULL:
+            PyThread_free_lock(self.mutex)
+
+    # ---- what the deriving class sets and supplies ----------------------------------------------------------------
+
+    def _begin(self, Active active, int64_t next_offset, int64_t durable_offset, clock):
+        """Opens the tail: appends go to `active` from `next_offset` on."""
+        self.active = active
+        self.end = next_offset
+        self.clock = clock
+        self.commit.reached = durable_offset
+        self.closed = False
+
+    def _limit(self, config, str durability):
+        """Takes over what the configuration says of appends."""
+        self.segment_bytes = config.effective_segment_bytes
+        self.segment_ms = config.segment_ms
+        if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
+            self.segment_ms = min(self.segment_ms, <int64_t>config.max_compaction_lag_ms)
+        self.max_message_bytes = config.max_message_bytes
+        self.before_max_ms = config.message_timestamp_before_max_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
+        self.flush_messages = config.flush_messages
+        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.keys_required = "compact" in config.cleanup_policy
+        self.durability = DURABILITY.index(durability)
+        codec = config.compression_type
+        self.target_codec = -1 if codec == "producer" else 0 if codec == "uncompressed" else CODECS.index(codec)
+        self.builder.codec = 0 if codec in ("producer", "uncompressed") else CODECS.index(codec)
+        levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
+                  "zstd": config.compression_zstd_level}
+        self.builder.level = levels.get(codec, -1)
+
+    def _roll(self, str reason, int64_t first_offset):
+        """Seals the active segment and begins the next, for a batch that begins at `first_offset`."""
+        raise NotImplementedError
+
+    def _assign_epoch(self, int32_t epoch, int64_t start_offset):
+        """Notes that a leader epoch begins."""
+        raise NotImplementedError
+
+    def _validate(self, encoded, now, origin):
+        """Checks batches that must be unpacked for it, and returns them as they are to be appended."""
+        raise NotImplementedError
+
+    def _analyze(self, batches, origin, transaction_version):
+        """Checks the producers of these RecordBatches; an Appended when they are a duplicate. Nothing is changed."""
+
+    def _account(self, batches):
+        """Takes the producers of these RecordBatches into account, once they are written."""
+
+    def _flush_due(self):
+        """flush.messages says that it is time."""
+
+    def _held(self):
+        cdef Held held = Held.__new__(Held)
+        held.tail = self
+        return held
+
+    def _replace(self, Active active):
+        """Another active segment; the mutex is held."""
+        self.active = active
+
+    def _move_end(self, int64_t next_offset, int64_t durable_offset):
+        """Another log end offset, after truncation, and what is durable at most; the mutex is held."""
+        self.end = next_offset
+        self.commit.reached = min(self.commit.reached, durable_offset)
+        self.known_epoch = -1
+
+    def _owe_sync(self, files, bint names):
+        """Files, and perhaps names, that the next sync must bring to the disk first."""
+        self.unsynced += files
+        self.names_unsynced = self.names_unsynced or names
+
+    def _refuse(self, str why):
+        """From here on nothing is written any more."""
+        self.refusal = self.refusal or why
+
+    def _end(self):
+        """Closes the tail; the mutex is held."""
+        self.closed = True
+
+    @property
+    def _refusal(self):
+        """Why nothing is written any more, or None."""
+        return "a sync failed" if self.refusal is None and self.commit.failed else self.refusal
+
+    @property
+    def _end_offset(self):
+        return self.end
+
+    def _take_unsynced(self):
+        """The files that the next sync would have brought to the disk: the caller does."""
+        files, self.unsynced = self.unsynced, []
+        return files
+
+    def _set_leader_epoch(self, int32_t epoch):
+        self.leader_epoch = epoch
+
+    # ---- the mutex ------------------------------------------------------------------------------------------------
+
+    cdef int acquire(self) except -1:
+        if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
+            with nogil:
+                PyThread_acquire_lock(self.mutex, WAIT_LOCK)
+        return 0
+
+    cdef void release(self) noexcept:
+        PyThread_release_lock(self.mutex)
+
+    cdef int check_usable(self) except -1:
+        if self.closed:
+            raise LogClosedError("the log is closed")
+        if self.refusal is not None:
+            raise LogFailedError(f"nothing is written until the log is opened anew: {self.refusal}")
+        if self.commit.failed:
+            raise LogFailedError("nothing is written until the log is opened anew: a sync failed")
+        return 0
+
+    cdef int fail(self, str what) except -1:
+        """Raises the system's error, and refuses everything from here on."""
+        self.refusal = f"{what}: {os.strerror(errno)}"
+        PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
+
+    cdef int64_t now(self) except? -1:
+        cdef timespec t
+        if self.clock is not None:
+            return self.clock()
+        clock_gettime(CLOCK_REALTIME, &t)
+        return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
+
+    # ---- placing --------------------------------------------------------------------------------------------------
+
+    cdef int refuse_size(self, int64_t size) except -1:
+        if size > self.max_message_bytes:
+            raise RecordTooLargeError("batch larger than max.message.bytes", size=size, limit=self.max_message_bytes)
+        if size > self.segment_bytes:
+            raise RecordTooLargeError("batch larger than segment.bytes", size=size, limit=self.segment_bytes)
+        return 0
+
+    cdef int note_epoch(self, const ks_batch *b) except -1:
+        """The leader epoch of a batch about to be appended (spec 6.2)."""
+        if b.leader_epoch != self.known_epoch or b.magic < 2:
+            self._assign_epoch(b.leader_epoch if b.magic == 2 else -1, b.base_offset)
+            self.known_epoch = b.leader_epoch
+        return 0
+
+    cdef int place(self, const ks_batch *b, int64_t now) except -1:
+        """Stages a batch in the active segment, after rolling if need be; nothing else may be staged in that case."""
+        cdef Active active = self.active
+        cdef int reason
+        self.note_epoch(b)
+        reason = active.roll_reason(b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms)
+        if reason != ROLL_NOT:
+            self._roll(ROLL_REASONS[reason], b.base_offset)
+            active = self.active
+        active.prepare()
+        if active.reserve(1) < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, active.path)
+        active.stage(b)
+        return 0
+
+    cdef int write_out(self, const uint8_t *data, int64_t size) except -1:
+        """Writes what is staged. Where it fails, nothing of it is in the log; see `fail` for when that is uncertain."""
+        cdef Active active = self.active
+        cdef int status
+        if size < SMALL:
+            status = active.write(data, size)
+        else:
+            with nogil:
+                status = active.write(data, size)
+        if status == REFUSED:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, active.path)
+        if status < 0:
+            self.fail("a write failed")
+        self.end = active.published.next_offset
+        return 0
+
+    cdef int settle(self) except -1:
+        """After a write: flush.messages."""
+        if self.end - self.commit.reached >= self.flush_messages:
+            self._flush_due()
+        return 0
+
+    cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2:
+        """A record's timestamp as it is stored; InvalidTimestampError (spec 6.5)."""
+        if self.log_append_time:
+            return now
+        if timestamp < -1:
+            raise InvalidTimestampError(f"timestamp {timestamp} is negative and not -1")
+        if timestamp >= 0 and (now - timestamp > self.before_max_ms or timestamp - now > self.after_max_ms):
+            raise InvalidTimestampError(
+                f"timestamp {timestamp} is outside {self.before_max_ms} ms before to {self.after_max_ms} ms after now, "
+                f"{now} (message.timestamp.before.max.ms, message.timestamp.after.max.ms)"
+            )
+        return timestamp
+
+    # ---- appending records ----------------------------------------------------------------------------------------
+
+    def append(self, value, key=None, timestamp=None, headers=None):
+        """Appends one record and returns its offset.
+
+        value and key are bytes-like or None (a value of None is a tombstone); timestamp is ms since 1970, None for
+        now, -1 for none; headers are (str, bytes or None) pairs or a mapping. InvalidTimestampError,
+        InvalidRecordError (no key in a compacted topic), RecordTooLargeError, OSError; then the log is as it was.
+        With durability "group" or "each" the record is on the disk when this returns.
+        """
+        cdef Builder builder = self.builder
+        cdef const uint8_t *key_at = NULL
+        cdef const uint8_t *value_at = NULL
+        cdef const uint8_t *headers_at = <const uint8_t *>b"\0"
+        cdef int64_t key_size = -1, value_size = -1, headers_size = 1, now, at, offset
+        cdef bytes key_bytes, value_bytes, headers_bytes
+        if value is not None:
+            value_bytes = value if PyBytes_CheckExact(value) else as_bytes(value, "value")
+            value_at = <const uint8_t *>PyBytes_AS_STRING(value_bytes)
+            value_size = PyBytes_GET_SIZE(value_bytes)
+        if key is not None:
+            key_bytes = key if PyBytes_CheckExact(key) else as_bytes(key, "key")
+            key_at = <const uint8_t *>PyBytes_AS_STRING(key_bytes)
+            key_size = PyBytes_GET_SIZE(key_bytes)
+        if headers:
+            headers_bytes = encode_headers(headers)
+            headers_at = <const uint8_t *>PyBytes_AS_STRING(headers_bytes)
+            headers_size = PyBytes_GET_SIZE(headers_bytes)
+        self.acquire()
+        try:
+            self.check_usable()
+            now = self.now()
+            if timestamp is None:
+                at = now
+            else:
+                at = self.check_timestamp(timestamp, now)
+            if self.keys_required and key_size < 0:
+                raise InvalidRecordError("a record of a compacted topic has no key")
+            offset = self.end
+            builder.used = 0
+            if builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0) < 0:
+                raise MemoryError("a batch")
+            if builder.add(at, key_at, key_size, value_at, value_size, headers_at, headers_size) < 0:
+                raise RecordTooLargeError(
+                    "record", size=key_size + value_size + headers_size, limit=self.max_message_bytes
+                )
+            builder.finish()
+            self.refuse_size(builder.used)
+            self.place(&builder.batch, now)
+            self.write_out(builder.data, builder.used)
+            self.settle()
+        except BaseException:
+            self.active.unstage()
+            raise
+        finally:
+            self.release()
+        if self.durability:
+            self.wait_durable(offset + 1)
+        return offset
+
+    cdef int64_t append_built(self, Builder built) except -1:
+        """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be durable."""
+        cdef int64_t now
+        self.acquire()
+        try:
+            self.check_usable()
+            now = self.now()
+            built.batch.base_offset = self.end
+            built.batch.last_offset = self.end + built.batch.last_offset_delta
+            built.batch.leader_epoch = self.leader_epoch
+            ks_put_offset(built.data, self.end, self.leader_epoch)
+            self.refuse_size(built.used)
+            self.place(&built.batch, now)
+            self.write_out(built.data, built.used)
+            self.settle()
+            return built.batch.base_offset
+        except BaseException:
+            self.active.unstage()
+            raise
+        finally:
+            self.release()
+
+    def extend(self, values, keys=None, timestamps=None, headers=None, *, int64_t batch_bytes=16384):
+        """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
+
+        values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
+        whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). timestamps: integers of ms,
+        numpy datetime64 or int64, Arrow timestamps, or one for all; None for now. headers: pairs for all records, or
+        one such sequence for each. The GIL is free while records are encoded and written.
+
+        Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
+        half way, the batches before that stay, as `log_end_offset` tells.
+        """
+        cdef Cells value_cells = Cells.of(values, "values", -1)
+        cdef int64_t count = value_cells.cells.count
+        cdef Cells key_cells = Cells.of(keys, "keys", count)
+        cdef HeaderLists header_lists = HeaderLists.of(headers, count)
+        cdef Times times
+        cdef Builder builder = self.builder
+        cdef int64_t now, first = 0, i = 0, at, delta, whole, sent = 0, start
+        cdef int64_t key_size = 0, value_size = 0, headers_size = 0
+        cdef const uint8_t *key_at
+        cdef const uint8_t *value_at
+        cdef const uint8_t *headers_at
+        cdef size_t body
+        cdef int status = 0, attributes
+        cdef bint open_batch = False
+        if batch_bytes < 0:
+            raise ValueError(f"batch_bytes {batch_bytes} is negative")
+        batch_bytes = min(batch_bytes, self.segment_bytes, self.max_message_bytes)
+        self.acquire()
+        try:
+            self.check_usable()
+            now = self.now()
+            times = Times.of(timestamps, count, now)
+            attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
+            with nogil:
+                if timestamps is not None and not self.log_append_time:
+                    for i in range(count):
+                        at = times.data[i] if times.data is not NULL else times.constant
+                        if at >= 0 and (now - at > self.before_max_ms or at - now > self.after_max_ms):
+                            status = BAD_TIMESTAMP
+                            break
+                if status == 0 and self.keys_required:
+                    for i in range(count):
+                        if ks_cell(&key_cells.cells, i, &key_size) == NULL:
+                            status = NO_KEY
+                            break
+            if status < 0:
+                self.refuse_record(i, status, times.data[i] if times.data is not NULL else times.constant, now)
+            first = self.end
+            builder.used = 0
+            i = 0
+            start = first
+            with nogil:
+                while i < count or open_batch:
+                    if i < count:
+                        value_at = ks_cell(&value_cells.cells, i, &value_size)
+                        key_at = ks_cell(&key_cells.cells, i, &key_size)
+                        headers_at = header_lists.at(i, &headers_size)
+                        at = now if self.log_append_time else (
+                            times.data[i] if times.data is not NULL else times.constant
+                        )
+                        if open_batch:
+                            delta = builder.batch.last_offset_delta + 1
+                            body = ks_record_body(
+                                at - builder.batch.base_timestamp, delta, key_size, value_size, headers_size
+                            )
+                            whole = <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body)
+                        if open_batch and (
+                            builder.used - builder.start + whole > batch_bytes or delta == INT32_MAX
+                        ):
+                            pass
+                        else:
+                            if not open_batch:
+                                if builder.begin(start, self.leader_epoch, attributes) < 0:
+                                    status = NO_MEMORY
+                                    break
+                                open_batch = True
+                                body = ks_record_body(0, 0, key_size, value_size, headers_size)
+                            if builder.put(
+                                body, at, key_at, key_size, value_at, value_size, headers_at, headers_size
+                            ) < 0:
+                                status = TOO_LARGE
+                                break
+                            i += 1
+                            if i < count:
+                                continue
+                    # the open batch is full, or the last
+                    builder.finish()
+                    open_batch = False
+                    start = builder.batch.last_offset + 1
+                    if (
+                        builder.batch.size > self.max_message_bytes
+                        or builder.batch.size > self.segment_bytes
+                        or self.active.roll_reason(
+                            builder.batch.size, builder.batch.max_timestamp, builder.batch.last_offset, now,
+                            self.segment_bytes, self.segment_ms,
+                        ) != ROLL_NOT
+                        or self.active.time_map is None
+                        or builder.batch.leader_epoch != self.known_epoch
+                        or self.active.reserve(1) < 0
+                    ):
+                        with gil:
+                            self.refuse_size(builder.batch.size)
+                            if builder.start > sent:
+                                self.write_out(builder.data + sent, builder.start - sent)
+                            sent = builder.start
+                            self.place(&builder.batch, now)
+                    else:
+                        self.active.stage(&builder.batch)
+                    if builder.used - sent >= JOINED or i == count:
+                        with gil:
+                            self.write_out(builder.data + sent, builder.used - sent)
+                        builder.used = sent = 0
+            if status == TOO_LARGE:
+                raise RecordTooLargeError(
+                    f"record {i}", size=key_size + value_size + headers_size, limit=self.max_message_bytes
+                )
+            if status == NO_MEMORY:
+                raise MemoryError("a batch")
+            self.settle()
+        except BaseException:
+            self.active.unstage()
+            raise
+        finally:
+            self.release()
+        if self.durability:
+            self.wait_durable(first + count)
+        return range(first, first + count)
+
+    cdef int refuse_record(self, int64_t slot, int status, int64_t timestamp, int64_t now) except -1:
+        if status == NO_KEY:
+            raise InvalidRecordError(f"record {slot} of a compacted topic has no key")
+        try:
+            self.check_timestamp(timestamp, now)
+        except InvalidTimestampError as e:
+            raise InvalidTimestampError(f"record {slot}: {e}") from None
+        raise InvalidTimestampError(f"record {slot}: timestamp {timestamp}")
+
+    # ---- appending batches ----------------------------------------------------------------------------------------
+
+    def append_batches(
+        self, encoded, *, bint keep_offsets=False, leader_epoch=None, str origin="client", int transaction_version=-1
+    ):
+        """Appends batches that a producer or another log encoded; returns an Appended.
+
+        `encoded`: bytes-like, whole batches one after another; what is left of a last one that was cut is ignored.
+        Each is checked as Kafka's broker checks it (spec 6.3, 6.5), all before the first is written: size, CRC, header,
+        records, timestamps, producer. Then it gets its offset, in a part of the header that no checksum covers; the
+        records are not touched. Kafka takes one batch a call from a producer, here it may be many: each is atomic.
+
+        keep_offsets: as in a follower, the batches keep their offsets (from log_end_offset on, rising) and leader
+        epochs; those of an epoch above `leader_epoch`, where that is given, are left for later. Otherwise
+        `leader_epoch` is put into them. origin "coordinator" may also append control batches, and any sequence;
+        transaction markers tell the version of transactions that they belong to, 0 to 2.
+
+        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
+        UnexpectedAppendOffsetError, the errors of producers, OSError; then the log is as it was.
+        """
+        cdef ks_rules rules
+        cdef ks_arrival found
+        cdef Builder builder = self.builder
+        cdef int64_t now, first, last
+        cdef int32_t epoch
+        if origin not in ("client", "coordinator"):
+            raise ValueError(f'origin is "client" or "coordinator", not {origin!r}')
+        rules.follower = keep_offsets
+        rules.client = not keep_offsets and origin == "client"
+        self.acquire()
+        try:
+            self.check_usable()
+            now = self.now()
+            epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+            rules.newest_epoch = -1 if leader_epoch is None else epoch
+            rules.max_message_bytes = self.max_message_bytes
+            rules.before_max_ms = self.before_max_ms
+            rules.after_max_ms = self.after_max_ms
+            rules.log_append_time = self.log_append_time
+            rules.keys_required = self.keys_required
+            rules.codec = self.target_codec
+            self.take(encoded)
+            check_incoming(builder.data, builder.used, &rules, now, &found)
+            builder.used = found.size
+            if found.rebuild:
+                self.take(self._validate(PyBytes_FromStringAndSize(<char *>builder.data, found.size), now, origin))
+            if found.count == 0:
+                return Appended(self.end, self.end - 1, 0)
+            if keep_offsets:
+                first = found.first_offset if found.first_offset >= 0 else found.first_last_offset
+                if first < self.end:
+                    raise UnexpectedAppendOffsetError(first, found.last_offset, self.end)
+            else:
+                first = self.end
+                self.number(first, epoch)
+            if found.producers:
+                batches = self.parsed()
+                self.roll_first(&found, keep_offsets, now)  # Kafka finds out about retries only after this
+                duplicate = self._analyze(batches, "replication" if keep_offsets else origin, transaction_version)
+                if duplicate is not None:
+                    return duplicate
+            if keep_offsets:
+                last = self.put_joined(&found, now)
+            else:
+                last = self.put_each(now)
+            if found.producers:
+                self._account(batches)
+            self.settle()
+        except BaseException:
+            self.active.unstage()
+            raise
+        finally:
+            if builder.room > 4 * JOINED:
+                self.builder = builder.emptied()
+            self.release()
+        if self.durability:
+            self.wait_durable(last + 1)
+        return Appended(first, last, found.count)
+
+    cdef int take(self, encoded) except -1:
+        """Copies bytes-like batches into the builder's buffer: nobody else changes them there."""
+        cdef Builder builder = self.builder
+        cdef Py_buffer view
+        PyObject_GetBuffer(encoded, &view, PyBUF_SIMPLE)
+        try:
+            builder.used = builder.start = 0
+            if builder.ensure(view.len) < 0:
+                raise MemoryError("batches to be appended")
+            if view.len < SMALL:
+                memcpy(builder.data, view.buf, <size_t>view.len)
+            else:
+                with nogil:
+                    memcpy(builder.data, view.buf, <size_t>view.len)
+            builder.used = view.len
+        finally:
+            PyBuffer_Release(&view)
+        return 0
+
+    cdef int number(self, int64_t offset, int32_t epoch) except -1:
+        """Gives the batches in the buffer, which were checked, their offsets and the leader's epoch."""
+        cdef Builder builder = self.builder
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t at = 0
+        while at < builder.used:
+            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+            ks_put_offset(builder.data + at, offset, epoch)
+            offset += b.last_offset_delta + <int64_t>1
+            at += b.size
+        return 0
+
+    cdef list parsed(self):
+        """The batches in the buffer as RecordBatches, for the Python code that watches producers."""
+        cdef Builder builder = self.builder
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t at = 0
+        batches = []
+        while at < builder.used:
+            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+            batches.append(RecordBatch(PyBytes_FromStringAndSize(<char *>builder.data + at, b.size)))
+            at += b.size
+        return batches
+
+    cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
+        """Begins the segment that the first batch in the buffer, or all of them, need (spec 5.1)."""
+        cdef Builder builder = self.builder
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t first
+        cdef int reason
+        ks_parse_header(builder.data, builder.data + builder.used, &b, &fault)
+        if joined:
+            b.size = builder.used
+            b.max_timestamp = found.max_timestamp
+            b.last_offset = found.last_offset
+        reason = self.active.roll_reason(
+            b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
+        )
+        if reason != ROLL_NOT:
+            first = b.base_offset if b.magic == 2 else b.last_offset - INT32_MAX
+            self._roll(ROLL_REASONS[reason], max(first, <int64_t>0))
+        return 0
+
+    cdef int64_t put_each(self, int64_t now) except -1:
+        """Places and writes the batches in the buffer, each as an append of its own; the last offset."""
+        cdef Builder builder = self.builder
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t at = 0, sent = 0
+        while at < builder.used:
+            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+            self.refuse_size(b.size)
+            if at > sent and self.active.roll_reason(
+                b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
+            ) != ROLL_NOT:
+                self.write_out(builder.data + sent, at - sent)
+                sent = at
+            self.place(&b, now)
+            at += b.size
+        self.write_out(builder.data + sent, at - sent)
+        return b.last_offset
+
+    cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1:
+        """The same as one append: one decision to roll, one write (spec 6.2)."""
+        cdef Builder builder = self.builder
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t at = 0
+        if builder.used > self.segment_bytes:
+            raise RecordTooLargeError("append larger than segment.bytes", size=builder.used, limit=self.segment_bytes)
+        while at < builder.used:
+            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+            self.note_epoch(&b)
+            at += b.size
+        self.roll_first(found, True, now)
+        if found.last_offset - self.active.base_offset > INT32_MAX:
+            raise OffsetsOutOfOrderError(
+                f"offset {found.last_offset} is too far above {self.active.base_offset}, where its segment begins"
+            )
+        self.active.prepare()
+        if self.active.reserve(found.count) < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
+        at = 0
+        while at < builder.used:
+            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+            self.active.stage(&b)
+            at += b.size
+        self.write_out(builder.data, builder.used)
+        return b.last_offset
+
+    # ---- durability -----------------------------------------------------------------------------------------------
+
+    @property
+    def durable_offset(self):
+        """Every record below this offset is on the disk."""
+        return self.commit.reached
+
+    cdef int wait_durable(self, int64_t offset, bint sealed=False) except -1:
+        """Returns when everything below `offset` is on the disk. One thread syncs for all that wait.
+
+        `sealed`: the segments that were sealed are enough."""
+        cdef int status
+        cdef int64_t reached
+        if self.commit.reached >= offset:
+            return 0
+        with nogil:
+            status = ks_gate_enter(&self.commit, offset)
+        if status == 0:
+            return 0
+        if status < 0:
+            self.check_usable()
+        reached = -1
+        try:
+            reached = self.sync_once(sealed)
+        finally:
+            ks_gate_leave(&self.commit, reached, reached < 0 and self.refusal is not None)
+        return 0
+
+    cdef int64_t sync_once(self, bint sealed) except -1:
+        """Syncs what is written now, and returns the offset that is durable with it."""
+        cdef File file
+        cdef int64_t reached
+        cdef int status
+        self.acquire()
+        try:
+            self.check_usable()
+            reached = self.active.base_offset if sealed else self.end
+            file = None if sealed else self.active.log
+            older, names = self.unsynced, self.names_unsynced
+            self.unsynced, self.names_unsynced = [], False
+        finally:
+            self.release()
+        try:
+            for other in older:
+                other.sync()
+            if names:
+                sync_directory(self.active.directory)
+            if file is not None:
+                with nogil:
+                    status = file.datasync()
+                if status < 0:
+                    file.raise_errno()
+        except OSError as e:
+            self.refusal = f"a sync failed: {e}"
+            raise
+        return reached
+
+    def wait_until_durable(self, int64_t offset):
+        """Returns when every record below `offset` is on the disk. ValueError above log_end_offset."""
+        if offset > self.end:
+            raise ValueError(f"offset {offset} lies above the log end offset {self.end}")
+        self.wait_durable(offset)
+
+    def _sync_sealed(self):
+        """Brings the sealed segments to the disk."""
+        self.wait_durable(self.active.base_offset, True)
+
+    def clock_ms(self):
+        """The time by this log's clock, in ms."""
+        return self.now()
+
+
+cdef bytes as_bytes(value, str what):
+    if isinstance(value, str):
+        raise TypeError(f"{what} is bytes, not str: encode it")
+    return bytes(memoryview(value))

@@ -1,0 +1,88 @@
+"""Flushing in the background: sealed segments, flush.messages, flush.ms (spec 5.3, 8.8)."""
+
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from kstore.config import MAX64
+from kstore.errors import KstoreError, LogClosedError
+
+if TYPE_CHECKING:
+    from kstore.log.writer import LogWriter
+
+
+class Flusher:
+    """One thread a log, started when there is first something to do. A sync that fails stops the log, not the thread."""
+
+    def __init__(self, log: "LogWriter", flush_ms: int) -> None:
+        self._log = weakref.ref(log)
+        self._flush_ms = flush_ms
+        self._wake = threading.Condition()
+        self._sealed = self._due = self._stopped = False
+        self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
+        if flush_ms < MAX64:
+            self._start()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="kstore-flusher", daemon=True)
+        self._thread.start()
+
+    def sealed(self) -> None:
+        """A segment was sealed: bring it to the disk."""
+        self._ask(sealed=True)
+
+    def flush_now(self) -> None:
+        """Bring everything to the disk."""
+        self._ask(sealed=False)
+
+    def _ask(self, *, sealed: bool) -> None:
+        with self._wake:
+            if sealed:
+                self._sealed = True
+            else:
+                self._due = True
+            if self._thread is None and not self._stopped:
+                self._start()
+            self._wake.notify()
+
+    def flush_every(self, flush_ms: int) -> None:
+        """Another flush.ms."""
+        with self._wake:
+            self._flush_ms = flush_ms
+            if self._thread is None and flush_ms < MAX64 and not self._stopped:
+                self._start()
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """Ends the thread, after what it is doing now."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                if not (self._sealed or self._due or self._stopped):
+                    limit = self._flush_ms / 1000 if self._flush_ms < threading.TIMEOUT_MAX * 1000 else None
+                    if not self._wake.wait(limit):
+                        self._due = True
+                if self._stopped:
+                    return
+                due, self._sealed, self._due = self._due, False, False
+            log = self._log()
+            if log is None:
+                return
+            try:
+                if due:
+                    log.flush()
+                else:
+                    log._sync_sealed()
+                    log._store_recovery_point()
+            except LogClosedError:
+                pass  # closing syncs everything itself
+            except (OSError, KstoreError) as e:
+                self.failure = e  # the log refuses to write from here on; closing it tells
+            del log

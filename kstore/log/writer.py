@@ -1,0 +1,669 @@
+"""One partition, written: what a Kafka broker would leave in the directory, with one writer at a time."""
+
+import contextlib
+import os
+import random
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kstore.config import MAX64, LogConfig
+from kstore.engine.active import Active
+from kstore.engine.batch import RecordBatch
+from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
+from kstore.engine.index import TransactionIndex
+from kstore.engine.segment import Segment
+from kstore.engine.tail import Appended, Tail
+from kstore.errors import (
+    LogClosedError,
+    LogFailedError,
+    LogNotFoundError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+)
+from kstore.log import checkpoints, layout
+from kstore.log.appender import Appender
+from kstore.log.epochs import LeaderEpochs
+from kstore.log.flusher import Flusher
+from kstore.log.home import Home
+from kstore.log.loader import Loaded, load
+from kstore.log.partition import PartitionLog
+from kstore.log.producers import ProducerState
+from kstore.log.reached import Reached
+from kstore.log.repairs import Repairs
+from kstore.log.retention import Decision, decide, facts_of
+from kstore.log.snapshots import Snapshots
+from kstore.log.transactions import Transactions, rebuild
+from kstore.log.validator import validate
+
+_writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
+
+
+class DataLossWarning(UserWarning):
+    """Recovery cut off records that had been flushed: the disk lost them. What was there is kept in .cut files."""
+
+
+class LogWriter(Tail, PartitionLog):
+    """A partition open for writing: a PartitionLog that also appends, rolls, retains, truncates.
+
+    Appending (append, extend, append_batches) is in engine/tail.pyx. Thread-safe: one thread at a time changes the log,
+    readers take no lock. Close it: otherwise the next opening must recover.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        create: bool = True,
+        durability: str = "none",
+        keep_cut: bool = False,
+        leader_epoch: int | None = None,
+        topic_id: uuid.UUID | None = None,
+        clock: Callable[[], int] | None = None,
+        clean: bool | None = None,
+        recovery_point: int | None = None,
+        log_start_offset: int | None = None,
+        max_decompressed_bytes: int = 256 << 20,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._config = config or LogConfig()
+        self._durability = durability
+        self._closed = True
+        self._max_decompressed_bytes = max_decompressed_bytes
+        directory = Path(os.path.abspath(self.path))  # noqa: PTH100
+        if not directory.is_dir():
+            if not create:
+                raise LogNotFoundError(f"no partition directory at {path}")
+            make_directory(str(directory))
+        self._directory = str(directory)
+        self._limit(self._config, durability)
+        self._home = Home(directory)
+        try:
+            self._load(keep_cut, clean, recovery_point, log_start_offset, clock, topic_id)
+            if leader_epoch is not None:
+                self.assign_leader_epoch(leader_epoch)
+            else:
+                self._set_leader_epoch(max(self._epochs.latest or 0, 0))
+        except BaseException:
+            self._home.leave(clean=False)
+            raise
+        self._flusher = Flusher(self, self._config.flush_ms)
+        self._appenders: weakref.WeakSet[Appender] = weakref.WeakSet()
+        _writers.add(self)
+
+    # ---- opening --------------------------------------------------------------------------------------------------
+
+    def _load(
+        self,
+        keep_cut: bool,
+        clean: bool | None,
+        recovery_point: int | None,
+        log_start_offset: int | None,
+        clock: Callable[[], int] | None,
+        topic_id: uuid.UUID | None,
+    ) -> None:
+        repairs = Repairs(self._directory, keep_cut=keep_cut)
+        loaded = load(
+            Path(self._directory),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+            state=self._home.state,
+            repairs=repairs,
+        )
+        self._loaded = loaded
+        recovery = loaded.recovery
+        if repairs.kept and not recovery.clean and loaded.log_end_offset < recovery.recovery_point:
+            warnings.warn(
+                f"{self.path}: offsets {loaded.log_end_offset} to {recovery.recovery_point} had been flushed, and are "
+                f"lost: {'; '.join(f.text for f in recovery.findings)}; kept in {', '.join(repairs.kept)}",
+                DataLossWarning,
+                stacklevel=5,
+            )
+        self._epochs = loaded.leader_epochs
+        self._write_epochs()
+        self._identify(topic_id)
+        self._snapshots = Snapshots(self._directory)
+        self._producers, indexes = rebuild(self._snapshots, loaded)
+        for base, index in indexes.items():
+            path = f"{self._directory}/{layout.segment_stem(base)}.txnindex"
+            if not index.is_empty or os.path.exists(path):  # noqa: PTH110
+                write_whole(path, index.to_bytes())
+        end = loaded.log_end_offset
+        now = clock() if clock is not None else self.clock_ms()
+        segments = loaded.segments
+        if segments:
+            active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
+            active.prepare_indexes()
+        else:
+            active = self._make_active(layout.segment_stem(end), end, now, end)
+        self._sealed_and_active = (segments[:-1], active)
+        self._start = loaded.log_start_offset
+        self._seen: tuple[object, ...] = ()
+        self._reached = Reached(())
+        self._deleted: list[tuple[int, str]] = []  # (when it may go, path)
+        self._flushed_to_disk = recovery.recovery_point
+        durable = end if recovery.clean else min(recovery.recovery_point, end)
+        self._stored_recovery_point = -1
+        self._begin(active, end, max(durable, 0), clock)
+        self._owe_sync([], True)
+        self._closed = False
+
+    def _make_active(
+        self, stem: str, base_offset: int, now: int, next_offset: int, segment: Segment | None = None
+    ) -> Active:
+        config = self._config
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        return Active(
+            self._directory,
+            stem,
+            base_offset,
+            segment=segment,
+            next_offset=next_offset,
+            created_ms=now,
+            roll_jitter_ms=random.randrange(jitter) if jitter else 0,
+            index_interval_bytes=config.index_interval_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            segment_bytes=config.effective_segment_bytes,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+            preallocate=config.preallocate,
+        )
+
+    def _identify(self, topic_id: uuid.UUID | None) -> None:
+        """partition.metadata: the topic id that a broker gave the topic (spec 1.5)."""
+        if topic_id is None:
+            return
+        known = self.topic_id()
+        if known is None:
+            checkpoints.write_topic_id(Path(self._directory, layout.METADATA), topic_id)
+        elif known != topic_id:
+            raise ValueError(f"{self.path} belongs to topic id {known}, not {topic_id}")
+
+    # ---- what there is --------------------------------------------------------------------------------------------
+
+    def _now(self) -> Loaded:
+        if self._closed:
+            raise LogClosedError(f"{self.path} is closed")
+        held = self._sealed_and_active
+        view = held[1].view()
+        seen = (held, view, self._start, self._epochs)
+        if all(a is b or a == b for a, b in zip(self._seen, seen, strict=False)) and self._seen:
+            return self._loaded
+        segment, end = view
+        self._loaded = replace(
+            self._loaded,
+            segments=(*held[0], segment),
+            log_start_offset=self._start,
+            log_end_offset=max(end, self._start),
+            leader_epochs=self._epochs,
+        )
+        self._seen = seen
+        return self._loaded
+
+    @property
+    def config(self) -> LogConfig:
+        """The configuration in force."""
+        return self._config
+
+    def configure(self, **changes: Any) -> None:
+        """Changes the configuration of the open log, such as retention_ms=…. InvalidConfigError."""
+        config = self._config.replace(**changes)
+        with self._held():
+            self._config = config
+            self._limit(config, self._durability)
+        self._flusher.flush_every(config.flush_ms)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch that is put into batches appended from here on."""
+        return max(self._epoch, 0)
+
+    def _set_leader_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        super()._set_leader_epoch(epoch)
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Begins a leader epoch at the log end offset, as a partition does that becomes leader. OSError."""
+        with self._held():
+            self._check_usable()
+            self._assign_epoch(epoch, self._end_offset)
+            self._set_leader_epoch(epoch)
+
+    def _read_transactions(self) -> Transactions:
+        now = self._now()
+        return Transactions.of(self._producers, now.log_start_offset, now.log_end_offset)
+
+    def last_stable_offset(self) -> int:
+        """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end."""
+        return self._read_transactions().last_stable_offset
+
+    def producers(self) -> dict[int, ProducerState]:
+        """The state of every producer id that the log remembers."""
+        return self._producers.states
+
+    # ---- what appending needs (called with the mutex held) --------------------------------------------------------
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        if epoch < 0:
+            if start_offset >= 0 and self._epochs.entries:  # messages of magic 0 and 1 know no epochs
+                self._epochs = LeaderEpochs()
+                self._write_epochs()
+            return
+        epochs = LeaderEpochs(self._epochs.entries)
+        if epochs.assign(epoch, start_offset):
+            self._write_epochs(epochs)
+            self._epochs = epochs
+
+    def _write_epochs(self, epochs: LeaderEpochs | None = None) -> None:
+        """Brings leader-epoch-checkpoint up to date; without entries it is an empty file."""
+        entries = (epochs or self._epochs).entries
+        path = Path(self._directory, layout.LEADER_EPOCHS)
+        if getattr(self, "_written_epochs", None) == entries:
+            return
+        if not entries and not path.exists():
+            File(str(path), "a")
+        else:
+            with contextlib.suppress(OSError, ValueError):
+                if checkpoints.read_epochs(path) == list(entries):
+                    self._written_epochs = entries
+                    return
+            checkpoints.write_epochs(path, entries)
+        self._written_epochs = entries
+
+    def _roll(self, reason: str, first_offset: int) -> None:
+        """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
+        old, now = self.active, self.clock_ms()
+        base = max(first_offset, self._end_offset)
+        if base == old.base_offset and old.size == 0:
+            return  # it is new already
+        stem = layout.segment_stem(base)
+        for kind in layout.SEGMENT_KINDS:
+            unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
+        self._seal(old)
+        try:
+            active = self._make_active(stem, base, now, self._end_offset)
+            if base > self._snapshots.latest:
+                self._snapshots.write(base, self._producers.states.values())
+        except BaseException:
+            unlink(f"{self._directory}/{stem}.log", missing_ok=True)
+            try:
+                old.unseal()
+            except OSError as e:
+                self._refuse(f"the segment after {old.path} could not be begun: {e}")
+            raise
+        sealed = Segment(
+            self._directory,
+            old.stem,
+            old.base_offset,
+            base,
+            None,
+            0,
+            self._config.index_interval_bytes,
+            self._max_decompressed_bytes,
+        )
+        self._owe_sync([*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(), True)
+        self._replace(active)
+        self._sealed_and_active = ((*self._sealed_and_active[0], sealed), active)
+        self._flusher.sealed()
+
+    def _seal(self, active: Active) -> None:
+        try:
+            active.seal()
+        except OSError as e:
+            self._refuse(f"{active.path} could not be sealed: {e}")
+            raise
+
+    def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
+        return validate(encoded, self._config, now, self._max_decompressed_bytes)
+
+    def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
+        return self._producers.analyze(batches, origin, transaction_version)
+
+    def _account(self, batches: list[RecordBatch]) -> None:
+        try:
+            for batch in batches:
+                if batch.producer_id >= 0:
+                    aborted = self._producers.apply(batch)
+                    if aborted is not None:
+                        self.active.append_aborted(aborted)
+            self._producers.end_offset = self._end_offset
+        except OSError as e:
+            self._refuse(f"the transaction index of {self.active.path} was not written: {e}")
+            raise
+
+    def _flush_due(self) -> None:
+        self._flusher.flush_now()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"{self.path} is closed")
+        if self._refusal is not None:
+            raise LogFailedError(f"nothing is written until the log is opened anew: {self._refusal}")
+
+    # ---- rolling, flushing ----------------------------------------------------------------------------------------
+
+    def roll(self) -> int:
+        """Begins a new segment at the log end offset, whatever the active one holds; returns its base offset. OSError."""
+        with self._held():
+            self._check_usable()
+            self._roll("asked", self._end_offset)
+            return self.active.base_offset
+
+    def flush(self) -> int:
+        """Brings everything appended so far to the disk; returns the offset below which all is durable. OSError."""
+        if self._closed:
+            raise LogClosedError(f"{self.path} is closed")
+        self.wait_until_durable(self._end_offset)
+        self._store_recovery_point()
+        return self.durable_offset
+
+    def _store_recovery_point(self) -> None:
+        """Tells the checkpoint of it, once a start would have to recover whole segments without."""
+        point = self.durable_offset
+        if self._stored_recovery_point < self.active.base_offset <= point:
+            self._home.store(point, self._start_to_store())
+            self._stored_recovery_point = point
+
+    def _start_to_store(self) -> int | None:
+        """The log start offset, where the first segment does not begin with it."""
+        sealed, active = self._sealed_and_active
+        first = sealed[0].base_offset if sealed else active.base_offset
+        return self._start if self._start > first else None
+
+    def appender(self, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> Appender:
+        """An object whose append() gathers records of many threads into batches of up to `batch_bytes`.
+
+        A batch waits for more at most `linger_ms`. Closing the log closes its appenders first.
+        """
+        appender = Appender(self, linger_ms=linger_ms, batch_bytes=batch_bytes)
+        self._appenders.add(appender)
+        return appender
+
+    # ---- deleting, truncating -------------------------------------------------------------------------------------
+
+    def retain(self, *, dry_run: bool = False) -> list[Decision]:
+        """Deletes the segments that retention.bytes, retention.ms and the log start offset let go (spec 9).
+
+        Returns a decision with its reason for every segment, oldest first. Files get the suffix .deleted and go once
+        file.delete.delay.ms is over, at a later retain() or at close. dry_run decides and changes nothing. OSError.
+        """
+        with self._held():
+            self._check_usable()
+            now_ms = self.clock_ms()
+            now = self._now()
+            decisions = decide(
+                facts_of(now.segments, now.log_end_offset),
+                self._config,
+                log_start_offset=now.log_start_offset,
+                high_watermark=now.log_end_offset,
+                now_ms=now_ms,
+            )
+            if not dry_run:
+                gone = sum(d.delete for d in decisions)
+                if gone:
+                    self._delete_oldest(gone, now_ms)
+                self._unlink_due(now_ms)
+            return decisions
+
+    def _delete_oldest(self, count: int, now_ms: int) -> None:
+        sealed, active = self._sealed_and_active
+        if count > len(sealed):  # all go: a new one must be there first
+            self._roll("retention", self._end_offset)
+            sealed, active = self._sealed_and_active
+        gone, kept = sealed[:count], sealed[count:]
+        first = kept[0].base_offset if kept else active.base_offset
+        if first > self._start:
+            self._start = first
+            self._truncate_epochs_from_start(first)
+        self._sealed_and_active = (kept, active)
+        self._set_aside(gone, now_ms)
+        self._home.store(min(self.durable_offset, self._end_offset), self._start_to_store())
+
+    def _truncate_epochs_from_start(self, offset: int) -> None:
+        epochs = LeaderEpochs(self._epochs.entries)
+        epochs.truncate_from_start(offset)
+        self._write_epochs(epochs)
+        self._epochs = epochs
+
+    def _set_aside(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Gives the files of segments, and their snapshots, the suffix .deleted."""
+        due = now_ms + self._config.file_delete_delay_ms
+        for segment in segments:
+            segment.file()  # readers that have it go on reading
+            paths = [segment.path_of(kind) for kind in layout.SEGMENT_KINDS]
+            snapshot = self._snapshots.set_aside(segment.base_offset)
+            for path in [*paths, *([snapshot] if snapshot else [])]:
+                if os.path.exists(path):  # noqa: PTH110
+                    rename(path, path + ".deleted")
+                    self._deleted.append((due, path + ".deleted"))
+
+    def _unlink_due(self, now_ms: int) -> None:
+        while self._deleted and self._deleted[0][0] <= now_ms:
+            unlink(self._deleted[0][1], missing_ok=True)
+            self._deleted.pop(0)
+
+    def delete_records(self, before_offset: int) -> int:
+        """Moves the log start offset up to `before_offset` (-1: the end), durably; returns where it is (spec 9.4).
+
+        Files go at the next retain(), when a whole segment lies below. OffsetOutOfRangeError; PolicyViolationError in
+        a topic that is only compacted.
+        """
+        with self._held():
+            self._check_usable()
+            end = self._end_offset
+            if self._config.cleanup_policy == ("compact",):
+                raise PolicyViolationError("records of a topic with cleanup.policy=compact are not deleted by offset")
+            offset = end if before_offset == -1 else before_offset
+            if not 0 <= offset <= end:
+                raise OffsetOutOfRangeError(offset, self._start, end)
+            if offset > self._start:
+                self._home.store(min(self.durable_offset, end), offset)
+                self._start = offset
+                self._truncate_epochs_from_start(offset)
+            return self._start
+
+    def truncate_to(self, offset: int) -> bool:
+        """Removes the records from `offset` on; False where there are none (spec 8.9).
+
+        A batch that holds `offset` in its middle goes as a whole, and the next record gets `offset` all the same.
+        """
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative")
+        with self._held():
+            self._check_usable()
+            if offset >= self._end_offset:
+                self._truncate_epochs_from_end(self._end_offset)
+                return False
+            sealed, active = self._sealed_and_active
+            first = sealed[0].base_offset if sealed else active.base_offset
+            if first > offset:
+                self._start_anew(offset, None)
+                return True
+            located = self.translate(offset)
+            whole = offset if located is None else min(offset, located.base_offset)  # what is left ends here
+            self._lower_recovery_point(whole)
+            try:
+                self._truncate(offset)
+                self._move_end(offset, whole)
+            except BaseException as e:
+                self._refuse(f"truncation to {offset} was not finished: {e}")
+                raise
+            return True
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before bytes go, the checkpoint must not say that they are there."""
+        start = min(self._start, offset)
+        self._home.store(min(self.durable_offset, offset), start if self._start_to_store() is not None else None)
+        self._stored_recovery_point = -1
+
+    def _truncate(self, offset: int) -> None:
+        now_ms = self.clock_ms()
+        segments = self._now().segments
+        gone = tuple(s for s in segments if s.base_offset > offset)
+        kept = segments[: len(segments) - len(gone)]
+        last = kept[-1]
+        if gone:
+            self._seal(self.active)
+        located = last.translate(offset)
+        size = located.position if located is not None else last.size
+        offsets, times = last.offset_index.copy(), last.time_index.copy()  # while they fit their log
+        File(last.path, "r+").truncate(size)
+        last = Segment(
+            self._directory,
+            last.stem,
+            last.base_offset,
+            2**63 - 1,
+            None,
+            0,
+            self._config.index_interval_bytes,
+            self._max_decompressed_bytes,
+        )
+        offsets.truncate_to(offset)
+        times.truncate_to(offset)
+        last.adopt(offsets, times)
+        last.take_max_timestamp(last.scan(verify=False).max_timestamp)
+        self._cut_transactions(last, kept[-1].transaction_index, offset)
+        self._set_aside(gone, now_ms)
+        active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
+        active.prepare_indexes()
+        self._replace(active)
+        self._sealed_and_active = (tuple(kept[:-1]), active)
+        self._start = min(self._start, offset)
+        self._truncate_epochs_from_end(offset)
+        self._snapshots.remove_outside(self._start, offset)
+        self._producers, _ = rebuild(self._snapshots, self._now(), truncated=True)
+
+    def _cut_transactions(self, segment: Segment, transactions: TransactionIndex, offset: int) -> None:
+        """Removes the aborted transactions whose markers lay at `offset` or above."""
+        count = len(transactions)
+        transactions.truncate_to(offset)
+        if len(transactions) < count:
+            File(segment.path_of(".txnindex"), "r+").truncate(34 * len(transactions))
+        segment.adopt(None, None, transactions)
+
+    def _truncate_epochs_from_end(self, offset: int) -> None:
+        epochs = LeaderEpochs(self._epochs.entries)
+        epochs.truncate_from_end(offset)
+        self._write_epochs(epochs)
+        self._epochs = epochs
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Deletes every record; the next one gets `offset` (spec 8.10). OSError."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative")
+        with self._held():
+            self._check_usable()
+            self._start_anew(offset, log_start_offset)
+
+    def _start_anew(self, offset: int, log_start_offset: int | None) -> None:
+        now_ms = self.clock_ms()
+        self._home.store(min(self.durable_offset, offset), None)
+        self._stored_recovery_point = -1
+        try:
+            segments = self._now().segments
+            self._seal(self.active)
+            self._set_aside(segments, now_ms)
+            stem = layout.segment_stem(offset)
+            active = self._make_active(stem, offset, now_ms, offset)
+            self._move_end(offset, offset)
+            self._replace(active)
+            self._sealed_and_active = ((), active)
+            self._start = offset if log_start_offset is None else log_start_offset
+            self._epochs = LeaderEpochs()
+            self._write_epochs()
+            for at in self._snapshots.offsets:
+                self._snapshots.remove(at)
+            self._producers, _ = rebuild(self._snapshots, self._now(), truncated=True)
+            self._home.store(min(self.durable_offset, offset), self._start_to_store())
+        except BaseException as e:
+            self._refuse(f"starting anew at {offset} was not finished: {e}")
+            raise
+
+    # ---- closing --------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flushes, trims, and leaves the directory as a broker's clean shutdown does; later openings need no recovery.
+
+        After a failure that the log refuses to go on from, it closes all the same, as after a crash; LogFailedError
+        tells of one that happened in the background. OSError.
+        """
+        if not self._closed:
+            for appender in list(self._appenders):
+                appender.close()
+        with self._held():
+            if self._closed:
+                return
+            self._closed = True
+            self._end()
+        self._flusher.stop()
+        clean = False
+        try:
+            if self._refusal is None:
+                with self._held():
+                    self._leave_clean()
+                clean = True
+        finally:
+            _writers.discard(self)
+            self._home.leave(clean=clean)
+        if self._flusher.failure is not None:
+            raise LogFailedError(f"{self.path} is not closed cleanly: {self._refusal}") from self._flusher.failure
+
+    def _leave_clean(self) -> None:
+        active, end = self.active, self._end_offset
+        active.prepare_indexes()
+        active.seal()
+        if end > self._snapshots.latest and end > self._start:
+            self._snapshots.write(end, self._producers.states.values(), durable=True)
+        for file in [*self._take_unsynced(), *active.files()]:
+            file.sync()
+        self._unlink_due(MAX64)
+        sync_directory(self._directory)
+        self._home.store(end, self._start_to_store())
+        self._home.store_high_watermark(end)
+
+    def abandon(self) -> None:
+        """Lets go of the log without any of what close does, as if the process had died here."""
+        with self._held():
+            if self._closed:
+                return
+            self._closed = True
+            self._end()
+        self._flusher.stop()
+        _writers.discard(self)
+        self._home.leave(clean=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.abandon()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"LogWriter({self.path!r}, closed)"
+        return PartitionLog.__repr__(self).replace("PartitionLog", "LogWriter", 1)
+
+
+def _forked() -> None:
+    """A child of fork must not write: the log is its parent's."""
+    for writer in list(_writers):
+        writer._refuse("it was opened in another process")
+    _writers.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

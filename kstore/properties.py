@@ -1,0 +1,42 @@
+"""Java properties files, and numbers as Java reads them."""
+
+import re
+from pathlib import Path
+
+def parse_integer(text: str) -> int:
+    """A decimal integer as Java reads it: no underscores, no surrounding space."""
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise ValueError(text)
+    return int(text)
+
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[1:], 16)) if code[0] == "u" and len(code) == 5 else _PLAIN.get(code, code)
+
+    return _ESCAPE.sub(one, text)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`, space."""
+    properties = {}
+    logical = ""
+    for line in path.read_text("iso-8859-1").splitlines():
+        line = line.lstrip(" \t\f")
+        if not logical and line[:1] in ("#", "!", ""):
+            continue
+        logical += line
+        if (len(logical) - len(logical.rstrip("\\"))) % 2:
+            logical = logical[:-1]
+            continue
+        key = re.match(r"(?:\\.|[^\\=: \t\f])*", logical)
+        assert key is not None
+        rest = re.sub(r"^[ \t\f]*[=:]?[ \t\f]*", "", logical[key.end() :], count=1)
+        properties[_unescape(key[0])] = _unescape(rest)
+        logical = ""
+    return properties

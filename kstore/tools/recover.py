@@ -1,0 +1,34 @@
+"""kstore recover: do what a broker does with a partition after an unclean stop, and say what was found."""
+
+import argparse
+import json
+
+from kstore.tools.writing import add_write_arguments, open_writer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    add_write_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Opens the log for writing, closes it cleanly, and prints the report."""
+    with open_writer(args, "r+") as log:
+        recovery = log.recovery
+        start, end = log.log_start_offset, log.log_end_offset
+    if args.json:
+        report = {
+            "clean": recovery.clean,
+            "recovery_point": recovery.recovery_point,
+            "truncated_bytes": recovery.truncated_bytes,
+            "recovered_segments": recovery.recovered_segments,
+            "findings": [finding._asdict() for finding in recovery.findings],
+            "log_start_offset": start,
+            "log_end_offset": end,
+        }
+        print(json.dumps(report))
+    else:
+        print(recovery)
+        print(f"the log holds offsets {start} to {end} (exclusive)")
+    return 0

@@ -1,0 +1,31 @@
+"""kstore truncate: remove the records of a partition from an offset on."""
+
+import argparse
+
+import kstore
+from kstore.tools.writing import add_write_arguments, open_writer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    add_write_arguments(parser)
+    parser.add_argument(
+        "--to", type=int, required=True, metavar="OFFSET", help="the first offset to remove; the next record gets it"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was removed. A batch that holds the offset in its middle goes as a whole."""
+    if args.to < 0:
+        raise ValueError(f"offset {args.to} must not be negative")
+    with kstore.open(args.directory) as log:
+        batches = list(log.batches(args.to)) if args.to < log.log_end_offset else []
+        records = sum(batch.records_count for batch in batches)
+        first = batches[0].base_offset if batches else args.to
+    verb = "would be removed" if args.dry_run else "removed"
+    if not args.dry_run:
+        with open_writer(args, "r+") as writer:
+            writer.truncate_to(args.to)
+    print(f"{records} records in {len(batches)} batches {verb}" + (f", from offset {first} on" if batches else ""))
+    return 0

@@ -1,0 +1,54 @@
+"""How the subcommands that write open a partition: the same options for all."""
+
+import argparse
+from typing import Literal
+
+import kstore
+from kstore.config import LogConfig
+from kstore.log.writer import LogWriter
+
+
+def add_write_arguments(parser: argparse.ArgumentParser) -> None:
+    """The directory, and the topic's configuration."""
+    parser.add_argument("directory", metavar="DIR", help="partition directory, such as data/orders-0")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a topic configuration, by Kafka's name: --config retention.ms=86400000 (may be repeated)",
+    )
+    parser.add_argument(
+        "--server-properties",
+        metavar="FILE",
+        help="take what --config does not say from a broker's server.properties",
+    )
+    parser.add_argument(
+        "--keep-cut",
+        action="store_true",
+        help="keep what recovery cuts off after an unclean stop, in .cut files beside the log",
+    )
+
+
+def config_of(args: argparse.Namespace) -> LogConfig:
+    """The configuration that these options name. InvalidConfigError."""
+    topic = {}
+    for setting in args.config:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--config is NAME=VALUE, not {setting!r}")
+        topic[name] = value
+    if args.server_properties:
+        return LogConfig.from_server_properties(args.server_properties, topic)
+    return LogConfig.from_topic(topic)
+
+
+def open_writer(
+    args: argparse.Namespace,
+    mode: Literal["a", "r+"],
+    durability: Literal["none", "group", "each"] = "none",
+) -> LogWriter:
+    """The log that these options name, open for writing; an unclean stop is recovered first."""
+    return kstore.open(
+        args.directory, mode, config=config_of(args), keep_cut=args.keep_cut, durability=durability
+    )
