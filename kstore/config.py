@@ -1,274 +1,336 @@
-"""The configuration of a log, by Kafka's names with underscores for dots (spec 12.1)."""
+"""The configuration of a log: Kafka's topic configuration (spec 12.1), with underscores for the dots in its names."""
 
+import dataclasses
 import difflib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kstore.errors import InvalidConfigError
-from kstore.properties import parse_integer, read_properties
+from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Ratio, as_text, int32, int64
+from kstore.properties import read_properties
 
-MAX32 = 2**31 - 1
-MAX64 = 2**63 - 1
-POLICIES = ("compact", "delete")
-COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
 
 
-class _Rule(NamedTuple):
-    """What a value may be: its kind, its range or choices, and the broker's names for it, the first that is set wins."""
+class _Synonym(NamedTuple):
+    """A broker's name for a topic's key. The key's value is this one's times `factor`."""
 
-    kind: str
-    least: float | None = None
-    most: float | None = None
-    choices: tuple[str, ...] = ()
-    synonyms: tuple[tuple[str, int], ...] = ()  # (name, factor to the topic's unit)
+    name: str
+    kind: Kind
+    factor: int = 1
 
 
-_HOURS, _MINUTES = 3_600_000, 60_000
+class _Key(NamedTuple):
+    """What is known of a key; of its broker synonyms the first that is set counts."""
+
+    kind: Kind
+    default: object
+    synonyms: tuple[_Synonym, ...]
 
 
-def _int(least: int, *synonyms: str, most: int = MAX32) -> _Rule:
-    return _Rule("int", least, most, (), tuple((name, 1) for name in synonyms))
+def _key(kind: Kind, default: object, *synonyms: str | _Synonym) -> Any:
+    """A field of LogConfig; a synonym that is only a name has the key's own kind and unit."""
+    known = tuple(_Synonym(s, kind) if isinstance(s, str) else s for s in synonyms)
+    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, known)})
 
 
-def _long(least: int, *synonyms: str | tuple[str, int]) -> _Rule:
-    named = tuple((s, 1) if isinstance(s, str) else s for s in synonyms)
-    return _Rule("int", least, MAX64, (), named)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """A topic's configuration, with Kafka 4.3.1's names, defaults and limits. Names end in their unit.
+
+    Immutable, and checked when it is made: InvalidConfigError for a name that does not exist (it tells the nearest that
+    does) and for a value that Kafka would refuse. Values are typed: an int is no bool, no float and no text; a
+    cleanup_policy may also be text with commas. `from_topic` and `from_server_properties` read text.
+    """
+
+    segment_bytes: int = _key(int32(1 << 20), 1 << 30, "log.segment.bytes")
+    """Size at which a new segment begins. Kafka has no smaller one than 1 MiB, but see internal_segment_bytes."""
+
+    internal_segment_bytes: int | None = _key(int32(), None)
+    """Stands above segment_bytes where it is set, and may be as small as a test wants it."""
+
+    segment_ms: int = _key(
+        int64(1), 168 * _HOUR_MS, "log.roll.ms", _Synonym("log.roll.hours", int32(1), _HOUR_MS)
+    )
+    """Age at which a new segment begins: judged at an append, by the records' timestamps (spec 5.1)."""
+
+    segment_jitter_ms: int = _key(
+        int64(0), 0, "log.roll.jitter.ms", _Synonym("log.roll.jitter.hours", int32(0), _HOUR_MS)
+    )
+    """Up to how much earlier than segment_ms that may happen, drawn anew for each segment."""
+
+    segment_index_bytes: int = _key(int32(4), 10 << 20, "log.index.size.max.bytes")
+    """Size an index may grow to; a full one begins a new segment."""
+
+    index_interval_bytes: int = _key(int32(0), 4096, "log.index.interval.bytes")
+    """More than so many bytes of log lie between two entries of an index."""
+
+    flush_messages: int = _key(int64(1), MAX64, "log.flush.interval.messages")
+    """Number of unflushed records that makes an append flush."""
+
+    flush_ms: int = _key(int64(0), MAX64, "log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+    """Time since the last flush after which the timer flushes."""
+
+    retention_bytes: int = _key(int64(), -1, "log.retention.bytes")
+    """Size below which retention by size never brings the log; negative: no such retention (spec 9.2)."""
+
+    retention_ms: int = _key(
+        int64(-1),
+        168 * _HOUR_MS,
+        _Synonym("log.retention.ms", int64()),
+        _Synonym("log.retention.minutes", int32(), _MINUTE_MS),
+        _Synonym("log.retention.hours", int32(), _HOUR_MS),
+    )
+    """Age above which segments go; -1: no retention by time (spec 9.2)."""
+
+    max_message_bytes: int = _key(int32(0), (1 << 20) + 12, "message.max.bytes")
+    """Size of the largest batch that is accepted, as it is stored."""
+
+    cleanup_policy: Sequence[str] = _key(Choices(("compact", "delete")), ("delete",), "log.cleanup.policy")
+    """What happens to old records: a tuple of "delete" and "compact"; neither: they stay (spec 9.1)."""
+
+    delete_retention_ms: int = _key(int64(0), 24 * _HOUR_MS, "log.cleaner.delete.retention.ms")
+    """Time that compaction keeps tombstones and transaction markers."""
+
+    min_compaction_lag_ms: int = _key(int64(0), 0, "log.cleaner.min.compaction.lag.ms")
+    """Time for which a record is not compacted."""
+
+    max_compaction_lag_ms: int = _key(int64(1), MAX64, "log.cleaner.max.compaction.lag.ms")
+    """Time after which a record is due for compaction, however clean the log is."""
+
+    min_cleanable_dirty_ratio: float = _key(Ratio(), 0.5, "log.cleaner.min.cleanable.ratio")
+    """Share of uncompacted bytes above which the log is compacted."""
+
+    file_delete_delay_ms: int = _key(int64(0), _MINUTE_MS, "log.segment.delete.delay.ms")
+    """Time between renaming a file to .deleted and removing it."""
+
+    preallocate: bool = _key(Boolean(), False, "log.preallocate")
+    """Whether a new segment's file has its full size from the start."""
+
+    compression_type: str = _key(
+        Choice(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")), "producer", "compression.type"
+    )
+    """Codec that batches are stored in; "producer": the one they came in."""
+
+    compression_gzip_level: int = _key(int32(1, 9, other=-1), -1, "compression.gzip.level")
+    compression_lz4_level: int = _key(int32(1, 17), 9, "compression.lz4.level")
+    compression_zstd_level: int = _key(int32(-131072, 22), 3, "compression.zstd.level")
+
+    message_timestamp_type: str = _key(
+        Choice(("CreateTime", "LogAppendTime")), "CreateTime", "log.message.timestamp.type"
+    )
+    """Whose time records bear: the producer's, or that of the append."""
+
+    message_timestamp_before_max_ms: int = _key(int64(0), MAX64, "log.message.timestamp.before.max.ms")
+    """How far a CreateTime may lie before the append."""
+
+    message_timestamp_after_max_ms: int = _key(int64(0), _HOUR_MS, "log.message.timestamp.after.max.ms")
+    """How far a CreateTime may lie after the append."""
+
+    min_insync_replicas: int = _key(int32(1), 1, "min.insync.replicas")
+    unclean_leader_election_enable: bool = _key(Boolean(), False, "unclean.leader.election.enable")
+    remote_storage_enable: bool = _key(Boolean(), False)
+    local_retention_ms: int = _key(int64(-2), -2, "log.local.retention.ms")
+    local_retention_bytes: int = _key(int64(-2), -2, "log.local.retention.bytes")
+    remote_log_copy_disable: bool = _key(Boolean(), False)
+    remote_log_delete_on_disable: bool = _key(Boolean(), False)
+
+    def __new__(cls, **options: Any) -> Self:
+        """Refuses unknown names in kstore's own words; what is known is for the dataclass's own constructor."""
+        for name in options:
+            if name not in _KEYS:
+                raise _unknown(name, "no such option")
+        return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, key in _KEYS.items():
+            object.__setattr__(self, name, _accept(key, name, getattr(self, name)))
+        _check_together(self)
+
+    @classmethod
+    def from_topic(cls, topic: Mapping[str, object]) -> Self:
+        """From a topic's configuration as Kafka has it: {"segment.bytes": "1048576", "cleanup.policy": "compact"}.
+
+        Values are text, read as Kafka reads it, or typed. The two keys that name throttled replicas are passed over:
+        they say nothing of a log.
+        """
+        return cls(**_topic_options(topic))
+
+    @classmethod
+    def from_server_properties(
+        cls, broker: str | PathLike[str] | Mapping[str, object], topic: Mapping[str, object] | None = None
+    ) -> Self:
+        """What a broker with this server.properties (its path, or what it holds) gives a topic with these overrides.
+
+        The topic's own value counts first, then the broker's property (`log.segment.bytes` for segment.bytes), then
+        the default; of log.retention.ms, .minutes and .hours the first that is there counts, likewise of log.roll.ms
+        and .hours. Every one that is there is checked, also one that does not count. As for the broker, a negative
+        log.retention means no limit, and 0 is refused.
+
+        Other properties are passed over, also those that Kafka does not know: the broker does so, and to read its logs
+        kstore must end up with what it uses. But for a name in log. that Kafka 4.3.1 does not have, and for a topic's
+        name, which has no effect there, a UserWarning says so, since that is rarely what was meant.
+        """
+        properties = broker if isinstance(broker, Mapping) else read_properties(Path(broker))
+        _warn_of_idle(properties)
+        return cls(**(_broker_options(properties) | _topic_options(topic or {})))
+
+    def replace(self, **changes: Any) -> Self:
+        """A configuration with these values instead, checked anew."""
+        return dataclasses.replace(self, **changes)
+
+    def to_topic(self) -> dict[str, str]:
+        """What differs from the defaults, as Kafka writes it; `from_topic` makes the same configuration of it."""
+        values = {name: getattr(self, name) for name in _KEYS}
+        return {_dotted(n): as_text(value) for n, value in values.items() if value != _KEYS[n].default}
+
+    @property
+    def effective_segment_bytes(self) -> int:
+        """The size that counts: internal_segment_bytes where it is set, else segment_bytes."""
+        return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
+
+    @property
+    def deletes(self) -> bool:
+        """Whether cleanup_policy contains delete."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether cleanup_policy contains compact."""
+        return "compact" in self.cleanup_policy
 
 
-_RULES: dict[str, _Rule] = {
-    "segment_bytes": _int(1 << 20, "log.segment.bytes"),
-    "internal_segment_bytes": _int(-MAX32 - 1),
-    "segment_ms": _long(1, "log.roll.ms", ("log.roll.hours", _HOURS)),
-    "segment_jitter_ms": _long(0, "log.roll.jitter.ms", ("log.roll.jitter.hours", _HOURS)),
-    "segment_index_bytes": _int(4, "log.index.size.max.bytes"),
-    "index_interval_bytes": _int(0, "log.index.interval.bytes"),
-    "flush_messages": _long(1, "log.flush.interval.messages"),
-    "flush_ms": _long(0, "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-    "retention_bytes": _long(-MAX64 - 1, "log.retention.bytes"),
-    "retention_ms": _long(
-        -1, "log.retention.ms", ("log.retention.minutes", _MINUTES), ("log.retention.hours", _HOURS)
-    ),
-    "max_message_bytes": _int(0, "message.max.bytes"),
-    "cleanup_policy": _Rule("list", choices=POLICIES, synonyms=(("log.cleanup.policy", 1),)),
-    "delete_retention_ms": _long(0, "log.cleaner.delete.retention.ms"),
-    "min_compaction_lag_ms": _long(0, "log.cleaner.min.compaction.lag.ms"),
-    "max_compaction_lag_ms": _long(1, "log.cleaner.max.compaction.lag.ms"),
-    "min_cleanable_dirty_ratio": _Rule(
-        "double", 0, 1, synonyms=(("log.cleaner.min.cleanable.ratio", 1),)
-    ),
-    "file_delete_delay_ms": _long(0, "log.segment.delete.delay.ms"),
-    "preallocate": _Rule("bool", synonyms=(("log.preallocate", 1),)),
-    "compression_type": _Rule("string", choices=COMPRESSIONS, synonyms=(("compression.type", 1),)),
-    "compression_gzip_level": _int(-1, "compression.gzip.level", most=9),
-    "compression_lz4_level": _int(1, "compression.lz4.level", most=17),
-    "compression_zstd_level": _int(-131072, "compression.zstd.level", most=22),
-    "message_timestamp_type": _Rule(
-        "string", choices=TIMESTAMP_TYPES, synonyms=(("log.message.timestamp.type", 1),)
-    ),
-    "message_timestamp_before_max_ms": _long(0, "log.message.timestamp.before.max.ms"),
-    "message_timestamp_after_max_ms": _long(0, "log.message.timestamp.after.max.ms"),
-    "min_insync_replicas": _int(1, "min.insync.replicas"),
-    "unclean_leader_election_enable": _Rule("bool", synonyms=(("unclean.leader.election.enable", 1),)),
-    "remote_storage_enable": _Rule("bool"),
-    "local_retention_ms": _long(-2, "log.local.retention.ms"),
-    "local_retention_bytes": _long(-2, "log.local.retention.bytes"),
-    "remote_log_copy_disable": _Rule("bool"),
-    "remote_log_delete_on_disable": _Rule("bool"),
+_KEYS: dict[str, _Key] = {field.name: field.metadata["key"] for field in dataclasses.fields(LogConfig)}
+_THROTTLES = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+_TOPIC_NAMES = {name.replace("_", ".") for name in _KEYS} | _THROTTLES
+_TOPIC_NAME_OF = {s.name: name for name, key in _KEYS.items() for s in key.synonyms}
+_BROKER_LOG_NAMES = _TOPIC_NAME_OF.keys() | {
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.enable",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+    "log.dir",
+    "log.dir.failure.timeout.ms",
+    "log.dirs",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "log.initial.task.delay.ms",
+    "log.retention.check.interval.ms",
 }
-
-
-def _fail(name: str, value: object, allowed: str) -> InvalidConfigError:
-    return InvalidConfigError(f"{_dotted(name)} ({name}) is {allowed}, not {value!r}")
 
 
 def _dotted(name: str) -> str:
     return name.replace("_", ".")
 
 
-def _range(rule: _Rule) -> str:
-    if rule.kind == "int":
-        most = {MAX32: "2^31 - 1", MAX64: "2^63 - 1"}.get(int(rule.most or 0), rule.most)
-        return f"an integer from {rule.least} to {most}"
-    if rule.kind == "double":
-        return f"a number from {rule.least} to {rule.most}"
-    if rule.kind == "bool":
-        return "true or false"
-    if rule.kind == "list":
-        return f"a list of {' and '.join(rule.choices)}"
-    return f"one of {', '.join(rule.choices)}"
+def _both(name: str) -> str:
+    return f"{name} ({_dotted(name)} in Kafka)"
 
 
-def _checked(name: str, value: object) -> Any:
-    """A typed value, as Kafka's validator for it would let it pass."""
-    rule = _RULES[name]
-    if rule.kind == "int":
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise _fail(name, value, _range(rule))
-        assert rule.least is not None and rule.most is not None
-        if not rule.least <= value <= rule.most or (name == "compression_gzip_level" and value == 0):
-            raise _fail(name, value, _range(rule))
-    elif rule.kind == "double":
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise _fail(name, value, _range(rule))
-        return float(value)
-    elif rule.kind == "bool":
-        if not isinstance(value, bool):
-            raise _fail(name, value, _range(rule))
-    elif rule.kind == "list":
-        words = [w.strip() for w in value.split(",")] if isinstance(value, str) and value.strip() else value
-        if isinstance(words, str):
-            words = []
-        if not isinstance(words, (list, tuple)) or any(w not in rule.choices for w in words):
-            raise _fail(name, value, _range(rule))
-        return tuple(dict.fromkeys(words))
-    elif value not in rule.choices:
-        raise _fail(name, value, _range(rule))
-    return value
+def _unknown(name: str, what: str) -> InvalidConfigError:
+    """The error for a name that does not exist, with the one that was likely meant, in both notations."""
+    asked = name.replace(".", "_")
+    near = [_TOPIC_NAME_OF[name]] if name in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
+    hint = f"; the nearest is {_both(near[0])}" if near else ""
+    return InvalidConfigError(f"{what}: {name}{hint}", name=name)
 
 
-def _parsed(name: str, text: object) -> object:
-    """A value as a properties file or a topic's configuration has it: text becomes what the key's kind says."""
-    rule = _RULES[name]
-    if not isinstance(text, str):
-        return text
-    text = text.strip()
+def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = False) -> Any:
+    """The value as it is kept; text is parsed if `text` says so. `name` is what the error calls it."""
+    if value is None and isinstance(key, _Key) and key.default is None:
+        return None
     try:
-        if rule.kind == "int":
-            return parse_integer(text)
-        if rule.kind == "double":
-            return float(text)
+        return key.kind.parse(value) if text and isinstance(value, str) else key.kind.check(value)
     except ValueError:
-        raise _fail(name, text, _range(rule)) from None
-    if rule.kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise _fail(name, text, _range(rule))
-        return text.lower() == "true"
-    return text
+        raise InvalidConfigError(
+            f"{name} is {value!r}, allowed is {key.kind.allowed}", name=name, value=value
+        ) from None
 
 
-def _known(name: str, written: str) -> str:
-    """`name` if it is one of ours; InvalidConfigError with the nearest match otherwise."""
-    if name in _RULES:
-        return name
-    near = difflib.get_close_matches(name, _RULES, 1, 0.5)
-    hint = f"; did you mean {near[0] if written == name else _dotted(near[0])}?" if near else ""
-    raise InvalidConfigError(f"no such configuration: {written}{hint}")
+def _topic_options(topic: Mapping[str, object]) -> dict[str, Any]:
+    """A topic's configuration in Kafka's notation, in Python's."""
+    options = {}
+    for name, value in topic.items():
+        if name not in _TOPIC_NAMES:
+            raise _unknown(name, "no such topic configuration")
+        if name not in _THROTTLES:
+            option = name.replace(".", "_")
+            options[option] = _accept(_KEYS[option], name, value, text=True)
+    return options
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
-    """A topic's configuration: Kafka's names, defaults and limits. Times in ms, sizes in bytes. Immutable.
+def _broker_options(properties: Mapping[str, object]) -> dict[str, Any]:
+    """What a broker's properties say for its topics."""
+    options = {}
+    for option, key in _KEYS.items():
+        given = [s for s in key.synonyms if s.name in properties]
+        values = [_accept(s, s.name, properties[s.name], text=True) for s in given]
+        if not values:
+            continue
+        value, synonym = values[0], given[0]
+        if synonym.factor != 1:
+            value *= synonym.factor
+        if option == "retention_ms":
+            if value == 0:
+                raise InvalidConfigError(
+                    f"{synonym.name} is 0, allowed is what makes at least 1 ms, or -1 for no limit",
+                    name=synonym.name,
+                    value=properties[synonym.name],
+                )
+            value = max(value, -1)
+        options[option] = value
+    return options
 
-    InvalidConfigError for a value that Kafka would refuse. Take `LogConfig.of(...)` for names that may be wrong.
-    """
 
-    segment_bytes: int = 1 << 30
-    internal_segment_bytes: int | None = None
-    segment_ms: int = 604_800_000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
-    flush_messages: int = MAX64
-    flush_ms: int = MAX64
-    retention_bytes: int = -1
-    retention_ms: int = 604_800_000
-    max_message_bytes: int = (1 << 20) + 12
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    delete_retention_ms: int = 86_400_000
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = MAX64
-    min_cleanable_dirty_ratio: float = 0.5
-    file_delete_delay_ms: int = 60_000
-    preallocate: bool = False
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = MAX64
-    message_timestamp_after_max_ms: int = 3_600_000
-    min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
-    remote_storage_enable: bool = False
-    local_retention_ms: int = -2
-    local_retention_bytes: int = -2
-    remote_log_copy_disable: bool = False
-    remote_log_delete_on_disable: bool = False
+def _warn_of_idle(properties: Mapping[str, object]) -> None:
+    """Warns of properties that look as if they concerned a log, and do not."""
+    for name in sorted(properties):
+        if name in _TOPIC_NAMES and name not in _TOPIC_NAME_OF:
+            synonyms = _KEYS[name.replace(".", "_")].synonyms if name not in _THROTTLES else ()
+            hint = f"; a broker calls it {synonyms[0].name}" if synonyms else ""
+            warnings.warn(f"{name} has no effect for a broker{hint}", stacklevel=3)
+        elif name.startswith("log.") and name not in _BROKER_LOG_NAMES:
+            near = difflib.get_close_matches(name, _BROKER_LOG_NAMES, 1)
+            hint = f"; the nearest is {near[0]}" if near else ""
+            warnings.warn(f"{name} has no effect: Kafka 4.3.1 does not have it{hint}", stacklevel=3)
 
-    def __post_init__(self) -> None:
-        for name in _RULES:
-            value = getattr(self, name)
-            if value is not None or name != "internal_segment_bytes":
-                object.__setattr__(self, name, _checked(name, value))
-        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            raise InvalidConfigError(
-                f"min.compaction.lag.ms {self.min_compaction_lag_ms} is above max.compaction.lag.ms "
-                f"{self.max_compaction_lag_ms}"
+
+def _check_together(config: LogConfig) -> None:
+    """What Kafka asks of several values at once."""
+
+    def refuse(name: str, text: str) -> InvalidConfigError:
+        return InvalidConfigError(text, name=name, value=getattr(config, name))
+
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if least > most:
+        raise refuse(
+            "min_compaction_lag_ms",
+            f"min.compaction.lag.ms is {least}, allowed is at most max.compaction.lag.ms, {most}",
+        )
+    if not config.remote_storage_enable:
+        return
+    if config.compacts:
+        raise refuse(
+            "cleanup_policy",
+            f"cleanup.policy is {as_text(config.cleanup_policy)!r}, "
+            "allowed with remote.storage.enable is delete alone, or nothing at all",
+        )
+    for unit in ("ms", "bytes"):
+        local, total = getattr(config, f"local_retention_{unit}"), getattr(config, f"retention_{unit}")
+        if total != -1 and local != -2 and (local == -1 or local > total):
+            raise refuse(
+                f"local_retention_{unit}",
+                f"local.retention.{unit} is {local}, allowed with remote.storage.enable is at most "
+                f"retention.{unit}, {total}, or -2 for the same",
             )
-        if self.remote_storage_enable and "compact" in self.cleanup_policy:
-            raise InvalidConfigError("remote.storage.enable needs a cleanup.policy of delete, or an empty one")
 
-    @classmethod
-    def of(cls, **options: object) -> Self:
-        """From keyword arguments; an unknown one is refused with the nearest match."""
-        return cls(**{_known(name, name): value for name, value in options.items()})  # type: ignore[arg-type]
 
-    @classmethod
-    def from_topic(cls, topic: Mapping[str, object]) -> Self:
-        """From a topic's configuration as Kafka names it: {"segment.bytes": "1048576"}; values may be text."""
-        options = {}
-        for written, value in topic.items():
-            name = _known(written.replace(".", "_"), written)
-            options[name] = _parsed(name, value)
-        return cls(**options)  # type: ignore[arg-type]
-
-    @classmethod
-    def from_server_properties(
-        cls, broker: str | PathLike[str] | Mapping[str, str], topic: Mapping[str, object] | None = None
-    ) -> Self:
-        """From a broker's server.properties (its path, or what it holds), and a topic's own settings, which win.
-
-        Of several names of the broker for one thing the more exact wins: ms over minutes over hours. What does not
-        concern a log is passed over.
-        """
-        properties = dict(broker) if isinstance(broker, Mapping) else read_properties(Path(broker))
-        options: dict[str, object] = {}
-        for name, rule in _RULES.items():
-            for synonym, factor in rule.synonyms:
-                if synonym in properties:
-                    value = _parsed(name, properties[synonym])
-                    options[name] = value * factor if factor != 1 and isinstance(value, int) else value
-                    break
-        retention = options.get("retention_ms")
-        if isinstance(retention, int):
-            if retention == 0:
-                raise InvalidConfigError("a broker's log.retention is at least 1 ms, or -1 for no limit, not 0")
-            options["retention_ms"] = max(retention, -1)
-        own = cls.from_topic(topic or {})
-        for written in topic or {}:
-            name = written.replace(".", "_")
-            options[name] = getattr(own, name)
-        return cls(**options)  # type: ignore[arg-type]
-
-    def replace(self, **changes: object) -> Self:
-        """A configuration with some values changed, checked anew."""
-        return replace(self, **{_known(name, name): value for name, value in changes.items()})
-
-    @property
-    def effective_segment_bytes(self) -> int:
-        """segment.bytes, or the internal topic setting that stands above it."""
-        return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
-
-    def to_topic(self) -> dict[str, str]:
-        """What differs from the defaults, as Kafka names and writes it."""
-        default = {f.name: f.default for f in fields(self)}
-        changed = {}
-        for name, value in asdict(self).items():
-            if name in _RULES and value != default[name]:
-                text = ",".join(value) if isinstance(value, tuple) else value
-                changed[_dotted(name)] = str(text).lower() if isinstance(text, bool) else str(text)
-        return changed
+__all__ = ["MAX32", "MAX64", "LogConfig"]

@@ -155,4 +155,9 @@ class PolicyViolationError(KstoreError, ValueError):
 
 
 class InvalidConfigError(KstoreError, ValueError):
-    """A configuration name that does not exist, or a value that is not allowed."""
+    """A configuration name that does not exist, or a value that is not allowed; `name` as it was given, and `value`."""
+
+    def __init__(self, reason: str, *, name: str = "", value: object = None) -> None:
+        self.name = name
+        self.value = value
+        super().__init__(reason)

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+
 def parse_integer(text: str) -> int:
     """A decimal integer as Java reads it: no underscores, no surrounding space."""
     if not re.fullmatch(r"[+-]?[0-9]+", text):
@@ -10,6 +11,8 @@ def parse_integer(text: str) -> int:
     return int(text)
 
 
+# str.splitlines knows more ends of lines, one of them the second byte of "Å" in UTF-8.
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -26,7 +29,8 @@ def read_properties(path: Path) -> dict[str, str]:
     """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`, space."""
     properties = {}
     logical = ""
-    for line in path.read_text("iso-8859-1").splitlines():
+    lines = _LINE_END.split(path.read_bytes().decode("iso-8859-1"))
+    for line in [*lines, ""]:  # the last one for a line that the file's end leaves to be continued
         line = line.lstrip(" \t\f")
         if not logical and line[:1] in ("#", "!", ""):
             continue

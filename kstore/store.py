@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kstore.errors import LogNotFoundError
-from kstore.log import checkpoints, layout
+from kstore.log import layout
 from kstore.log.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.properties import read_properties

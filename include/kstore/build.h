@@ -24,11 +24,11 @@ static inline size_t ks_varlong_size(int64_t value)
 /* The bytes of a field: its length as a varint, then so many; null is length -1. */
 static inline size_t ks_bytes_size(int64_t size) { return size < 0 ? 1 : ks_varlong_size(size) + (size_t)size; }
 
-static inline uint8_t *ks_put_bytes(uint8_t *p, const uint8_t *bytes, int64_t size)
+static inline uint8_t *ks_put_bytes(uint8_t *p, const uint8_t *data, int64_t size)
 {
     p += ks_write_varlong(p, size);
     if (size > 0) {
-        memcpy(p, bytes, (size_t)size);
+        memcpy(p, data, (size_t)size);
         p += size;
     }
     return p;

@@ -404,6 +404,7 @@ class LogWriter(Tail, PartitionLog):
                 facts_of(now.segments, now.log_end_offset),
                 self._config,
                 log_start_offset=now.log_start_offset,
+                log_end_offset=now.log_end_offset,
                 high_watermark=now.log_end_offset,
                 now_ms=now_ms,
             )

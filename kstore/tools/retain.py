@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
                 facts_of(log.segments, log.log_end_offset),
                 config,
                 log_start_offset=log.log_start_offset,
+                log_end_offset=log.log_end_offset,
                 high_watermark=log.log_end_offset,
                 now_ms=time.time_ns() // 1_000_000,
             )

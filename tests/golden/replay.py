@@ -61,7 +61,8 @@ class Replay:
 
     def run(self, op: dict[str, Any]) -> dict[str, Any] | None:
         """Does one operation and returns its result in the form of the file, or None where it has none."""
-        result: dict[str, Any] | None = getattr(self, op["op"])(op)
+        name = {"now": "set_now", "config": "set_config"}.get(op["op"], op["op"])
+        result: dict[str, Any] | None = getattr(self, name)(op)
         return result
 
     def open(self, op: dict[str, Any]) -> dict[str, Any]:
@@ -126,10 +127,10 @@ class Replay:
             sent = with_timestamps(sent, max(r["t"] for r in batch["records"]), False)
         return sent
 
-    def now_(self, op: dict[str, Any]) -> None:
+    def set_now(self, op: dict[str, Any]) -> None:
         self.now = op["ms"]
 
-    def config_(self, op: dict[str, Any]) -> None:
+    def set_config(self, op: dict[str, Any]) -> None:
         assert self.log is not None
         self.config.update(op["config"])
         config = kstore.LogConfig.from_topic(self.config)
