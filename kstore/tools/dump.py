@@ -1,59 +1,40 @@
-"""kstore dump: what kafka-dump-log prints, line for line, from files alone (spec 11)."""
+"""kstore dump: what kafka-dump-log prints, line for line, from files alone (spec 11).
+
+Like that tool it ends with the first file that cannot be dumped to its end. Other than there: FILE arguments, short
+names of classes, and --json; wrong usage ends with 2; DefaultDecoder prints text; and no file is changed (Kafka's tool
+cuts index files to whole entries, and makes those that it misses).
+"""
 
 import argparse
 import json
 import re
-import struct
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
 
-from kstore.engine.text import java_text
-from kstore.errors import CorruptSnapshotError, KstoreError
+from kstore.errors import KstoreError
+from kstore.tools.class_decoders import CLASS_DECODERS, STRING, class_decoder
+from kstore.tools.decoders import DECODERS, record_texts
 from kstore.tools.dump_index import (
     IndexReport,
     dump_offset_index,
-    dump_snapshot,
     dump_time_index,
     dump_transaction_index,
 )
-from kstore.tools.dump_log import MAX32, Decoder, LogDump, dump_log, file_batches
+from kstore.tools.dump_log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches
+from kstore.tools.dump_path import absolute_path, java_path, split_names, suffix_of
+from kstore.tools.dump_snapshot import dump_snapshot
 from kstore.tools.fields import batch_fields, record_fields
-from kstore.tools.internal import DECODERS
 
 TOPIC_DECODERS = tuple(DECODERS)
-
-
-def _whole(form: str) -> Callable[[bytes], str]:
-    def decode(data: bytes) -> str:
-        if len(data) != struct.calcsize(form):
-            raise ValueError(f"{struct.calcsize(form)} bytes expected, {len(data)} found")
-        return str(struct.unpack(form, data)[0])
-
-    return decode
-
-
-CLASS_DECODERS: dict[str, Callable[[bytes], str]] = {
-    "StringDecoder": java_text,
-    "DefaultDecoder": java_text,
-    "IntegerDecoder": _whole(">i"),
-    "LongDecoder": _whole(">q"),
-}
-
-
-def class_decoder(name: str) -> Callable[[bytes], str]:
-    """The decoder of a Java class name, such as org.apache.kafka.tools.api.StringDecoder. ValueError."""
-    found = CLASS_DECODERS.get(name.rpartition(".")[2])
-    if found is None:
-        raise ValueError(f"no decoder {name}: there are {', '.join(CLASS_DECODERS)}")
-    return found
+LOGS = (".log", ".checkpoint")
 
 
 def data_decoder(key_class: str, value_class: str) -> Decoder:
-    """A decoder of both sides of a record."""
-    key_decoder, value_decoder = class_decoder(key_class), class_decoder(value_class)
+    """A decoder of both sides of a record. ValueError."""
+    value_decoder, key_decoder = class_decoder(value_class), class_decoder(key_class)
 
-    def decode(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    def decode(key: bytes | None, value: bytes | None, offset: int) -> Texts:
         return (
             None if key is None else key_decoder(key),
             None if value is None else value_decoder(value),
@@ -62,33 +43,39 @@ def data_decoder(key_class: str, value_class: str) -> Decoder:
     return decode
 
 
+def _int32(text: str) -> int:
+    number = int(text)
+    if not -MAX32 - 1 <= number <= MAX32:
+        raise ValueError(f"{number} is outside 32 bits")
+    return number
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of Kafka's tool, and --json."""
     parser.add_argument("paths", nargs="*", metavar="FILE", help="files to dump, beside those of --files")
-    parser.add_argument("--files", default="", help="files to dump, with commas between them")
+    parser.add_argument("--files", help="files to dump, with commas between them")
     parser.add_argument("--print-data-log", action="store_true", help="print keys and payloads")
     parser.add_argument("--deep-iteration", action="store_true", help="print records, not only batches")
     parser.add_argument("--verify-index-only", action="store_true", help="check indexes, print no entries")
     parser.add_argument("--index-sanity-check", action="store_true", help="check only an index by itself")
     parser.add_argument(
         "--max-message-size",
-        type=int,
+        type=_int32,
         default=5 << 20,
         metavar="BYTES",
         help="bytes to read where an index entry points (default 5242880)",
     )
     parser.add_argument(
-        "--max-bytes", type=int, default=MAX32, metavar="BYTES", help="dump only so much of a log"
+        "--max-bytes", type=_int32, default=MAX32, metavar="BYTES", help="dump only so much of a log"
     )
-    parser.add_argument(
-        "--value-decoder-class",
-        default="StringDecoder",
-        metavar="CLASS",
-        help=f"one of {', '.join(CLASS_DECODERS)}, with or without a Java package",
-    )
-    parser.add_argument(
-        "--key-decoder-class", default="StringDecoder", metavar="CLASS", help="the same for keys"
-    )
+    for side in ("value", "key"):
+        parser.add_argument(
+            f"--{side}-decoder-class",
+            nargs="?",
+            const=STRING,
+            metavar="CLASS",
+            help=f"of {side}s: one of {', '.join(CLASS_DECODERS)}, with or without org.apache.kafka.tools.api.",
+        )
     for name in TOPIC_DECODERS:
         text = f"decode records of the internal topic of {name.replace('-', ' ')}"
         parser.add_argument(f"--{name}-decoder", action="store_true", help=text)
@@ -97,29 +84,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(args: argparse.Namespace) -> LogDump:
+    """ValueError for a class that is not known."""
     named = [name for name in TOPIC_DECODERS if getattr(args, f"{name.replace('-', '_')}_decoder")]
-    decoding = (
-        bool(named)
-        or args.value_decoder_class != "StringDecoder"
-        or args.key_decoder_class != "StringDecoder"
-    )
-    print_data = args.print_data_log or decoding
+    key_class, value_class = args.key_decoder_class, args.value_decoder_class
+    print_data = args.print_data_log or bool(named) or key_class is not None or value_class is not None
     return LogDump(
         print_data=print_data,
         deep=args.deep_iteration or print_data,
         skip_metadata=args.skip_record_metadata,
         max_bytes=args.max_bytes,
         decoder=(
-            DECODERS[named[0]] if named else data_decoder(args.key_decoder_class, args.value_decoder_class)
+            partial(record_texts, named[0])
+            if named
+            else data_decoder(key_class or STRING, value_class or STRING)
         ),
     )
 
 
-def lines_of(path: str, args: argparse.Namespace, dump: LogDump, report: IndexReport) -> Iterator[str]:
-    """The lines of one file, by the suffix of its name."""
-    kind = Path(path).suffix
-    if kind in (".log", ".checkpoint"):
-        return dump_log(path, dump)
+def lines_of(path: str, args: argparse.Namespace, report: IndexReport) -> Iterator[str]:
+    """The lines of one file that is no log, by the suffix of its name."""
+    kind = suffix_of(path)
     if kind == ".index":
         return dump_offset_index(
             path,
@@ -131,30 +115,14 @@ def lines_of(path: str, args: argparse.Namespace, dump: LogDump, report: IndexRe
     if kind == ".timeindex":
         return dump_time_index(path, report, sanity=args.index_sanity_check, verify=args.verify_index_only)
     if kind == ".snapshot":
-        return _snapshot(path)
+        return dump_snapshot(path)
     if kind == ".txnindex":
         return dump_transaction_index(path)
     print(f"Ignoring unknown file {path}", file=sys.stderr)
     return iter(())
 
 
-def _snapshot(path: str) -> Iterator[str]:
-    try:
-        yield from dump_snapshot(path)
-    except CorruptSnapshotError as e:  # Kafka's tool goes on with the next file
-        if e.reason.startswith("checksum"):
-            print(
-                f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {e.expected}. "
-                f"Computed crc: {e.found}",
-                file=sys.stderr,
-            )
-        elif e.reason.startswith("version"):
-            print(f"Snapshot contained an unknown file version {e.found}", file=sys.stderr)
-        else:
-            print("Snapshot failed schema validation: null", file=sys.stderr)
-
-
-def report_lines(reports: dict[str, IndexReport], dumps: dict[str, LogDump]) -> Iterator[str]:
+def report_lines(reports: dict[str, IndexReport], pairs: dict[str, dict[int, int]]) -> Iterator[str]:
     """What Kafka's tool says on stderr after all files (spec 11.3)."""
     for path, report in reports.items():
         if report.mismatches:
@@ -174,42 +142,49 @@ def report_lines(reports: dict[str, IndexReport], dumps: dict[str, LogDump]) -> 
         if report.not_found:
             yield f"The following indexed offsets are not found in :{path}"
             yield from (f"Indexed offset: {o}, found log offset: {l}" for o, l in report.not_found)
-    for path, dump in dumps.items():
-        if dump.non_consecutive:
+    for path, found in pairs.items():
+        if found:
             yield f"Non-consecutive offsets in {path}"
-            yield from (
-                f"  {a} is followed by {dump.non_consecutive[a]}" for a in sorted(dump.non_consecutive)
-            )
+            yield from (f"  {a} is followed by {found[a]}" for a in sorted(found))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Dumps every file; 1 if one of them broke off."""
-    paths = [path for path in args.files.split(",") if path] + args.paths
-    if not paths:
+    """Dumps file after file; 1 if one of them breaks off, which ends it as it ends Kafka's tool."""
+    if args.files is None and not args.paths:
         raise ValueError("no file given: use --files A,B or name them")
-    if args.json:
-        return _run_json(paths, args)
+    names = [] if args.files is None else split_names(args.files)
+    paths = [java_path(path) for path in names + args.paths]
+    try:
+        if args.json:
+            _print_json(paths, args)
+        else:
+            _print_text(paths, args)
+    except BrokenPipeError:
+        raise
+    except (KstoreError, ValueError, OSError) as e:
+        sys.stdout.flush()
+        print(f"kstore: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _print_text(paths: list[str], args: argparse.Namespace) -> None:
     reports: dict[str, IndexReport] = {}
-    dumps: dict[str, LogDump] = {}
-    failed = False
+    pairs: dict[str, dict[int, int]] = {}  # not consecutive
     for path in paths:
-        absolute = str(Path(path).absolute())
-        report = reports[absolute] = IndexReport()
-        dump = dumps[absolute] = _options(args)
+        absolute = absolute_path(path)
         print(f"Dumping {path}")
-        try:
-            for line in lines_of(path, args, dump, report):
+        if suffix_of(path) in LOGS:
+            dump = _options(args)
+            dump.non_consecutive = pairs.setdefault(absolute, {})
+            for piece in dump_log(path, dump):
+                sys.stdout.write(piece)
+        else:
+            for line in lines_of(path, args, reports.setdefault(absolute, IndexReport())):
                 print(line)
-        except (KstoreError, ValueError, OSError) as e:
-            if isinstance(e, BrokenPipeError):
-                raise
-            sys.stdout.flush()
-            print(f"kstore: {e}", file=sys.stderr)
-            failed = True
     sys.stdout.flush()
-    for line in report_lines(reports, dumps):
+    for line in report_lines(reports, pairs):
         print(line, file=sys.stderr)
-    return int(failed)
 
 
 def line_fields(line: str) -> dict[str, object]:
@@ -222,13 +197,13 @@ def line_fields(line: str) -> dict[str, object]:
     }
 
 
-def _run_json(paths: list[str], args: argparse.Namespace) -> int:
+def _print_json(paths: list[str], args: argparse.Namespace) -> None:
     for path in paths:
-        dump = _options(args)
-        if Path(path).suffix not in (".log", ".checkpoint"):
-            for line in lines_of(path, args, dump, IndexReport()):
+        if suffix_of(path) not in LOGS:
+            for line in lines_of(path, args, IndexReport()):
                 print(json.dumps({"file": path, **line_fields(line)}))
             continue
+        dump = _options(args)
         for batch in file_batches(path, dump.max_bytes):
             fields = batch_fields(batch)
             if not dump.deep:
@@ -236,4 +211,3 @@ def _run_json(paths: list[str], args: argparse.Namespace) -> int:
                 continue
             for record in batch.records(verify=False):
                 print(json.dumps({"file": path, **record_fields(batch, record), "batch": fields}))
-    return 0

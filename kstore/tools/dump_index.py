@@ -1,17 +1,17 @@
-"""The lines of Kafka's dump tool for the index files and snapshots (spec 11.2), and what does not fit (11.3)."""
+"""The lines of Kafka's dump tool for the index files (spec 11.2), and what does not fit (11.3)."""
 
+import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
 
 from kstore.engine.batch import RecordBatch
-from kstore.engine.file import File
-from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
-from kstore.engine.segment import Segment
+from kstore.engine.index import OffsetIndex, TimeIndex
 from kstore.errors import CorruptIndexError
-from kstore.log.producers import read_snapshot
-from kstore.tools.dump_log import MAX32, file_batches, optional_long
+from kstore.tools.dump_log import MAX32, file_batches
+from kstore.tools.dump_path import base_offset, content_of, open_file, sibling
+
+_ABORTED = struct.Struct(">bxqqqq")  # version, producer id, offsets: first, last, last stable
 
 
 @dataclass
@@ -24,45 +24,47 @@ class IndexReport:
     not_found: list[tuple[int, int]] = field(default_factory=list)
 
 
-def _base_offset(path: str) -> int:
-    return int(Path(path).name.partition(".")[0])
-
-
-def _sibling(path: str, kind: str) -> str:
-    return str(Path(path).with_suffix(kind))
-
-
-def _entries(path: str, size: int) -> bytes:
-    data = File(path).read(0, File(path).size())
+def _whole(data: bytes, size: int) -> bytes:
+    """The entries; what is left over at the end is none."""
     return data[: len(data) // size * size]
+
+
+def _check_size(path: str, data: bytes, size: int) -> None:
+    if len(data) % size:
+        raise CorruptIndexError(
+            "size of an index", file=path, position=0, expected=f"a multiple of {size}", found=len(data)
+        )
 
 
 def _log_batches(path: str, position: int, max_bytes: int) -> Iterator[RecordBatch]:
     """The batches of the log from a position that an index gives."""
-    size = File(path).size()
+    size = open_file(path).size()
     if not 0 <= position <= size:
         raise CorruptIndexError(
             "position in an offset index", file=path, position=-1, expected=f"0 to {size}", found=position
         )
-    return file_batches(path, max_bytes, position)
+    return file_batches(path, max_bytes, position, any_magic=True)
 
 
 def dump_offset_index(
     path: str, report: IndexReport, *, sanity: bool, verify: bool, max_message_size: int
 ) -> Iterator[str]:
     """The lines of an .index file; each entry is compared with the batch it names."""
-    base_offset = _base_offset(path)
-    index = OffsetIndex(base_offset, _entries(path, 8), path=path)
+    base = base_offset(path)
+    log = sibling(path, ".log")
+    open_file(log)  # as the tool does, before anything else
+    data = content_of(path)
+    index = OffsetIndex(base, _whole(data, 8), path=path)
     if len(index) == 0:
         yield f"{path} is empty."
         return
     if sanity:
         index.sanity_check()
+        _check_size(path, data, 8)
         yield f"{path} passed sanity check."
         return
-    log = _sibling(path, ".log")
     for slot, (offset, position) in enumerate(index):
-        if offset == base_offset and slot > 0:
+        if offset == base and slot > 0:
             return
         batch = next(_log_batches(log, position, max_message_size), None)
         if batch is None:
@@ -73,6 +75,34 @@ def dump_offset_index(
             report.mismatches[offset] = batch.last_offset
         if not verify:
             yield f"offset: {offset} position: {position}"
+
+
+class LogWalk:
+    """The batches of a log from positions that an index gives, always walked to the end of the file.
+
+    So does Kafka's tool for each entry of a time index, and damage anywhere behind it stops it there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._positions: list[int] = []
+        self._last_offsets: list[int] = []
+
+    def batch_of(self, offset: int, position: int) -> RecordBatch | None:
+        """The first batch from `position` on that ends at the offset or behind it."""
+        slot = bisect_left(self._positions, position)
+        if slot == len(self._positions) or self._positions[slot] != position:
+            self._walk(position)
+            slot = 0
+        for at in range(slot, len(self._positions)):
+            if self._last_offsets[at] >= offset:
+                return next(_log_batches(self._path, self._positions[at], MAX32))
+        return None
+
+    def _walk(self, position: int) -> None:
+        found = [(batch.position, batch.last_offset) for batch in _log_batches(self._path, position, MAX32)]
+        self._positions = [at for at, _ in found]
+        self._last_offsets = [last for _, last in found]
 
 
 def kafka_floor(index: OffsetIndex, target: int) -> int:
@@ -101,29 +131,28 @@ def kafka_floor(index: OffsetIndex, target: int) -> int:
 
 def dump_time_index(path: str, report: IndexReport, *, sanity: bool, verify: bool) -> Iterator[str]:
     """The lines of a .timeindex file; each entry is compared with the batch that ends at its offset."""
-    base_offset = _base_offset(path)
-    log = _sibling(path, ".log")
-    File(log)  # as the tool does, before anything else
-    offsets_path = _sibling(path, ".index")
-    times = TimeIndex(base_offset, _entries(path, 12), path=path)
+    base = base_offset(path)
+    log = sibling(path, ".log")
+    open_file(log)  # as the tool does, in this order
+    offsets_path = sibling(path, ".index")
+    offsets = OffsetIndex(base, _whole(content_of(offsets_path), 8), path=offsets_path)
+    data = content_of(path)
+    times = TimeIndex(base, _whole(data, 12), path=path)
     if sanity:
         times.sanity_check()
+        _check_size(path, data, 12)
         yield f"{path} passed sanity check."
         return
-    offsets = OffsetIndex(base_offset, _entries(offsets_path, 8), path=offsets_path)
-    if len(times):
-        # the tool reads the log to its end for every entry, so damage anywhere stops it at the first
-        Segment(str(Path(log).parent), Path(log).stem, base_offset).read_headers()
+    walk = LogWalk(log)
     previous = -1
     for slot, (timestamp, offset) in enumerate(times):
-        if offset == base_offset and slot > 0:
+        if offset == base and slot > 0:
             return
-        batches = _log_batches(log, kafka_floor(offsets, offset), MAX32)
-        batch = next((b for b in batches if b.last_offset >= offset), None)
+        batch = walk.batch_of(offset, kafka_floor(offsets, offset))
         if batch is None or batch.last_offset != offset:
             report.not_found.append((offset, -1 if batch is None else batch.last_offset))
         else:
-            largest = max((record.timestamp for record in batch.records(verify=False)), default=-1)
+            largest = max((-1, *(record.timestamp for record in batch.records(verify=False))))
             if largest != timestamp:
                 report.timestamps.append((timestamp, largest))
             if previous >= timestamp:
@@ -134,28 +163,24 @@ def dump_time_index(path: str, report: IndexReport, *, sanity: bool, verify: boo
 
 
 def dump_transaction_index(path: str) -> Iterator[str]:
-    """The lines of a .txnindex file."""
-    data = File(path).read(0, File(path).size())
-    for txn in TransactionIndex(_base_offset(path), data, path=path):
-        yield (
-            f"version: {txn.version} producerId: {txn.producer_id} firstOffset: {txn.first_offset} "
-            f"lastOffset: {txn.last_offset} lastStableOffset: {txn.last_stable_offset}"
-        )
-
-
-def dump_snapshot(path: str) -> Iterator[str]:
-    """The lines of a producer snapshot. CorruptSnapshotError."""
-    for state in read_snapshot(File(path).read(0, File(path).size()), path):
-        line = (
-            f"producerId: {state.producer_id} producerEpoch: {state.producer_epoch} "
-            f"coordinatorEpoch: {state.coordinator_epoch} "
-            f"currentTxnFirstOffset: {optional_long(state.current_txn_first_offset)} "
-            f"lastTimestamp: {state.last_timestamp}"
-        )
-        for batch in islice(state.batches, 1):
-            line += (
-                f" firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
-                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
-                f"timestamp: {batch.timestamp}"
+    """The lines of a .txnindex file; one that is not there is empty. Of the version Kafka sees the upper byte."""
+    base_offset(path)
+    try:
+        data = content_of(path)
+    except FileNotFoundError:
+        return
+    entries = list(_ABORTED.iter_unpack(_whole(data, _ABORTED.size)))
+    for slot, (version, *_) in enumerate(entries):
+        if version > 0:
+            raise CorruptIndexError(
+                "version of an aborted transaction",
+                file=path,
+                position=slot * _ABORTED.size,
+                expected="0 or less",
+                found=version,
             )
-        yield line
+    for version, producer_id, first, last, stable in entries:
+        yield (
+            f"version: {version} producerId: {producer_id} firstOffset: {first} "
+            f"lastOffset: {last} lastStableOffset: {stable}"
+        )

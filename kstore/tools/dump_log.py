@@ -1,21 +1,19 @@
 """The lines of Kafka's dump tool for a .log or .checkpoint file (spec 11.2)."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
-from kstore.engine.file import File
-from kstore.errors import CorruptRecordError, UnsupportedCodecError
-from kstore.tools.internal import control_text
+from kstore.errors import CorruptRecordError
+from kstore.tools.decoders import control_text
+from kstore.tools.dump_path import base_offset, name_of, number_in_name, open_file
 
 MAX32 = 2**31 - 1
-_KRAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_OVERHEAD, _MAGIC_END, _LEAST = 12, 17, 14
+_OFFSET_WIDTH, _EPOCH_WIDTH = 20, 10  # in the name of a KRaft snapshot
+_OVERHEAD, _MAGIC, _LEAST = 12, 16, 14
 
-# key, value -> the texts to print of them, None for nothing
-Decoder = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
+Texts = tuple[str | None, str | None]  # of key and value, None: nothing is printed
+Decoder = Callable[[bytes | None, bytes | None, int], Texts]  # of key, value and offset
 
 
 @dataclass
@@ -30,14 +28,17 @@ class LogDump:
     non_consecutive: dict[int, int] = field(default_factory=dict)
 
 
-def file_batches(path: str, max_bytes: int = MAX32, position: int = 0) -> Iterator[RecordBatch]:
+def file_batches(
+    path: str, max_bytes: int = MAX32, position: int = 0, *, any_magic: bool = False
+) -> Iterator[RecordBatch]:
     """The batches of a file one after the other, as Kafka's file iteration finds them (spec 2.0).
 
     CorruptRecordError where a header makes no sense; bytes at the end that hold no whole batch end it.
+    `any_magic`: as in Kafka's tool, a magic above 2 is read as 2, one below 0 as 1; only damage brings them.
     """
-    file = File(path)
+    file = open_file(path)
     end = min(file.size(), position + max_bytes)
-    while position < end - _MAGIC_END:
+    while position < end - _MAGIC - 1:
         size = int.from_bytes(file.read(position + 8, 4), "big", signed=True)
         if size < _LEAST:
             raise CorruptRecordError(
@@ -45,7 +46,10 @@ def file_batches(path: str, max_bytes: int = MAX32, position: int = 0) -> Iterat
             )
         if position > end - _OVERHEAD - size:
             return
-        yield RecordBatch(file.read(position, size + _OVERHEAD), file=path, position=position)
+        data = file.read(position, size + _OVERHEAD)
+        if any_magic and data[_MAGIC] > 2:
+            data = data[:_MAGIC] + (b"\2" if data[_MAGIC] < 128 else b"\1") + data[_MAGIC + 1 :]
+        yield RecordBatch(data, file=path, position=position)
         position += size + _OVERHEAD
 
 
@@ -72,12 +76,20 @@ def batch_head(batch: RecordBatch) -> str:
     )
 
 
-def batch_line(batch: RecordBatch) -> str:
-    """The line of a batch. UnsupportedCodecError."""
+def batch_tail(batch: RecordBatch, magic: int) -> str:
+    """The rest of a batch's line, the magic as it was written. CorruptRecordError, UnsupportedCodecError."""
+    if magic > 127:
+        raise CorruptRecordError(
+            "magic of a batch",
+            file=batch.file,
+            position=batch.position + _MAGIC,
+            expected=2,
+            found=magic - 256,
+        )
     return (
-        f"{batch_head(batch)} position: {batch.position} "
-        f"{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {batch.magic} "
-        f"compresscodec: {batch.codec} crc: {batch.crc} isvalid: {_java(batch.is_valid)}"
+        f" position: {batch.position} "
+        f"{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {magic} "
+        f"compresscodec: {batch.codec} crc: {batch.crc} isvalid: {_java(batch.is_valid)}\n"
     )
 
 
@@ -85,64 +97,90 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
+def _metadata(batch: RecordBatch, record: Record, crc: int, valid: bool) -> str:
+    text = (
+        f"| offset: {record.offset} {batch.timestamp_type}: {record.timestamp} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
+    )
+    if batch.magic < 2:
+        return f"{text} isValid: {_java(valid)} crc: {crc}"
+    names = ",".join(name for name, _ in record.headers)
+    return f"{text} sequence: {batch.sequence_of(record)} headerKeys: [{names}]"
+
+
+def _marker(kind: int, batch: RecordBatch, value: bytes) -> str:
+    if len(value) < 6 or value[0] > 127:
+        raise CorruptRecordError(
+            "value of a transaction marker",
+            file=batch.file,
+            position=batch.position,
+            expected="6 bytes, the version at least 0",
+            found=value,
+        )
+    epoch = int.from_bytes(value[2:6], "big", signed=True)
+    return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {epoch}"
+
+
 def _control(batch: RecordBatch, record: Record) -> str:
     """What is said of a control record."""
     kind = control_type(record.key, batch.file, batch.position)
     value = record.value or b""
     if kind in (0, 1):
-        epoch = int.from_bytes(value[2:6], "big", signed=True)
-        return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {epoch}"
+        return _marker(kind, batch, value)
     text = control_text(kind, value)
     if text is not None:
         return text
-    return f" controlType: {CONTROL_TYPES[kind] if kind >= 0 else 'UNKNOWN'}({kind})"
+    assert record.key is not None  # control_type has read it
+    return f" controlType: UNKNOWN({int.from_bytes(record.key[2:4], 'big', signed=True)})"
 
 
-def record_line(dump: LogDump, batch: RecordBatch, record: Record, crc: int, valid: bool) -> str:
-    """The line of a record; `crc` and `valid` are printed for messages of magic 0 and 1."""
-    parts = []
+def _record(dump: LogDump, batch: RecordBatch, record: Record, crc: int, valid: bool) -> Iterator[str]:
+    """The line of a record, in pieces; `crc` and `valid` are printed for messages of magic 0 and 1."""
     if not dump.skip_metadata:
-        text = (
-            f"| offset: {record.offset} {batch.timestamp_type}: {record.timestamp} "
-            f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
-        )
-        if batch.magic == 2:
-            names = ",".join(name for name, _ in record.headers)
-            text += f" sequence: {batch.sequence_of(record)} headerKeys: [{names}]"
-        else:
-            text += f" isValid: {_java(valid)} crc: {crc}"
+        yield _metadata(batch, record, crc, valid)
         if batch.is_control:
-            text += _control(batch, record)
-        parts.append(text)
+            yield _control(batch, record)
     if dump.print_data and not batch.is_control and dump.decoder is not None:
-        key, value = dump.decoder(record.key, record.value)
+        key, value = dump.decoder(record.key, record.value, record.offset)
+        prefix = "| " if dump.skip_metadata else " "
         if key is not None:
-            parts.append(f"{' ' if parts else '| '}key: {key}")
+            yield f"{prefix}key: {key}"
+            prefix = " "
         if value is not None:
-            parts.append(f"{' ' if parts else '| '}payload: {value}")
-    return "".join(parts)
+            yield f"{prefix}payload: {value}"
+    yield "\n"
+
+
+def _first_line(path: str) -> str:
+    """What the name tells. ValueError where it does not."""
+    name = name_of(path)
+    if name.endswith(".log"):
+        return f"Log starting offset: {base_offset(path)}\n"
+    if name == "bootstrap.checkpoint":
+        return "KRaft bootstrap snapshot\n"
+    epoch_at = _OFFSET_WIDTH + 1
+    try:
+        end_offset = number_in_name(name[:_OFFSET_WIDTH])
+        epoch = number_in_name(name[epoch_at : epoch_at + _EPOCH_WIDTH], bits=32)
+    except ValueError as e:
+        raise ValueError(f"{path}: its name holds no offset and epoch") from e
+    return f"Snapshot end offset: {end_offset}, epoch: {epoch}\n"
 
 
 def dump_log(path: str, dump: LogDump) -> Iterator[str]:
-    """The lines of one file, after "Dumping ...". KstoreError where Kafka's tool would die."""
-    name = Path(path).name
-    snapshot = _KRAFT_SNAPSHOT.fullmatch(name)
-    if snapshot is not None:
-        yield f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}"
-    elif name == "bootstrap.checkpoint":
-        yield "KRaft bootstrap snapshot"
-    elif name.endswith(".log"):
-        stem = name.removesuffix(".log")
-        yield f"Log starting offset: {int(stem) if stem.isdecimal() else 0}"
+    """What is printed of one file, after "Dumping ...", in pieces that are not always whole lines.
+
+    KstoreError or ValueError where Kafka's tool dies, in the middle of a line if it does so there.
+    """
+    yield _first_line(path)
+    if dump.max_bytes < 0:
+        raise ValueError(f"--max-bytes {dump.max_bytes} must not be negative")
     valid_bytes = 0
     last_offset = -1
-    for batch in file_batches(path, dump.max_bytes):
-        try:
-            line = batch_line(batch)
-        except UnsupportedCodecError:
-            yield batch_head(batch)  # as far as Kafka's tool comes
-            raise
-        yield line
+    file = open_file(path)
+    for batch in file_batches(path, dump.max_bytes, any_magic=True):
+        yield batch_head(batch)
+        yield batch_tail(batch, file.read(batch.position + _MAGIC, 1)[0])
         valid_bytes += batch.size
         if not dump.deep:
             continue
@@ -150,13 +188,13 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
             if record.offset != last_offset + 1:
                 dump.non_consecutive[last_offset] = record.offset
             last_offset = record.offset
-            yield record_line(dump, batch, record, crc, valid)
-    left = File(path).size() - valid_bytes
+            yield from _record(dump, batch, record, crc, valid)
+    left = file.size() - valid_bytes
     if left > 0 and dump.max_bytes == MAX32:
-        yield f"Found {left} invalid bytes at the end of {Path(path).name}"
+        yield f"Found {left} invalid bytes at the end of {name_of(path)}\n"
 
 
-def _messages(batch: RecordBatch) -> list[tuple[Record, int, bool]]:
+def _messages(batch: RecordBatch) -> Iterator[tuple[Record, int, bool]]:
     if batch.magic < 2:
-        return batch.messages()
-    return [(record, 0, True) for record in batch.records(verify=False)]
+        return iter(batch.messages())
+    return ((record, 0, True) for record in batch.unverified())

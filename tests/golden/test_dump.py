@@ -42,7 +42,7 @@ def test_dump(
         if theirs.startswith(
             "Exception "
         ):  # Kafka's tool died of it: we say what is wrong in words of our own
-            assert out.rstrip("\n") == expected.rstrip("\n"), name
+            assert out == expected, name
             assert code == 1
             assert err.startswith("kstore: ")
         else:

@@ -1,0 +1,34 @@
+"""The decoders of --key-decoder-class and --value-decoder-class: those that come with Kafka's tools."""
+
+from collections.abc import Callable
+
+from kstore.engine.text import java_text
+
+ClassDecoder = Callable[[bytes], str]
+_PACKAGE = "org.apache.kafka.tools.api."
+STRING = "StringDecoder"  # of keys and values that no other is named for
+
+
+def _integer(size: int) -> ClassDecoder:
+    def decode(data: bytes) -> str:
+        if len(data) < size:
+            raise ValueError(f"an integer of {size} bytes cannot be read from {len(data)}")
+        return str(int.from_bytes(data[:size], "big", signed=True))  # Kafka leaves the rest aside
+
+    return decode
+
+
+CLASS_DECODERS: dict[str, ClassDecoder] = {
+    STRING: java_text,
+    "DefaultDecoder": java_text,  # Kafka prints a Java array's type and hash, of use to nobody
+    "IntegerDecoder": _integer(4),
+    "LongDecoder": _integer(8),
+}
+
+
+def class_decoder(name: str) -> ClassDecoder:
+    """The decoder of a Java class, with its package or without. ValueError."""
+    found = CLASS_DECODERS.get(name.removeprefix(_PACKAGE))
+    if found is None:
+        raise ValueError(f"no decoder {name}: there are {', '.join(CLASS_DECODERS)}")
+    return found

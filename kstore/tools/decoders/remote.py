@@ -1,0 +1,191 @@
+"""Records of __remote_log_metadata (spec 11.1, --remote-log-metadata-decoder).
+
+They are not shown as JSON but as Java objects print themselves.
+"""
+
+from typing import Any, Final
+
+from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
+from kstore.tools.decoders.framed import read_framed
+from kstore.tools.decoders.schema import (
+    BOOLEAN,
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    Array,
+    Field,
+    Message,
+    Struct,
+)
+
+_PARTITION = Struct(
+    Field("name", STRING),
+    Field("id", UUID),
+    Field("partition", INT32),
+)
+_SEGMENT_ID = Struct(
+    Field("topicIdPartition", _PARTITION),
+    Field("id", UUID),
+)
+_LEADER_EPOCH = Struct(
+    Field("leaderEpoch", INT32),
+    Field("offset", INT64),
+)
+_SEGMENT_FIELDS = (
+    Field("startOffset", INT64),
+    Field("endOffset", INT64),
+    Field("brokerId", INT32),
+    Field("maxTimestampMs", INT64),
+    Field("eventTimestampMs", INT64),
+    Field("segmentLeaderEpochs", Array(_LEADER_EPOCH)),
+    Field("segmentSizeInBytes", INT32),
+    Field("customMetadata", BYTES, nullable=True),
+    Field("remoteLogSegmentState", INT8),
+    Field("txnIndexEmpty", BOOLEAN, tag=0),
+)
+
+RECORDS: Final = {
+    0: Message("RemoteLogSegmentMetadata", Field("remoteLogSegmentId", _SEGMENT_ID), *_SEGMENT_FIELDS),
+    1: Message(
+        "RemoteLogSegmentMetadataUpdate",
+        Field("remoteLogSegmentId", _SEGMENT_ID),
+        Field("brokerId", INT32),
+        Field("eventTimestampMs", INT64),
+        Field("customMetadata", BYTES, nullable=True),
+        Field("remoteLogSegmentState", INT8),
+    ),
+    2: Message(
+        "RemotePartitionDeleteMetadata",
+        Field("topicIdPartition", _PARTITION),
+        Field("brokerId", INT32),
+        Field("eventTimestampMs", INT64),
+        Field("remotePartitionDeleteState", INT8),
+    ),
+    3: Message("RemoteLogSegmentMetadataSnapshot", Field("segmentId", UUID), *_SEGMENT_FIELDS),
+}
+
+_SEGMENT_STATES: Final = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
+_PARTITION_STATES: Final = (
+    "DELETE_PARTITION_MARKED",
+    "DELETE_PARTITION_STARTED",
+    "DELETE_PARTITION_FINISHED",
+)
+_NO_VALUE: Final = (  # Java's words for a tombstone, which this topic should not have
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
+    '"org.apache.kafka.common.record.internal.Record.value()" is null'
+)
+
+
+def _partition(entry: dict[str, Any]) -> str:
+    return f"{entry['id']}:{entry['name']}-{entry['partition']}"
+
+
+def _segment_id(entry: dict[str, Any]) -> str:
+    partition = _partition(entry["topicIdPartition"])
+    return f"RemoteLogSegmentId{{topicIdPartition={partition}, id={entry['id']}}}"
+
+
+def _state(names: tuple[str, ...], number: int, reason: str) -> str:
+    if not 0 <= number < len(names):
+        raise DecodeError(f"unknown state {number}", reason=reason)
+    return names[number]
+
+
+def _segment_state(record: dict[str, Any]) -> str:
+    return _state(_SEGMENT_STATES, record["remoteLogSegmentState"], "state can not be null")
+
+
+def _custom(metadata: bytes | None) -> str:
+    if metadata is None:
+        return "Optional.empty"
+    return f"Optional[CustomMetadata{{{len(metadata)} bytes}}]"
+
+
+def _epochs(entries: list[dict[str, Any]]) -> str:
+    if not entries:
+        raise DecodeError("segmentLeaderEpochs can not be null or empty")
+    offsets = {entry["leaderEpoch"]: entry["offset"] for entry in entries}
+    return "{" + ", ".join(f"{epoch}={offsets[epoch]}" for epoch in sorted(offsets)) + "}"
+
+
+def _flag(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def _segment(record: dict[str, Any]) -> str:
+    start, end = record["startOffset"], record["endOffset"]
+    if start < 0:
+        raise DecodeError(
+            f"Unexpected start offset = {start}. StartOffset for a remote segment cannot be negative"
+        )
+    if end < start:
+        raise DecodeError(
+            f"Unexpected end offset = {end}. "
+            f"EndOffset for a remote segment cannot be less than startOffset = {start}"
+        )
+    epochs = _epochs(record["segmentLeaderEpochs"])
+    return (
+        f"{{remoteLogSegmentId={_segment_id(record['remoteLogSegmentId'])}, "
+        f"startOffset={start}, endOffset={end}, brokerId={record['brokerId']}, "
+        f"maxTimestampMs={record['maxTimestampMs']}, "
+        f"eventTimestampMs={record['eventTimestampMs']}, segmentLeaderEpochs={epochs}, "
+        f"segmentSizeInBytes={record['segmentSizeInBytes']}, "
+        f"customMetadata={_custom(record['customMetadata'])}, state={_segment_state(record)}, "
+        f"txnIdxEmpty={_flag(record['txnIndexEmpty'])}}}"
+    )
+
+
+def _update(record: dict[str, Any]) -> str:
+    return (
+        f"{{remoteLogSegmentId={_segment_id(record['remoteLogSegmentId'])}, "
+        f"customMetadata={_custom(record['customMetadata'])}, state={_segment_state(record)}, "
+        f"eventTimestampMs={record['eventTimestampMs']}, brokerId={record['brokerId']}}}"
+    )
+
+
+def _delete(record: dict[str, Any]) -> str:
+    state = _state(_PARTITION_STATES, record["remotePartitionDeleteState"], "null")
+    return (
+        f"{{topicPartition={_partition(record['topicIdPartition'])}, state={state}, "
+        f"eventTimestampMs={record['eventTimestampMs']}, brokerId={record['brokerId']}}}"
+    )
+
+
+def _snapshot(record: dict[str, Any]) -> str:
+    state = _segment_state(record)
+    epochs = _epochs(record["segmentLeaderEpochs"])
+    return (
+        f"{{segmentId={record['segmentId']}, startOffset={record['startOffset']}, "
+        f"endOffset={record['endOffset']}, maxTimestampMs={record['maxTimestampMs']}, "
+        f"segmentLeaderEpochs={epochs}, segmentSizeInBytes={record['segmentSizeInBytes']}, "
+        f"customMetadata={_custom(record['customMetadata'])}, state={state}, "
+        f"txnIdxEmpty={_flag(record['txnIndexEmpty'])}}}"
+    )
+
+
+_SHOWN: Final = {
+    "RemoteLogSegmentMetadata": _segment,
+    "RemoteLogSegmentMetadataUpdate": _update,
+    "RemotePartitionDeleteMetadata": _delete,
+    "RemoteLogSegmentMetadataSnapshot": _snapshot,
+}
+
+
+def decode_remote(key: bytes | None, value: bytes | None) -> Texts:
+    """The payload; keys are not shown. SkippedError."""
+    try:
+        if value is None:
+            raise DecodeError("a record without value", reason=_NO_VALUE)
+        message, _, values = read_framed(RECORDS, value)
+        return None, message.name + _SHOWN[message.name](values)
+    except DecodeError as error:
+        remark = f", skipping. {error.reason}"
+        raise SkippedError("Error at offset ", remark, as_payload=True) from error

@@ -1,0 +1,276 @@
+"""Kafka's generated messages: tables of fields, how they are read, which of them are shown.
+
+The encoding: fields one after the other in the order of the table. From a message's first
+flexible version on, lengths are unsigned varints (one more than the length, 0 for null) and tagged
+fields stand at the end as number, size and bytes. The tables are facts of Kafka 4.3.1; names, nulls
+and defaults decide what its dump tool prints (spec 11).
+"""
+
+import base64
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Final, NamedTuple
+
+from kstore.engine.text import java_text
+from kstore.tools.decoders.errors import DecodeError
+from kstore.tools.decoders.json_text import Value
+from kstore.tools.decoders.reader import Reader, int32
+
+NEVER: Final = 2**15  # no version: versions are 16 bits
+_MAX_STRING: Final = 2**15 - 1
+_UNKNOWN_TAGS: Final = ""  # no field has this name
+
+Values = dict[str, Value]
+
+
+class Form(NamedTuple):
+    """How a message is written."""
+
+    version: int
+    flexible: bool
+    highest: int
+
+
+class Kind(ABC):
+    """A type of fields."""
+
+    @abstractmethod
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        """A value; `name` is for errors. DecodeError."""
+
+    @abstractmethod
+    def default(self) -> Value:
+        """The value of a field that is not there."""
+
+    def shown(self, value: Value, version: int) -> Value:
+        """The value as it stands in JSON."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Kind):
+    """An integer."""
+
+    size: int
+    signed: bool = True
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        return source.number(self.size, self.signed)
+
+    def default(self) -> Value:
+        return 0
+
+
+class Float64(Kind):
+    """A double."""
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        return source.float64()
+
+    def default(self) -> Value:
+        return 0.0
+
+
+class Boolean(Kind):
+    """A byte, false when 0."""
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        return source.number(1) != 0
+
+    def default(self) -> Value:
+        return False
+
+
+class Uuid(Kind):
+    """16 bytes, shown as URL-safe base64 without padding."""
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        return base64.urlsafe_b64encode(source.uuid()).decode().rstrip("=")
+
+    def default(self) -> Value:
+        return "A" * 22
+
+
+def _length(source: Reader, form: Form, size: int, name: str, nullable: bool) -> int | None:
+    length = int32(source.varint() - 1) if form.flexible else source.number(size)
+    if length >= 0:
+        return length
+    if nullable:
+        return None
+    raise DecodeError(f"non-nullable field {name} was serialized as null")
+
+
+class String(Kind):
+    """UTF-8 after its length; what is malformed is replaced as Java does."""
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        length = _length(source, form, 2, name, nullable)
+        if length is None:
+            return None
+        if length > _MAX_STRING:
+            raise DecodeError(f"string field {name} had invalid length {length}")
+        return java_text(source.array(length))
+
+    def default(self) -> Value:
+        return ""
+
+
+class Bytes(Kind):
+    """Bytes after their length."""
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        length = _length(source, form, 4, name, nullable)
+        return None if length is None else source.array(length)
+
+    def default(self) -> Value:
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class Array(Kind):
+    """Values after their number."""
+
+    element: Kind
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        count = _length(source, form, 4, name, nullable)
+        if count is None:
+            return None
+        if count > source.remaining:  # no element is empty, so this bounds the loop
+            raise DecodeError(
+                f"Tried to allocate a collection of size {count}, "
+                f"but there are only {source.remaining} bytes remaining."
+            )
+        name += " element"
+        return [self.element.read(source, form, name, False) for _ in range(count)]
+
+    def default(self) -> Value:
+        return []
+
+    def shown(self, value: Value, version: int) -> Value:
+        assert isinstance(value, list)
+        return [self.element.shown(one, version) for one in value]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A line of a table: in which versions the field is there, and how.
+
+    `default` is given where it is not that of the kind and can ever show: for a tagged field, or
+    one that some versions lack.
+    """
+
+    name: str
+    kind: Kind
+    since: int = 0
+    until: int = NEVER
+    tag: int | None = None
+    nullable: bool = False
+    default: int | EllipsisType | None = ...
+
+    def absent(self) -> Value:
+        """The value when the field is not there."""
+        return self.kind.default() if isinstance(self.default, EllipsisType) else self.default
+
+    def read(self, source: Reader, form: Form) -> Value:
+        """The value at the reader. DecodeError."""
+        nullable = self.nullable
+        if nullable and self.tag is not None and isinstance(self.kind, Struct):
+            if source.varint() <= 0:  # elsewhere a struct has a whole byte to say that it is null
+                return None
+            nullable = False
+        return self.kind.read(source, form, self.name, nullable)
+
+
+class Struct(Kind):
+    """Fields one after the other, themselves the kind of a field."""
+
+    def __init__(self, *fields: Field) -> None:
+        self.fields: Final = fields
+        self._plain = [field for field in fields if field.tag is None]
+        self._tagged = {field.tag: field for field in fields if field.tag is not None}
+
+    def read(self, source: Reader, form: Form, name: str, nullable: bool) -> Value:
+        if nullable and source.number(1) < 0:
+            return None
+        if form.version > form.highest:  # only a whole message is read in versions to come
+            raise DecodeError(f"Can't read version {form.version} of {name}")
+        return self.read_fields(source, form)
+
+    def read_fields(self, source: Reader, form: Form) -> Values:
+        """The values of all fields, those that are not there too. DecodeError."""
+        values = {field.name: field.absent() for field in self.fields}
+        for field in self._plain:
+            if field.since <= form.version <= field.until:
+                values[field.name] = field.read(source, form)
+        if form.flexible:
+            self._read_tagged(source, form, values)
+        return values
+
+    def _read_tagged(self, source: Reader, form: Form, values: Values) -> None:
+        for _ in range(source.varint()):  # each takes two bytes, so the end comes soon
+            tag = source.varint()
+            size = source.varint()
+            field = self._tagged.get(tag)
+            if field is None:
+                source.array(size)
+                values[_UNKNOWN_TAGS] = True  # which makes a struct differ from its default
+            elif form.version < field.since:
+                raise DecodeError(f"Tag {tag} is not valid for version {form.version}")
+            else:  # Kafka believes the field, not the size
+                values[field.name] = field.read(source, form)
+
+    def default(self) -> Value:
+        return {field.name: field.absent() for field in self.fields}
+
+    def shown(self, value: Value, version: int) -> Value:
+        assert isinstance(value, dict)
+        return self.shown_fields(value, version)
+
+    def shown_fields(self, values: Values, version: int) -> Values:
+        """What is printed: the fields of this version, tagged ones if they are not the default."""
+        shown: Values = {}
+        for field in self.fields:
+            value = values[field.name]
+            if not field.since <= version <= field.until:
+                continue
+            if field.tag is not None and value == field.absent():
+                continue
+            shown[field.name] = None if value is None else field.kind.shown(value, version)
+        return shown
+
+
+class Message(Struct):
+    """A whole message, its highest version and the first flexible one."""
+
+    def __init__(self, name: str, *fields: Field, highest: int = 0, flexible: int = 0) -> None:
+        super().__init__(*fields)
+        self.name: Final = name
+        self.highest: Final = highest
+        self._flexible = flexible
+
+    def read_version(self, source: Reader, version: int) -> Values:
+        """All values. As in Kafka any version is read: a higher one as the highest. DecodeError."""
+        version = max(version, 0)
+        return self.read_fields(source, Form(version, version >= self._flexible, self.highest))
+
+    def shown_version(self, values: Values, version: int) -> Values:
+        """The values as they stand in JSON for a version."""
+        return self.shown_fields(values, max(version, 0))
+
+
+INT8: Final = Number(1)
+INT16: Final = Number(2)
+UINT16: Final = Number(2, signed=False)
+INT32: Final = Number(4)
+INT64: Final = Number(8)
+FLOAT64: Final = Float64()
+BOOLEAN: Final = Boolean()
+UUID: Final = Uuid()
+STRING: Final = String()
+BYTES: Final = Bytes()
+INT16S: Final = Array(INT16)
+INT32S: Final = Array(INT32)
+STRINGS: Final = Array(STRING)
+UUIDS: Final = Array(UUID)

@@ -1,0 +1,63 @@
+"""The lines of Kafka's dump tool for a producer snapshot (spec 11.2), and its remark about a corrupt one."""
+
+import sys
+from collections.abc import Iterator
+
+from kstore.errors import CorruptSnapshotError
+from kstore.log.producers import read_snapshot
+from kstore.tools.dump_log import optional_long
+from kstore.tools.dump_path import content_of
+
+_HEADER = 10  # bytes: version, checksum, number of producers
+_SCHEMA = "Snapshot failed schema validation: "
+
+
+def snapshot_remark(data: bytes) -> str:
+    """What Kafka's tool says on stderr of a snapshot that is corrupt."""
+    version = int.from_bytes(data[:2], "big", signed=True)
+    count = int.from_bytes(data[6:_HEADER], "big", signed=True)
+    left = len(data) - _HEADER
+    if len(data) >= 2 and version != 1:
+        return f"{_SCHEMA}Snapshot contained an unknown file version {version}"
+    if left < 0:
+        return f"{_SCHEMA}null"
+    if count < 0:
+        return f"{_SCHEMA}non-nullable field producerEntries was serialized as null"
+    if count > left:
+        return (
+            f"{_SCHEMA}Tried to allocate a collection of size {count}, "
+            f"but there are only {left} bytes remaining."
+        )
+    return f"{_SCHEMA}null"
+
+
+def dump_snapshot(path: str) -> Iterator[str]:
+    """The lines of a producer snapshot; of a corrupt one a remark on stderr, as Kafka's tool then goes on."""
+    data = content_of(path)
+    try:
+        states = read_snapshot(data, path)
+    except CorruptSnapshotError as e:
+        if e.reason.startswith("checksum"):
+            remark = (
+                "Snapshot is corrupt (CRC is no longer valid). "
+                f"Stored crc: {e.expected}. Computed crc: {e.found}"
+            )
+        else:
+            remark = snapshot_remark(data)
+        print(remark, file=sys.stderr)
+        return
+    for state in states:
+        line = (
+            f"producerId: {state.producer_id} producerEpoch: {state.producer_epoch} "
+            f"coordinatorEpoch: {state.coordinator_epoch} "
+            f"currentTxnFirstOffset: {optional_long(state.current_txn_first_offset)} "
+            f"lastTimestamp: {state.last_timestamp}"
+        )
+        if state.batches:
+            batch = state.batches[0]
+            line += (
+                f" firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
+                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
+                f"timestamp: {batch.timestamp}"
+            )
+        yield line
