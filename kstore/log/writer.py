@@ -334,7 +334,11 @@ class LogWriter(Tail, PartitionLog):
                 if batch.producer_id >= 0:
                     aborted = self._producers.apply(batch)
                     if aborted is not None:
-                        self.active.append_aborted(aborted)
+                        try:
+                            self.active.append_aborted(aborted)
+                        except OSError:  # readers of committed data must not get what no index calls aborted
+                            self._producers.ongoing[aborted.first_offset] = aborted.producer_id
+                            raise
             self._producers.end_offset = self._end_offset
         except OSError as e:
             self._refuse(f"the transaction index of {self.active.path} was not written: {e}")
