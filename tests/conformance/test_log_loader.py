@@ -70,11 +70,11 @@ def test_log_recovers_to_correct_offset(tmp_path: Path, leave: str, point: int) 
     assert (log.recovery.clean, log.log_end_offset, log.durable_offset) == (True, 100, 100)
 
 
-def _two_hundred(path: Path, **config: Any) -> tuple[kstore.LogWriter, dict[str, bytes]]:
-    """200 messages in 200-byte segments, closed; and the bytes of their indexes."""
+def _fifty(path: Path, **config: Any) -> tuple[kstore.LogWriter, dict[str, bytes]]:
+    """50 messages in 200-byte segments, closed; and the bytes of their indexes."""
     config |= {"segment_bytes": 200, "index_interval_bytes": 1}
     log = opened(path, **config)
-    put(log, *[rec(timestamp=T0 + 10 * i) for i in range(200)])
+    put(log, *[rec(timestamp=T0 + 10 * i) for i in range(50)])
     log.close()
     return config, {p.name: p.read_bytes() for p in directory(path).glob("*index")}
 
@@ -83,14 +83,14 @@ def _two_hundred(path: Path, **config: Any) -> tuple[kstore.LogWriter, dict[str,
 @pytest.mark.parametrize("kind", ["*.index", "*.timeindex", "*index"])
 def test_index_rebuild(tmp_path: Path, damage: str, kind: str) -> None:
     """Indexes deleted, or overwritten with two spaces; unclean: the files are made as they were."""
-    config, before = _two_hundred(tmp_path)
+    config, before = _fifty(tmp_path)
     for path in directory(tmp_path).glob(kind):
         path.unlink()
         if damage == "two spaces":
             path.write_bytes(b"  ")
     log = opened(tmp_path, clean=False, recovery_point=0, **config)
-    assert log.log_end_offset == 200
-    for i in range(200):
+    assert log.log_end_offset == 50
+    for i in range(50):
         assert log.get(i).offset == i
         assert log.find(timestamp=T0 + 10 * i) == (i, T0 + 10 * i, 0)
     log.close()
@@ -99,20 +99,20 @@ def test_index_rebuild(tmp_path: Path, damage: str, kind: str) -> None:
 
 def test_clean_start_without_time_indexes(tmp_path: Path) -> None:
     """Spec 8.2: after a clean stop lost time indexes are made, but empty; the sealed ones stay so."""
-    config, _ = _two_hundred(tmp_path)
+    config, _ = _fifty(tmp_path)
     drop(tmp_path, "*.timeindex")
     log = opened(tmp_path, clean=True, **config)
     assert {
         p.stat().st_size
         for p in directory(tmp_path).glob("*.timeindex")
-        if p != file(tmp_path, ".timeindex", 198)
+        if p != file(tmp_path, ".timeindex", 48)
     } == {0}
-    assert log.log_end_offset == 200
+    assert log.log_end_offset == 50
 
 
 def test_clean_start_without_offset_indexes(tmp_path: Path) -> None:
     """Spec 8.2: a segment whose offset index is missing is recovered after a clean stop too."""
-    config, before = _two_hundred(tmp_path)
+    config, before = _fifty(tmp_path)
     drop(tmp_path, "*.index")
     opened(tmp_path, clean=True, **config).close()
     assert {p.name: p.read_bytes() for p in directory(tmp_path).glob("*index")} == before
@@ -358,6 +358,19 @@ def test_recover_only_last_segment(tmp_path: Path, snapshots: bool) -> None:
     assert log.aborted_transactions(0, log.log_end_offset) == aborted
     assert file(tmp_path, ".txnindex", last).read_bytes() == before[last]
     assert {b: file(tmp_path, ".txnindex", b).stat().st_mtime_ns for b in stamps} == stamps
+
+
+def test_recover_partial_transaction_index(tmp_path: Path) -> None:
+    """Recovery point in the middle: indexes below it are believed, those above made again."""
+    aborted, before = _transactions(tmp_path)
+    point = files(tmp_path, ".log")[-3]
+    assert sum(base >= point for base in before) == 2
+    for base in before:
+        if base >= point:
+            file(tmp_path, ".txnindex", base).write_bytes(b"")
+    log = opened(tmp_path, segment_bytes=5 * SIZE, recovery_point=point)
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted
+    assert {b: file(tmp_path, ".txnindex", b).read_bytes() for b in before} == before
 
 
 # ---- producers ----------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from kstore import (
     TransactionCoordinatorFencedError,
     UnexpectedAppendOffsetError,
 )
+from kstore.log.producers import read_snapshot
 
 
 @pytest.fixture
@@ -155,6 +156,29 @@ def test_full_index_rolls(tmp_path: Path) -> None:
     log = kstore.open(tmp_path / "topic-0")
     assert [len(s.time_index) for s in log.segments] == [2, 2, 1]
     assert offsets(log) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(4, [0, 1, 2]), (12, [0, 1, 2]), (23, [0, 1, 2]), (24, [0, 2])]
+)
+@pytest.mark.parametrize("way", ["append", "extend", "append_batches", "follow"])
+def test_indexes_without_room(tmp_path: Path, size: int, expected: list[int], way: str) -> None:
+    """Spec 5.3: an index that has no room at all is always full: every append but the first rolls."""
+    log = opened(tmp_path, segment_index_bytes=size, index_interval_bytes=0)
+    if way == "append":
+        for _ in range(3):
+            log.append(b"test")
+    elif way == "extend":
+        log.extend([b"test"] * 3, batch_bytes=0)
+    elif way == "append_batches":
+        log.append_batches(b"".join(rec(timestamp=T0 + i) for i in range(3)))
+    else:
+        for i in range(3):
+            follow(log, rec(base=i, timestamp=T0 + i))
+    assert (bases(log), offsets(log)) == (expected, [0, 1, 2])
+    log.close()
+    log = opened(tmp_path, clean=False, recovery_point=0, segment_index_bytes=size)
+    assert offsets(log) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("last", "expected"), [(MAX32, [0]), (MAX32 + 1, [0, MAX32 + 1])])
@@ -828,6 +852,40 @@ def test_take_snapshot_on_roll(tmp_path: Path) -> None:
         for _ in range(2):
             log.roll()
             assert files(tmp_path, ".snapshot") == wanted
+
+
+def test_producer_snapshot_after_segment_roll_on_append(tmp_path: Path) -> None:
+    """A batch that rolls is not yet in the snapshot of that roll, whether it is taken or not."""
+    log = opened(tmp_path, segment_bytes=SIZE)
+    put(log, idempotent(1, 0))
+    with pytest.raises(OutOfOrderSequenceError):
+        put(log, idempotent(1, 5))
+    assert (bases(log), files(tmp_path, ".snapshot")) == ([0, 1], [1])
+    for sequence in (1, 2):
+        put(log, idempotent(1, sequence))
+    for offset in (1, 2):
+        (state,) = read_snapshot((tmp_path / "topic-0" / f"{forge.stem(offset)}.snapshot").read_bytes())
+        assert state.batches[-1].last_sequence == offset - 1
+    log.close()
+    log = opened(tmp_path, segment_bytes=SIZE)
+    put(log, idempotent(1, 3))
+
+
+def test_duplicates_are_found_after_the_roll(tmp_path: Path) -> None:
+    """Spec 6.2: a retry that finds the segment full leaves a new one, and its epoch, and nothing else."""
+    log = opened(tmp_path, segment_bytes=SIZE)
+    put(log, idempotent(1, 0))
+    assert put(log, idempotent(1, 0)) == (0, 0, 0, True)
+    assert (bases(log), log.log_end_offset, files(tmp_path, ".snapshot")) == ([0, 1], 1, [1])
+    put(log, idempotent(1, 1))
+    assert (bases(log), offsets(log)) == ([0, 1], [0, 1])
+
+
+def test_multiple_producer_ids(tmp_path: Path) -> None:
+    """Two producers in turn, each with its own sequence."""
+    log = opened(tmp_path)
+    put(log, *[idempotent(pid, sequence) for sequence in range(3) for pid in (1, 2)])
+    assert {p: s.batches[-1].last_offset for p, s in log.producers().items()} == {1: 4, 2: 5}
 
 
 def test_retention_deletes_producer_state_snapshots(tmp_path: Path, clock: Clock) -> None:
