@@ -372,10 +372,12 @@ class LogWriter(Tail, PartitionLog):
 
     def _store_recovery_point(self) -> None:
         """Tells the checkpoint of it, once a start would have to recover whole segments without."""
-        point = self.durable_offset
-        if self._stored_recovery_point < self.active.base_offset <= point:
-            self._home.store(point, self._start_to_store())
-            self._stored_recovery_point = point
+        if self._stored_recovery_point < self.active.base_offset <= self.durable_offset:
+            with self._held():  # nobody truncates or deletes records between the look and the writing
+                self._check_usable()
+                point = self.durable_offset
+                self._home.store(point, self._start_to_store())
+                self._stored_recovery_point = point
 
     def _start_to_store(self) -> int | None:
         """The log start offset, where the first segment does not begin with it."""

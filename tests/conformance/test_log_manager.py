@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -132,7 +133,10 @@ def test_checkpoint_recovery_points(data: Path) -> None:
     log.roll()
     put(log, rec())
     log.flush()
-    assert recovery_points(data) == {other: 17, mine: 3}
+    assert recovery_points(data) in (
+        {other: 17, mine: 2},
+        {other: 17, mine: 3},
+    )  # by the roll, or by this flush
     log.truncate_to(1)
     assert recovery_points(data) == {other: 17, mine: 1}
     put(log, rec())
@@ -347,3 +351,63 @@ def test_partition_metadata_file(tmp_path: Path) -> None:
     checkpoints.write_topic_id(file, known)
     assert file.read_text() == "version: 0\ntopic_id: ASNFZ4mrze8BI0VniavN7w"
     assert checkpoints.read_topic_id(file) == known
+
+
+# ---- the same while another thread flushes ------------------------------------------------------
+
+
+class _Slow:
+    """A file whose sync waits to be let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def sync(self) -> None:
+        self.begun.set()
+        assert self.go.wait(10)
+
+
+def test_flush_around_truncation(tmp_path: Path) -> None:
+    """What is appended after a truncation is not durable through a sync that had begun before it."""
+    log, slow = opened(tmp_path), _Slow()
+    put(log, rec(), rec(), rec())
+    log._owe_sync([slow], False)
+    thread = threading.Thread(target=log.flush)
+    thread.start()
+    assert slow.begun.wait(10)
+    log.truncate_to(1)
+    put(log, rec())
+    slow.go.set()
+    thread.join()
+    assert log.durable_offset <= 1
+    log.flush()
+    assert log.durable_offset == 2
+
+
+@pytest.mark.parametrize("change", ["delete_records", "truncate_to"])
+def test_checkpoints_around_a_flush(data: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """A flush that is about to write the checkpoints does not write what delete_records or truncate_to took back."""
+    log = opened(data)
+    log._flusher.stop()  # only the thread below flushes
+    put(log, rec(), rec())
+    log.roll()
+    put(log, rec(), rec())
+    store, begun = log._home.store, threading.Event()
+
+    def slowly(point: int, start: int | None) -> None:
+        if threading.current_thread() is thread:
+            begun.set()
+            time.sleep(0.2)
+        store(point, start)
+
+    monkeypatch.setattr(log._home, "store", slowly)
+    thread = threading.Thread(target=log.flush)
+    thread.start()
+    assert begun.wait(10)
+    getattr(log, change)(3)
+    thread.join()
+    mine = TopicPartition("topic", 0)
+    if change == "delete_records":
+        assert log_starts(data) == {mine: 3}
+    else:
+        assert recovery_points(data)[mine] <= 3
