@@ -190,11 +190,11 @@ cdef class Active:
         return ROLL_NOT
 
     cdef inline int64_t offset_limit(self) noexcept nogil:
-        return max(<int64_t>1, self.segment_index_bytes // KS_OFFSET_ENTRY)
+        return self.segment_index_bytes // KS_OFFSET_ENTRY
 
     cdef inline int64_t time_limit(self) noexcept nogil:
-        """One slot is kept for the entry that sealing adds."""
-        return max(<int64_t>1, self.segment_index_bytes // KS_TIME_ENTRY - 1)
+        """One slot is kept for the entry that sealing adds. Of less than two slots every append finds it full."""
+        return self.segment_index_bytes // KS_TIME_ENTRY - 1
 
     cdef void stage(self, const ks_batch *b) noexcept nogil:
         """Counts a batch in, with its index entry where one is due (spec 4.1). An index that is full takes no more."""

@@ -40,6 +40,7 @@ cdef class Tail:
     cdef str refusal
     cdef bint closed
     cdef ks_gate commit
+    cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
     cdef list unsynced
     cdef bint names_unsynced
 

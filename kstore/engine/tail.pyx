@@ -165,6 +165,7 @@ cdef class Tail:
         """Another log end offset, after truncation, and what is durable at most; the mutex is held."""
         self.end = next_offset
         self.commit.reached = min(self.commit.reached, durable_offset)
+        self.sync_ceiling = min(self.sync_ceiling, durable_offset)
         self.known_epoch = -1
 
     def _owe_sync(self, files, bint names):
@@ -746,6 +747,7 @@ cdef class Tail:
             file = None if sealed else self.active.log
             older, names = self.unsynced, self.names_unsynced
             self.unsynced, self.names_unsynced = [], False
+            self.sync_ceiling = INT64_MAX
         finally:
             self.release()
         try:
@@ -761,7 +763,7 @@ cdef class Tail:
         except OSError as e:
             self.refusal = f"a sync failed: {e}"
             raise
-        return reached
+        return min(reached, self.sync_ceiling)  # what was appended since a truncation is not in this sync
 
     def wait_until_durable(self, int64_t offset):
         """Returns when every record below `offset` is on the disk. ValueError above log_end_offset."""

@@ -28,7 +28,7 @@ def validate(encoded: bytes, config: LogConfig, now: int, max_decompressed_bytes
             out.append(_validate(batch, config, now, at))
         at += size
     if legacy:
-        if out:
+        if out or any(message.magic != legacy[0].magic for message in legacy):
             raise InvalidRecordError("batches of different magic in one append")
         out.append(_converted(legacy, config, now))
     return b"".join(out)

@@ -150,7 +150,6 @@ class LogWriter(Tail, PartitionLog):
         self._start = loaded.log_start_offset
         self._seen: tuple[object, ...] = ()
         self._reached = Reached(())
-        self._transactions = None
         self._deleted: list[tuple[int, str]] = []  # (when it may go, path)
         self._flushed_to_disk = recovery.recovery_point
         durable = end if recovery.clean else min(recovery.recovery_point, end)
@@ -311,10 +310,7 @@ class LogWriter(Tail, PartitionLog):
             self._config.index_interval_bytes,
             self._max_decompressed_bytes,
         )
-        self._owe_sync(
-            [*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(),
-            True,
-        )
+        self._owe_sync([*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(), True)
         self._replace(active)
         self._sealed_and_active = ((*self._sealed_and_active[0], sealed), active)
         self._flusher.sealed()
@@ -338,7 +334,11 @@ class LogWriter(Tail, PartitionLog):
                 if batch.producer_id >= 0:
                     aborted = self._producers.apply(batch)
                     if aborted is not None:
-                        self.active.append_aborted(aborted)
+                        try:
+                            self.active.append_aborted(aborted)
+                        except OSError:  # readers of committed data must not get what no index calls aborted
+                            self._producers.ongoing[aborted.first_offset] = aborted.producer_id
+                            raise
             self._producers.end_offset = self._end_offset
         except OSError as e:
             self._refuse(f"the transaction index of {self.active.path} was not written: {e}")
@@ -372,9 +372,10 @@ class LogWriter(Tail, PartitionLog):
 
     def _store_recovery_point(self) -> None:
         """Tells the checkpoint of it, once a start would have to recover whole segments without."""
-        with self._held():  # so that it does not undo what a truncation or deletion stores
-            point = self.durable_offset
-            if not self._closed and self._stored_recovery_point < self.active.base_offset <= point:
+        if self._stored_recovery_point < self.active.base_offset <= self.durable_offset:
+            with self._held():  # nobody truncates or deletes records between the look and the writing
+                self._check_usable()
+                point = self.durable_offset
                 self._home.store(point, self._start_to_store())
                 self._stored_recovery_point = point
 
@@ -467,9 +468,7 @@ class LogWriter(Tail, PartitionLog):
             self._check_usable()
             end = self._end_offset
             if self._config.cleanup_policy == ("compact",):
-                raise PolicyViolationError(
-                    "records of a topic with cleanup.policy=compact are not deleted by offset"
-                )
+                raise PolicyViolationError("records of a topic with cleanup.policy=compact are not deleted by offset")
             offset = end if before_offset == -1 else before_offset
             if not 0 <= offset <= end:
                 raise OffsetOutOfRangeError(offset, self._start, end)
@@ -510,9 +509,7 @@ class LogWriter(Tail, PartitionLog):
     def _lower_recovery_point(self, offset: int) -> None:
         """Before bytes go, the checkpoint must not say that they are there."""
         start = min(self._start, offset)
-        self._home.store(
-            min(self.durable_offset, offset), start if self._start_to_store() is not None else None
-        )
+        self._home.store(min(self.durable_offset, offset), start if self._start_to_store() is not None else None)
         self._stored_recovery_point = -1
 
     def _truncate(self, offset: int) -> None:
@@ -625,9 +622,7 @@ class LogWriter(Tail, PartitionLog):
             _writers.discard(self)
             self._home.leave(clean=clean)
         if self._flusher.failure is not None:
-            raise LogFailedError(
-                f"{self.path} is not closed cleanly: {self._refusal}"
-            ) from self._flusher.failure
+            raise LogFailedError(f"{self.path} is not closed cleanly: {self._refusal}") from self._flusher.failure
 
     def _leave_clean(self) -> None:
         active, end = self.active, self._end_offset
