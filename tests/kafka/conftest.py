@@ -9,6 +9,8 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "golden")]
 
+pytest.register_assert_rewrite("compare")
+
 from jvm import Kafka, KafkaMissingError  # noqa: E402
 
 

@@ -93,7 +93,7 @@ class Kafka:
 
     def complaints(self) -> list[str]:
         """What of that was a warning or an error."""
-        return [line for line in self.log if line.startswith(("WARN", "ERROR"))]
+        return [line for line in self.log if line.startswith(("WARN", "ERROR")) and "deprecated" not in line]
 
     def recovered(self) -> list[str]:
         """What of that tells of recovery."""
