@@ -24,7 +24,7 @@ def test_there_and_back(shape: Shape, kafka: Kafka, log_directory: Path) -> None
     account.check(theirs)
     kafka.ask("shutdown", log_directory)
     assert not kafka.complaints()
-    assert files_of(directory) == written
+    assert _segment_files(directory) == _segment_files(directory, written)
 
     _start(kafka, log_directory, config)
     _append(theirs, random.Random(1))
@@ -45,6 +45,12 @@ def test_there_and_back(shape: Shape, kafka: Kafka, log_directory: Path) -> None
     _start(kafka, log_directory, config)
     account.check(theirs)
     kafka.ask("shutdown", log_directory)
+
+
+def _segment_files(directory: Path, found: dict[str, bytes] | None = None) -> dict[str, bytes]:
+    """Without snapshots and epochs: loading drops those that nobody needs any more."""
+    found = files_of(directory) if found is None else found
+    return {name: data for name, data in found.items() if name[0].isdecimal() and not name.endswith(".snapshot")}
 
 
 def _account(directory: Path) -> Account:
