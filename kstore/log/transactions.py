@@ -114,7 +114,8 @@ def rebuild(
                         index.append(aborted)
             segment.adopt(None, None, index)
             snapshots.write(segment.read_next_offset(), producers.states.values())
-    snapshots.remove_strays(bases)
+    if not truncated:
+        snapshots.remove_strays(bases)
     wanted = {*bases[-2:], end}
     if clean and not snapshots.offsets:
         for offset in sorted(wanted):
