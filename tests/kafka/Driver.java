@@ -113,6 +113,11 @@ final class Driver {
                 for (JsonNode query : op.get("queries"))
                     answers.add(new Report(log).answer(query.asText()));
             }
+            case "topic_id" -> {
+                Uuid id = log.topicId().orElseThrow();
+                reply.put("topic_id",
+                    String.format("%016x%016x", id.getMostSignificantBits(), id.getLeastSignificantBits()));
+            }
             case "close" -> {
                 log.flush(true);      // as a broker's shutdown does
                 log.close();

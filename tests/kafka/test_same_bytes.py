@@ -175,6 +175,7 @@ class Both:
         self.append(bytes(data))
 
     def new_epoch(self) -> None:
+        """As a partition that becomes leader. (Unasked, Kafka notes the epoch of a batch even if it refuses the batch.)"""
         self.epoch += self.rnd.choice([1, 1, 3])
         self.log.assign_leader_epoch(self.epoch)
         self.other.ask("assign_epoch", epoch=self.epoch)
@@ -215,7 +216,7 @@ class Both:
         """Which producers are left is the logs' business: others from here on."""
         self.sequences = {}
         self.running = {}
-        self.epoch += 1
+        self.new_epoch()
 
     def reopen(self) -> None:
         self.close()
