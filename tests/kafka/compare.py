@@ -1,6 +1,5 @@
 """What kstore and Kafka say of the same log, side by side."""
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,9 @@ def queries(log: kstore.PartitionLog, seed: int = 1, most: int = 40) -> list[str
             asked.append(f"fetch {batch.base_offset} {1 << rnd.randrange(17)} {isolation} {rnd.randrange(2)}")
     start, end = log.log_start_offset, log.log_end_offset
     asked += [f"fetch {start} 1000000000 read_committed 1", f"fetch {end} 100 read_committed 1"]
-    asked += [f"aborted {a} {b}" for a, b in ((start, end), (start, (start + end) // 2), ((start + end) // 2, end))]
+    asked += [
+        f"aborted {a} {b}" for a, b in ((start, end), (start, (start + end) // 2), ((start + end) // 2, end))
+    ]
     return asked + [f"epoch_end {epoch}" for epoch in range(-1, 11)]
 
 
@@ -97,9 +98,9 @@ OURS = (".lock", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "lo
 def files_of(directory: Path) -> dict[str, bytes]:
     """{name: bytes} of what counts in a partition directory."""
     return {
-        name: (directory / name).read_bytes()
-        for name in sorted(os.listdir(directory))
-        if not name.endswith((".deleted", ".cut")) and name not in OURS
+        path.name: path.read_bytes()
+        for path in sorted(directory.iterdir())
+        if path.suffix not in (".deleted", ".cut") and path.name not in OURS
     }
 
 

@@ -11,7 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "golden")]
 
 pytest.register_assert_rewrite("compare")
 
-from jvm import Kafka, KafkaMissingError  # noqa: E402
+from jvm import Kafka, KafkaMissingError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -48,7 +48,9 @@ def build() -> None:
 
 def _run(*command: str) -> None:
     try:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600
+        )
     except FileNotFoundError as e:
         raise KafkaMissingError(f"no {e.filename} here") from None
     except subprocess.TimeoutExpired:
@@ -65,8 +67,16 @@ class Kafka:
 
     def __init__(self) -> None:
         build()
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.logFile=System.err"]
-        options += ["-Dorg.slf4j.simpleLogger.showThreadName=false", "-Dorg.slf4j.simpleLogger.showShortLogName=true"]
+        options = [
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.logFile=System.err",
+        ]
+        options += [
+            "-Dorg.slf4j.simpleLogger.showThreadName=false",
+            "-Dorg.slf4j.simpleLogger.showShortLogName=true",
+        ]
         command = ["java", *options, "-cp", f"{CLASSES}:{JARS}/*", "Driver"]
         try:
             self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -72,9 +72,7 @@ def values(rnd: random.Random, count: int, most: int = 120) -> list[bytes]:
     return [rnd.randbytes(rnd.randrange(8)) * rnd.randrange(1, most // 8) for _ in range(count)]
 
 
-def encoded(
-    rnd: random.Random, count: int, *, at: int = NOW, **options: Any
-) -> bytes:
+def encoded(rnd: random.Random, count: int, *, at: int = NOW, **options: Any) -> bytes:
     """A batch of `count` records near that time."""
     records = [(at + rnd.randrange(-500, 500), rnd.randbytes(4), v, None) for v in values(rnd, count)]
     return kstore.encode_batch(records, **options)
@@ -84,7 +82,11 @@ def marker(kind: str, producer_id: int, epoch: int = 0, at: int = NOW, coordinat
     key = struct.pack(">hh", 0, ("ABORT", "COMMIT").index(kind))
     value = struct.pack(">hi", 0, coordinator_epoch)
     return kstore.encode_batch(
-        [(at, key, value, None)], producer_id=producer_id, producer_epoch=epoch, transactional=True, control=True
+        [(at, key, value, None)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transactional=True,
+        control=True,
     )
 
 
@@ -213,7 +215,12 @@ def producers(log: kstore.LogWriter, clock: Clock, rnd: random.Random) -> None:
         producer, count = rnd.choice(list(sequences)), rnd.randrange(1, 8)
         log.append_batches(
             encoded(
-                rnd, count, at=clock.now, producer_id=producer, producer_epoch=3, base_sequence=sequences[producer]
+                rnd,
+                count,
+                at=clock.now,
+                producer_id=producer,
+                producer_epoch=3,
+                base_sequence=sequences[producer],
             )
         )
         sequences[producer] += count
@@ -227,9 +234,7 @@ def transactions(log: kstore.LogWriter, clock: Clock, rnd: random.Random) -> Non
 @shape(**SMALL)
 def transactions_left_open(log: kstore.LogWriter, clock: Clock, rnd: random.Random) -> None:
     _transact(log, clock, rnd, 30)
-    log.append_batches(
-        encoded(rnd, 3, producer_id=99, producer_epoch=0, base_sequence=0, transactional=True)
-    )
+    log.append_batches(encoded(rnd, 3, producer_id=99, producer_epoch=0, base_sequence=0, transactional=True))
     _transact(log, clock, rnd, 30, {21: 0, 22: 0})
 
 

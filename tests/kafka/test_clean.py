@@ -50,7 +50,9 @@ def test_there_and_back(shape: Shape, kafka: Kafka, log_directory: Path) -> None
 def _segment_files(directory: Path, found: dict[str, bytes] | None = None) -> dict[str, bytes]:
     """Without snapshots and epochs: loading drops those that nobody needs any more."""
     found = files_of(directory) if found is None else found
-    return {name: data for name, data in found.items() if name[0].isdecimal() and not name.endswith(".snapshot")}
+    return {
+        name: data for name, data in found.items() if name[0].isdecimal() and not name.endswith(".snapshot")
+    }
 
 
 def _account(directory: Path) -> Account:

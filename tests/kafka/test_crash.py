@@ -34,7 +34,9 @@ def check_recovery(kafka: Kafka, log_directory: Path, config: kstore.LogConfig) 
         assert not log.recovery.clean
         account = Account(log)
     kafka.start(theirs, config.to_topic(), LATER)
-    assert any("Recovering 1 logs" in line or "clean shutdown file was not found" in line for line in kafka.log), kafka.log
+    assert any(
+        "Recovering 1 logs" in line or "clean shutdown file was not found" in line for line in kafka.log
+    ), kafka.log
     account.check(KafkaLog(kafka, theirs / "orders-0"))
     kafka.ask("shutdown", theirs)
     with warnings.catch_warnings():
@@ -135,12 +137,20 @@ def test_damaged(name: str, damage: str, kafka: Kafka, log_directory: Path) -> N
     check_recovery(kafka, log_directory, SHAPES[name].config)
 
 
-@pytest.mark.parametrize(("durability", "appends"), [("none", 150), ("none", 101), ("group", 40), ("each", 30)])
+@pytest.mark.parametrize(
+    ("durability", "appends"), [("none", 150), ("none", 101), ("group", 40), ("each", 30)]
+)
 def test_killed(durability: str, appends: int, kafka: Kafka, log_directory: Path) -> None:
     directory = log_directory / "orders-0"
     here = str(Path(__file__).parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
-    command = [sys.executable, str(Path(here, "writer.py")), str(directory), durability, f"{durability} {appends}"]
+    command = [
+        sys.executable,
+        str(Path(here, "writer.py")),
+        str(directory),
+        durability,
+        f"{durability} {appends}",
+    ]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
     assert child.stdout is not None
     seen = b"".join(child.stdout.readline() for _ in range(appends))

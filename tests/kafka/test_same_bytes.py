@@ -1,12 +1,13 @@
 """The same operations done by kstore and by Kafka leave the same files, byte for byte, and have the same outcomes."""
 
+import os
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from compare import Account, check_same_files
-from jvm import NOW, Kafka, KafkaError, KafkaLog
+from jvm import Kafka, KafkaError
 from shapes import CODECS, SMALL, Clock, encoded, marker
 
 import kstore
@@ -116,7 +117,12 @@ class Both:
         before = self.log.log_end_offset
         self.append(
             encoded(
-                self.rnd, count, at=self.clock.now, producer_id=producer, producer_epoch=1, base_sequence=sequence
+                self.rnd,
+                count,
+                at=self.clock.now,
+                producer_id=producer,
+                producer_epoch=1,
+                base_sequence=sequence,
             )
         )
         if self.log.log_end_offset > before:
@@ -193,7 +199,9 @@ class Both:
         start = self.log.log_start_offset
         offset = start + (self.log.log_end_offset - start) // 3
         self.log.delete_records(offset)
-        assert self.other.ask("delete_records", offset=offset)["log_start_offset"] == self.log.log_start_offset
+        assert (
+            self.other.ask("delete_records", offset=offset)["log_start_offset"] == self.log.log_start_offset
+        )
 
     def retain(self) -> None:
         gone = sum(d.delete for d in self.log.retain())
@@ -244,7 +252,7 @@ STEPS: dict[str, tuple[float, Any]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("KSTORE_KAFKA_SEEDS", "3"))))
 @pytest.mark.parametrize("name", CONFIGS)
 def test_same_operations_same_files(name: str, seed: int, kafka: Kafka, tmp_path: Path) -> None:
     both = Both(kafka, tmp_path, CONFIGS[name], f"{name} {seed}")

@@ -10,9 +10,8 @@ import kstore
 
 def main(directory: str, durability: str, seed: str) -> None:
     rnd = random.Random(seed)
-    log = kstore.open(
-        directory, "a", durability=durability, internal_segment_bytes=200_000, index_interval_bytes=500
-    )
+    config = kstore.LogConfig(internal_segment_bytes=200_000, index_interval_bytes=500)
+    log = kstore.LogWriter(directory, config, durability=durability)
     sequence, running = 0, False
     while True:
         kind = rnd.randrange(4)
@@ -22,7 +21,12 @@ def main(directory: str, durability: str, seed: str) -> None:
             log.extend([rnd.randbytes(rnd.randrange(2000))] * 50, batch_bytes=5000)
         elif kind == 2 or not running:
             count = rnd.randrange(1, 20)
-            options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
+            options = {
+                "producer_id": 5,
+                "producer_epoch": 0,
+                "base_sequence": sequence,
+                "transactional": True,
+            }
             log.append_batches(encoded(rnd, count, codec=rnd.choice(["none", "lz4", "zstd"]), **options))
             sequence += count
             running = True
