@@ -88,6 +88,13 @@ def test_fetch_upper_bound_offset() -> None:
         assert index.fetch_upper_bound(entry[1], size) is None
 
 
+def test_fetch_upper_bound_at_the_first_entry() -> None:
+    """Kafka's search never compares with the first entry for equality, and takes the next (found by tests/kafka)."""
+    assert index_of((46, 10), (47, 23)).fetch_upper_bound(0, 9) == (46, 10)
+    assert index_of((46, 10), (47, 23)).fetch_upper_bound(0, 10) == (47, 23)
+    assert index_of((46, 10)).fetch_upper_bound(0, 10) is None
+
+
 def test_fetch_upper_bound_wraps_as_java_does() -> None:
     """Spec 7.2: position + size is a 32-bit sum."""
     index = index_of((45, 0), (46, 10))
