@@ -11,6 +11,7 @@ from jvm import Kafka, KafkaError
 from shapes import CODECS, SMALL, Clock, encoded, marker
 
 import kstore
+from kstore.log.home import read_state
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -41,23 +42,21 @@ class Both:
         self.sequences: dict[int, int] = {}
         self.running: dict[int, None] = {}
         self.done: list[str] = []
-        self.start = 0
         self.open()
 
     def open(self) -> None:
-        end = kstore.open(self.ours).log_end_offset if any(self.ours.iterdir()) else 0
+        state = read_state(self.ours)  # Kafka is told what kstore will find there
         self.log = kstore.open(self.ours, "a", config=self.config, clock=self.clock)
         self.other = self.kafka.open(
             self.theirs,
             self.config.to_topic(),
             now=self.clock.now,
-            clean=True,
-            recovery_point=end,
-            log_start_offset=self.start,
+            clean=state.clean,
+            recovery_point=state.recovery_point,
+            log_start_offset=state.log_start_offset,
         )
 
     def close(self) -> None:
-        self.start = self.log.log_start_offset
         self.log.close()
         self.other.ask("close")
         check_same_files(self.ours, self.theirs)
@@ -226,6 +225,12 @@ class Both:
         self.running = {}
         self.new_epoch()
 
+    def crash(self) -> None:
+        self.log.abandon()
+        self.other.ask("abandon")
+        self.open()
+        assert not self.log.recovery.clean
+
     def reopen(self) -> None:
         self.close()
         self.clock.now += 100
@@ -249,6 +254,7 @@ STEPS: dict[str, tuple[float, Any]] = {
     "truncate": (0.7, Both.truncate),
     "start_anew": (0.2, Both.start_anew),
     "reopen": (0.7, Both.reopen),
+    "crash": (0.7, Both.crash),
 }
 
 
