@@ -15,6 +15,7 @@ BUILD = Path(os.environ.get("KSTORE_KAFKA_BUILD") or HERE.parents[1] / "build" /
 JARS = BUILD / "jars"
 CLASSES = BUILD / "classes"
 NOW = 1_700_000_000_000
+SEEDS = int(os.environ.get("KSTORE_KAFKA_SEEDS", "3"))  # more of them search longer
 
 
 class KafkaMissingError(Exception):

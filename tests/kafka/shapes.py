@@ -53,7 +53,7 @@ SHAPES: dict[str, Shape] = {}
 
 
 def shape(**config: Any) -> Callable[[Steps], Steps]:
-    """Makes a shape of a function; several decorators make one that is opened again, once for each."""
+    """Makes a shape of a function, under its name."""
 
     def named(steps: Steps) -> Steps:
         name = steps.__name__
@@ -64,6 +64,7 @@ def shape(**config: Any) -> Callable[[Steps], Steps]:
 
 
 def reopened(name: str, *names: str, **config: Any) -> None:
+    """A shape of several, each in an opening of its own."""
     steps = tuple(SHAPES[n].steps[0] for n in names)
     SHAPES[name] = Shape(name, kstore.LogConfig.of(**config), steps)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from compare import Account, check_same_files
-from jvm import NOW, Kafka, KafkaLog
+from jvm import NOW, SEEDS, Kafka, KafkaLog
 from shapes import SHAPES, Shape
 
 import kstore
@@ -88,6 +88,11 @@ def _turned_bit(directory: Path, rnd: random.Random) -> None:
     path.write_bytes(data)
 
 
+def _turned_bits(directory: Path, rnd: random.Random) -> None:
+    for _ in range(3):
+        _turned_bit(directory, rnd)
+
+
 def _without(pattern: str) -> Callable[[Path, random.Random], None]:
     def remove(directory: Path, rnd: random.Random) -> None:
         for path in directory.glob(pattern):
@@ -112,7 +117,7 @@ DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
     "few_zeros_behind": _behind(bytes(7)),
     "garbage_behind": _behind(random.Random(1).randbytes(3000)),
     "turned_bit": _turned_bit,
-    "other_turned_bit": _turned_bit,
+    "many_turned_bits": _turned_bits,
     "no_indexes": _without("*.*index"),
     "no_time_indexes": _without("*.timeindex"),
     "no_snapshots": _without("*.snapshot"),
@@ -125,10 +130,11 @@ BELOW = [name for name in DAMAGES if "short" in name or "behind" in name or "sna
 DAMAGED = ("segments", "leader_epochs", "reopened_transactions")
 
 
+@pytest.mark.parametrize("seed", range(-(-SEEDS // 3)))
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged(name: str, damage: str, kafka: Kafka, log_directory: Path) -> None:
-    rnd = random.Random(f"{name} {damage}")
+def test_damaged(name: str, damage: str, seed: int, kafka: Kafka, log_directory: Path) -> None:
+    rnd = random.Random(f"{name} {damage} {seed}")
     directory = log_directory / "orders-0"
     SHAPES[name].write(directory, stop="abandon")
     DAMAGES[damage](directory, rnd)

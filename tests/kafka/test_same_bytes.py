@@ -1,13 +1,12 @@
 """The same operations done by kstore and by Kafka leave the same files, byte for byte, and have the same outcomes."""
 
-import os
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from compare import Account, check_same_files
-from jvm import Kafka, KafkaError
+from jvm import SEEDS, Kafka, KafkaError
 from shapes import CODECS, SMALL, Clock, encoded, marker
 
 import kstore
@@ -230,11 +229,13 @@ class Both:
         self.other.ask("abandon")
         self.open()
         assert not self.log.recovery.clean
+        self.new_epoch()
 
     def reopen(self) -> None:
         self.close()
         self.clock.now += 100
         self.open()
+        self.new_epoch()
 
 
 STEPS: dict[str, tuple[float, Any]] = {
@@ -258,7 +259,7 @@ STEPS: dict[str, tuple[float, Any]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("KSTORE_KAFKA_SEEDS", "3"))))
+@pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", CONFIGS)
 def test_same_operations_same_files(name: str, seed: int, kafka: Kafka, tmp_path: Path) -> None:
     both = Both(kafka, tmp_path, CONFIGS[name], f"{name} {seed}")
