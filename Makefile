@@ -4,13 +4,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := setup.py pyproject.toml $(wildcard kstore/engine/*.pyx kstore/engine/*.pxd include/kstore/*.h include/libkstore/*.pxd)
 
-.PHONY: demo test check bench asan wheel clean
+.PHONY: demo test interop check bench asan wheel clean
 
 demo: .venv/built
 	$(BIN)/python examples/demo.py
 
 test: .venv/built
 	$(BIN)/python -m pytest $(ARGS)
+
+# A real Kafka (Java 17, Maven) reads, recovers and continues what kstore wrote, and the other way round.
+interop: .venv/built
+	$(BIN)/python -m pytest -m kafka $(ARGS)
 
 check: .venv/built
 	$(BIN)/ruff check

@@ -265,8 +265,13 @@ cdef class OffsetIndex:
         return positions
 
     def fetch_upper_bound(self, int64_t position, int64_t size):
-        """The smallest entry with position >= position + size, or None (spec 3.2; 32-bit sums, as Kafka's)."""
-        cdef int64_t slot = self.floor_position(<int32_t><uint32_t>(<uint64_t>position + <uint64_t>size)) + 1
+        """The smallest entry with position >= position + size, or None (spec 3.2; 32-bit sums, as Kafka's).
+
+        Where that is the first entry, and exactly there, Kafka takes the next (spec 3.1), and so do we."""
+        cdef int32_t end = <int32_t><uint32_t>(<uint64_t>position + <uint64_t>size)
+        cdef int64_t slot = self.floor_position(end) + 1
+        if slot == 0 and self.count and self.position_at(0) == end:
+            slot = 1
         return OffsetPosition(self.offset_at(slot), self.position_at(slot)) if slot < self.count else None
 
     def append(self, int64_t offset, int64_t position):

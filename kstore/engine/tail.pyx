@@ -731,6 +731,9 @@ cdef class Tail:
         reached = -1
         try:
             reached = self.sync_once(sealed)
+        except LogClosedError:  # nothing was tried; close() sees to it
+            reached = 0
+            raise
         finally:
             ks_gate_leave(&self.commit, reached, reached < 0 and self.refusal is not None)
         return 0

@@ -1,5 +1,6 @@
 """Aborted transactions and the last stable offset of a log that is read (spec 6.8, 7.2, 8.4, 8.5)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from kstore.engine.index import AbortedTxn, TransactionIndex
@@ -96,6 +97,8 @@ def rebuild(
 ) -> tuple[Producers, dict[int, TransactionIndex]]:
     """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
     then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset."""
+    if truncated:  # which producers recovery saw tells nothing of those that wrote since
+        loaded = replace(loaded, recovered_producers=True)
     segments = loaded.segments
     end = loaded.log_end_offset
     recovered = set() if truncated else set(loaded.recovery.recovered_segments)
@@ -114,7 +117,8 @@ def rebuild(
                         index.append(aborted)
             segment.adopt(None, None, index)
             snapshots.write(segment.read_next_offset(), producers.states.values())
-    snapshots.remove_strays(bases)
+    if not truncated:
+        snapshots.remove_strays(bases)
     wanted = {*bases[-2:], end}
     if clean and not snapshots.offsets:
         for offset in sorted(wanted):

@@ -88,6 +88,13 @@ def test_fetch_upper_bound_offset() -> None:
         assert index.fetch_upper_bound(entry[1], size) is None
 
 
+def test_fetch_upper_bound_at_the_first_entry() -> None:
+    """Kafka's search never compares with the first entry for equality, and takes the next (found by tests/kafka)."""
+    assert index_of((46, 10), (47, 23)).fetch_upper_bound(0, 9) == (46, 10)
+    assert index_of((46, 10), (47, 23)).fetch_upper_bound(0, 10) == (47, 23)
+    assert index_of((46, 10)).fetch_upper_bound(0, 10) is None
+
+
 def test_fetch_upper_bound_wraps_as_java_does() -> None:
     """Spec 7.2: position + size is a 32-bit sum."""
     index = index_of((45, 0), (46, 10))
@@ -184,7 +191,7 @@ def test_index_is_a_floor_search(made: tuple[int, list[tuple[int, int]]], data: 
     assert many.tolist() == [position for _, position in expected]
     position = data.draw(st.integers(0, 2**30 - 1))
     size = data.draw(st.integers(0, 2**30 - 1))
-    above = [OffsetPosition(*e) for e in entries if e[1] >= position + size]
+    above = [OffsetPosition(*e) for i, e in enumerate(entries) if e[1] >= position + size + (i == 0)]
     assert index.fetch_upper_bound(position, size) == (above[0] if above else None)
     index.truncate_to(targets[0])
     assert list(index) == [e for e in entries if e[0] < targets[0]]

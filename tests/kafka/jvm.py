@@ -1,0 +1,160 @@
+"""A real Kafka in one JVM for the whole session (Driver.java), asked line by line; its jars come through Maven."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+HERE = Path(__file__).parent
+BUILD = Path(os.environ.get("KSTORE_KAFKA_BUILD") or HERE.parents[1] / "build" / "kafka")
+JARS = BUILD / "jars"
+CLASSES = BUILD / "classes"
+NOW = 1_700_000_000_000
+SEEDS = int(os.environ.get("KSTORE_KAFKA_SEEDS", "3"))  # more of them search longer
+
+
+class KafkaMissingError(Exception):
+    """Java, Maven or the network is not there; the text says which."""
+
+
+class KafkaError(Exception):
+    """What Kafka threw. `name` is the exception's class."""
+
+    def __init__(self, name: str, message: str | None) -> None:
+        self.name = name
+        super().__init__(f"{name}: {message}")
+
+
+def build() -> None:
+    """Fetches the jars and compiles the driver, where they changed. KafkaMissingError."""
+    pom, sources = HERE / "pom.xml", sorted(HERE.glob("*.java"))
+    fetched, compiled = JARS / "pom.xml", CLASSES / "sources"  # what was built last
+    if not (fetched.exists() and fetched.read_bytes() == pom.read_bytes()):
+        shutil.rmtree(JARS, ignore_errors=True)
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={JARS}"]
+        _run("mvn", "-q", "-B", "-f", str(pom), *goal)
+        shutil.copy(pom, fetched)
+        compiled.unlink(missing_ok=True)
+    text = "".join(source.read_text() for source in sources)
+    if not (compiled.exists() and compiled.read_text() == text):
+        CLASSES.mkdir(parents=True, exist_ok=True)
+        _run("javac", "-cp", f"{JARS}/*", "-d", str(CLASSES), *map(str, sources))
+        compiled.write_text(text)
+
+
+def _run(*command: str) -> None:
+    try:
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600
+        )
+    except FileNotFoundError as e:
+        raise KafkaMissingError(f"no {e.filename} here") from None
+    except subprocess.TimeoutExpired:
+        raise KafkaMissingError(f"{command[0]} took too long") from None
+    except subprocess.CalledProcessError as e:
+        said = (e.stdout + e.stderr).strip().splitlines() or [f"status {e.returncode}"]
+        if command[0] == "javac":
+            raise RuntimeError("\n".join(said)) from None
+        raise KafkaMissingError(f"{command[0]}: {said[0]}") from None
+
+
+class Kafka:
+    """The JVM. `log` holds what Kafka logged (level, class, text) during the last operation."""
+
+    def __init__(self) -> None:
+        build()
+        options = [
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.logFile=System.err",
+        ]
+        options += [
+            "-Dorg.slf4j.simpleLogger.showThreadName=false",
+            "-Dorg.slf4j.simpleLogger.showShortLogName=true",
+        ]
+        command = ["java", *options, "-cp", f"{CLASSES}:{JARS}/*", "Driver"]
+        try:
+            self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except FileNotFoundError:
+            raise KafkaMissingError("no java here") from None
+        self.pid = self._child.pid
+        self.log: list[str] = []
+
+    def ask(self, op: str, directory: Path, **given: Any) -> dict[str, Any]:
+        """One operation. KafkaError."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        line = json.dumps({"op": op, "dir": str(directory), **given})
+        self._child.stdin.write(line.encode() + b"\n")
+        self._child.stdin.flush()
+        answer = self._child.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the JVM ended with status {self._child.wait()} at {line[:200]}")
+        reply: dict[str, Any] = json.loads(answer)
+        self.log = reply.pop("log")
+        if "error" in reply:
+            raise KafkaError(reply["error"], reply["message"])
+        return reply
+
+    def complaints(self) -> list[str]:
+        """What of that was a warning or an error."""
+        return [line for line in self.log if line.startswith(("WARN", "ERROR")) and "deprecated" not in line]
+
+    def recovered(self) -> list[str]:
+        """What of that tells of recovery."""
+        return [line for line in self.log if "ecovering unflushed" in line or "Rebuilding" in line]
+
+    def open(self, directory: Path, config: Mapping[str, str] | None = None, **given: Any) -> "KafkaLog":
+        """Opens one partition: clean, recovery_point, log_start_offset, now."""
+        self.ask("open", directory, **{"config": dict(config or {}), "now": NOW, **given})
+        return KafkaLog(self, directory)
+
+    def start(self, directory: Path, config: Mapping[str, str] | None = None, now: int = NOW) -> list[str]:
+        """A broker's start on a log directory; the names of the partitions found, which `log` then opens."""
+        names: list[str] = self.ask("start", directory, config=dict(config or {}), now=now)["partitions"]
+        return names
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.communicate()  # the end of its input is the end of it
+
+
+class KafkaLog:
+    """A partition that Kafka has open."""
+
+    def __init__(self, kafka: Kafka, directory: Path) -> None:
+        self.kafka = kafka
+        self.directory = directory
+
+    def ask(self, op: str, **given: Any) -> dict[str, Any]:
+        return self.kafka.ask(op, self.directory, **given)
+
+    def append(self, data: bytes, origin: str = "client", **given: Any) -> dict[str, Any]:
+        """Batches as bytes; `origin` is client, coordinator or follower."""
+        return self.ask("append", data=base64.b64encode(data).decode(), **{"as": origin}, **given)
+
+    def records(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("records")["records"]
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("summary")["summary"]
+        return found
+
+    def wrong(self) -> list[str]:
+        found: list[str] = self.ask("check")["wrong"]
+        return found
+
+    def answers(self, queries: Iterable[str]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("lookups", queries=list(queries))["answers"]
+        return found
