@@ -11,6 +11,24 @@ enum {
     KS_RECORD_OVERHEAD = 31 /* length 5, attributes 1, deltas 10 and 5, sizes of key and value 5 each */
 };
 
+/* memcpy, without the call for the sizes that keys and values mostly have. */
+static inline void ks_copy(uint8_t *to, const uint8_t *from, size_t n)
+{
+    size_t i;
+    if (n > 256)
+        memcpy(to, from, n);
+    else if (n >= 16) {
+        for (i = 0; i + 16 <= n; i += 16)
+            memcpy(to + i, from + i, 16);
+        memcpy(to + n - 16, from + n - 16, 16);
+    } else if (n >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + n - 8, from + n - 8, 8);
+    } else
+        for (i = 0; i < n; i++)
+            to[i] = from[i];
+}
+
 /* How many bytes ks_write_varlong takes. */
 static inline size_t ks_varlong_size(int64_t value)
 {
@@ -28,7 +46,7 @@ static inline uint8_t *ks_put_bytes(uint8_t *p, const uint8_t *bytes, int64_t si
 {
     p += ks_write_varlong(p, size);
     if (size > 0) {
-        memcpy(p, bytes, (size_t)size);
+        ks_copy(p, bytes, (size_t)size);
         p += size;
     }
     return p;
