@@ -323,7 +323,7 @@ cdef Cells cells_of_numpy(object array, str what):
         width = array.shape[1]
     elif array.dtype.kind not in "SV" or array.ndim != 1:
         raise TypeError(f"{what}: a numpy array of {array.dtype} in {array.ndim} dimensions is not one of bytes")
-    array = numpy.array(array, order="C")  # a copy: nobody else changes it
+    array = numpy.ascontiguousarray(array)  # read where it lies: sizes are settled here, so changing it harms nobody else
     cells = Cells.__new__(Cells)
     cells.owner = array
     cells.cells.count = array.shape[0]
