@@ -1,11 +1,11 @@
-"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS."""
+"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB."""
 
 import contextlib
 import gc
 import importlib.metadata
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -15,19 +15,23 @@ from benchmarks import data as fixtures
 from benchmarks import report
 from benchmarks.interleave import Figure, Race
 from benchmarks.peers import kafka as kafka_peer
+from benchmarks.peers import krabka as krabka_peer
 from benchmarks.peers import limits as limits_peer
 from benchmarks.peers.process import Peer, Process
 
 MIB = int(os.environ.get("KSTORE_BENCH_MIB", "1024"))
 SEGMENTS = int(os.environ.get("KSTORE_BENCH_SEGMENTS", "10000"))
 ROUNDS = int(os.environ.get("KSTORE_BENCH_ROUNDS", "21"))
+WRITTEN_MIB = int(os.environ.get("KSTORE_BENCH_WRITTEN_MIB", "2048"))
 FIGURES = pytest.StashKey[list[Figure]]()
 ABOUT = pytest.StashKey[dict[str, str]]()
+NOTES = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = []
     config.stash[ABOUT] = {"kstore": kstore.__version__}
+    config.stash[NOTES] = []
 
 
 @pytest.fixture(scope="session")
@@ -40,15 +44,20 @@ def data() -> fixtures.Data:
 
 @pytest.fixture(scope="session")
 def limit(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
-    peer = limits_peer.start(data.root)
+    peer = limits_peer.start(data.root, data.work)
     yield from _kept(peer, "C", pytestconfig)
 
 
 @pytest.fixture(scope="module")
 def kafka(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
     """A JVM for each subject: what one has taught the JIT does not slow the next."""
-    peer = kafka_peer.start(data.root, data.copy)
+    peer = kafka_peer.start(data.root, data.copy, data.work)
     yield from _kept(peer, "Kafka", pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def krabka(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
+    yield from _kept(krabka_peer.start(data.root, data.work), "krabka", pytestconfig)
 
 
 def _kept(peer: Peer, name: str, config: pytest.Config) -> Iterator[Peer]:
@@ -68,8 +77,22 @@ def race(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Race:
     return Race(benchmark, request.config.stash[FIGURES], counted, ROUNDS)
 
 
+@pytest.fixture(scope="session")
+def written_mib() -> int:
+    """How much is written where memory is watched meanwhile."""
+    return WRITTEN_MIB
+
+
+@pytest.fixture
+def note(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Adds a line below the table."""
+    return pytestconfig.stash[NOTES].append
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     figures = config.stash[FIGURES]
+    for line in config.stash[NOTES]:
+        terminalreporter.write_line(line)
     if not figures:
         return
     about = config.stash[ABOUT]

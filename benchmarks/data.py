@@ -1,6 +1,7 @@
 """The data that all contestants read: deterministic, written once by limits/fixtures.c, kept in build/."""
 
 import os
+import random
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ BUILD = HERE / "build"
 T0 = 1_700_000_000_000  # timestamp of offset 0; ten records a millisecond
 BATCH_RECORDS = 138  # 100 bytes of value and 8 of key each: a batch of 16,281 bytes
 BATCH_BYTES = 16_281
-SINGLE_BYTES = 176  # a batch of one record
+SINGLE_BYTES = 178  # a batch of one record
+VALUE_BYTES = 100
+ROWS = 1000 * BATCH_RECORDS  # rows of a column file
 
 
 class NoCompilerError(Exception):
@@ -35,6 +38,7 @@ def compile_c(name: str) -> Path:
         compiler,
         "-O3",
         "-march=native",
+        "-pthread",
         "-Wall",
         "-Wextra",
         "-o",
@@ -78,6 +82,11 @@ class Data(NamedTuple):
         """Where copy_sealed() puts a partition that a peer may write to."""
         return self.root / "copy" / self.sealed.path.name
 
+    @property
+    def work(self) -> Path:
+        """Where each contestant writes, in a place of its own."""
+        return self.root / "work"
+
 
 def make(mib: int, sealed_segments: int) -> Data:
     """Writes what is not there yet, and reads everything once so that it is cached."""
@@ -88,12 +97,15 @@ def make(mib: int, sealed_segments: int) -> Data:
     ]
     root = BUILD / "data" / f"{mib}-mib-{sealed_segments}-segments"
     program = compile_c("fixtures")
-    stamp, made = root / "complete", (HERE / "limits" / "fixtures.c").read_text() + str(shapes)
+    stamp, made = root / "complete", (HERE / "limits" / "fixtures.c").read_text() + f"{shapes} {ROWS}"
     if not (stamp.exists() and stamp.read_text() == made):
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         _write(program, root, shapes)
+        _write_columns(root)
         stamp.write_text(made)
+    shutil.rmtree(root / "work", ignore_errors=True)
+    (root / "work").mkdir()
     lines = (root / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
     ends = {topic: int(end) for topic, _, end in map(str.split, lines)}
     parts = [Partition(root / f"{s.topic}-0", ends[s.topic]) for s in shapes]
@@ -112,6 +124,45 @@ def _write(program: Path, root: Path, shapes: list[Shape]) -> None:
         lines.append(f"{s.topic} 0 {end}")
     (root / "recovery-point-offset-checkpoint").write_text("\n".join(lines) + "\n")
     (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+
+
+def _write_columns(root: Path) -> None:
+    """Values to be encoded: random ones, and JSON that packs about 3:1."""
+    r = random.Random(20261121)
+    (root / "pool.bin").write_bytes(r.randbytes(ROWS * VALUE_BYTES))
+    events = ["click", "view", "purchase", "signup"]
+    with (root / "json.bin").open("w") as f:
+        for _ in range(ROWS):
+            line = f'{{"id":"{r.getrandbits(64):016x}","ev":"{r.choice(events)}","user":{r.randrange(20000)},'
+            line += (
+                f'"price":{r.random() * 5000:.2f},"page":{r.randrange(200)},"t":"{r.getrandbits(48):012x}"}}'
+            )
+            f.write(line.ljust(VALUE_BYTES))
+
+
+class Columns(NamedTuple):
+    """Records to be encoded: record i has row i % ROWS as its value, the row's number as its key."""
+
+    values: NDArray[np.uint8]  # ROWS x 100
+    keys: NDArray[np.uint8]  # ROWS x 8
+
+    def timestamps(self, first: int, count: int) -> NDArray[np.int64]:
+        stamps: NDArray[np.int64] = T0 + np.arange(first, first + count, dtype=np.int64) // 10
+        return stamps
+
+
+def columns(data: Data, *, packable: bool = False) -> Columns:
+    values = np.fromfile(data.root / ("json.bin" if packable else "pool.bin"), dtype=np.uint8)
+    return Columns(
+        values.reshape(ROWS, VALUE_BYTES), np.arange(ROWS, dtype=">i8").view(np.uint8).reshape(ROWS, 8)
+    )
+
+
+def batches(data: Data, size: int, join: int = 1) -> list[bytes]:
+    """The first encoded batches of 16 KiB, up to `size` bytes, so many joined."""
+    with next(data.batched.path.glob("*.log")).open("rb") as f:
+        raw = f.read(min(size, os.fstat(f.fileno()).st_size) // BATCH_BYTES * BATCH_BYTES)
+    return [raw[at : at + join * BATCH_BYTES] for at in range(0, len(raw), join * BATCH_BYTES)]
 
 
 def _touch(path: Path) -> None:

@@ -143,8 +143,11 @@ class Race:
         def our_turn(given: Any, turn: int) -> None:
             keep(ours, turn, ours.timed(given))
 
+        def clear(given: Any, turn: int) -> None:
+            ours.clear(given)
+
         pedantic: Any = self.benchmark.pedantic
-        pedantic(our_turn, setup=others_first, rounds=laps)
+        pedantic(our_turn, setup=others_first, teardown=clear, rounds=laps)
         for who, taken in samples.items():
             figure.samples[who] = [sample.ns / sample.units for sample in taken]
         self.figures.append(figure)

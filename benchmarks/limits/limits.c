@@ -1,14 +1,15 @@
 // What a straight C loop reaches on this machine: no checks beyond the CRC, no locks, no API.
-// usage: limits DATA    then on stdin "WORKLOAD ARG...", on stdout "NANOSECONDS UNITS CHECKSUM" for each
+// usage: limits DATA WORK    then on stdin "WORKLOAD ARG...", on stdout "NANOSECONDS UNITS CHECKSUM" for each
 #include "common.h"
 #include "../../include/kstore/crc32c.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *data;
+static const char *data, *work;
 struct sample { uint64_t ns, units, sum; };
 struct bytes { const uint8_t *at; size_t size; };
 struct segment { int log; struct bytes index, times; };
@@ -172,9 +173,219 @@ static struct sample open_sealed(void) {
     return s;
 }
 
+// ---- writing: one file below WORK, no indexes, no locks, no checks but the CRC ------------------------------------
+
+static char written[4096];
+
+static int create(void) {
+    snprintf(written, sizeof written, "%s/limits.log", work);
+    unlink(written);
+    int fd = open(written, O_CREAT | O_RDWR, 0644);
+    if (fd < 0) die(written);
+    return fd;
+}
+
+// Ends a turn: the size of the file, which is removed.
+static uint64_t scrap(int fd) {
+    struct stat s;
+    if (fstat(fd, &s)) die(written);
+    close(fd);
+    unlink(written);
+    return s.st_size;
+}
+
+static void put_all(int fd, const void *p, size_t n, off_t at) { if (pwrite(fd, p, n, at) != (ssize_t)n) die("pwrite"); }
+
+static struct bytes load(const char *name, size_t most) {
+    struct stat s;
+    int fd = file(name);
+    if (fstat(fd, &s)) die(name);
+    struct bytes b = { NULL, (size_t)s.st_size < most ? (size_t)s.st_size : most };
+    uint8_t *into = malloc(b.size);
+    for (size_t at = 0; at < b.size;) { ssize_t n = pread(fd, into + at, b.size - at, at); if (n <= 0) die(name); at += n; }
+    close(fd);
+    b.at = into;
+    return b;
+}
+
+// Batches that are encoded already: their CRC, and a pwrite for each `join` of them.
+static struct sample append_batches(uint64_t bytes, uint64_t join) {
+    struct bytes all = load("batched-0/00000000000000000000.log", bytes);
+    int fd = create();
+    size_t at = 0, from = 0, size;
+    uint64_t t = now();
+    for (uint64_t n = 0; at + HEADER <= all.size && at + (size = load32(all.at + at + 8) + 12) <= all.size; at += size) {
+        if (n++ == join) { put_all(fd, all.at + from, at - from, from); from = at; n = 1; }
+        if (ks_crc32c(0, all.at + at + 21, size - 21) != load32(all.at + at + 17)) die("CRC");
+    }
+    put_all(fd, all.at + from, at - from, from);
+    t = now() - t;
+    free((void *)all.at);
+    uint64_t got = scrap(fd);
+    return (struct sample){ t, got, got };
+}
+
+static inline int width(int64_t v) { uint64_t z = (uint64_t)v << 1 ^ v >> 63; return 1 + (63 - __builtin_clzll(z | 1)) / 7; }
+
+// One batch: keys are the numbers of the rows, values the rows.
+static size_t encode(uint8_t *b, int64_t base, int count, struct bytes pool) {
+    uint8_t *p = b + HEADER;
+    int64_t first = T0 + base / 10, last = T0 + (base + count - 1) / 10;
+    size_t rows = pool.size / VALUE, row = base % rows;
+    for (int i = 0; i < count; i++) {
+        int64_t delta = T0 + (base + i) / 10 - first;
+        p = put(p, 1 + width(delta) + width(i) + 1 + 8 + 2 + VALUE + 1);
+        *p++ = 0;
+        p = put(put(p, delta), i);
+        p = store64(put(p, 8), row);
+        p = put(p, VALUE);
+        memcpy(p, pool.at + row * VALUE, VALUE);
+        p += VALUE;
+        *p++ = 0; // no headers
+        if (++row == rows) row = 0;
+    }
+    size_t size = p - b;
+    p = store64(b, base);
+    p = store32(p, size - 12);
+    p = store32(p, 0); // leader epoch
+    *p = 2;            // magic; the CRC follows
+    p = store16(b + 21, 0);
+    p = store32(p, count - 1);
+    p = store64(p, first);
+    p = store64(p, last);
+    p = store64(p, -1); // no producer
+    p = store16(p, -1);
+    p = store32(p, -1);
+    store32(p, count);
+    store32(b + 17, ks_crc32c(0, b + 21, size - 21));
+    return size;
+}
+
+// Records to batches of `count` records, a pwrite for each batch.
+static struct sample extend(uint64_t records, int count) {
+    static uint8_t b[1 << 16];
+    struct bytes pool = load("pool.bin", SIZE_MAX);
+    int fd = create();
+    off_t at = 0;
+    uint64_t t = now();
+    for (uint64_t i = 0; i < records; i += count) {
+        size_t size = encode(b, i, count, pool);
+        put_all(fd, b, size, at);
+        at += size;
+    }
+    t = now() - t;
+    free((void *)pool.at);
+    return (struct sample){ t, records, scrap(fd) };
+}
+
+// The same size as batches of one record, and nothing else.
+static struct sample pwrites(uint64_t count, uint64_t size) {
+    uint8_t b[4096] = {0};
+    int fd = create();
+    uint64_t t = now();
+    for (uint64_t i = 0; i < count; i++) put_all(fd, b, size, i * size);
+    t = now() - t;
+    return (struct sample){ t, count, scrap(fd) };
+}
+
+// Group commit: of the threads that wait, one writes and syncs for all.
+enum { THREADS = 8 };
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint8_t waiting[THREADS * 512];
+    size_t size;
+    uint64_t taken, durable, each;
+    off_t at;
+    int leading, fd;
+    struct bytes pool;
+} commit = { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static void *committer(void *unused) {
+    uint8_t mine[512], all[sizeof commit.waiting];
+    (void)unused;
+    for (uint64_t i = 0; i < commit.each; i++) {
+        pthread_mutex_lock(&commit.mutex);
+        size_t size = encode(mine, commit.taken, 1, commit.pool);
+        memcpy(commit.waiting + commit.size, mine, size);
+        commit.size += size;
+        uint64_t number = ++commit.taken;
+        while (commit.durable < number) {
+            if (commit.leading) { pthread_cond_wait(&commit.changed, &commit.mutex); continue; }
+            commit.leading = 1;
+            uint64_t until = commit.taken;
+            size_t n = commit.size;
+            memcpy(all, commit.waiting, n);
+            commit.size = 0;
+            pthread_mutex_unlock(&commit.mutex);
+            put_all(commit.fd, all, n, commit.at);
+            if (fdatasync(commit.fd)) die("fdatasync");
+            pthread_mutex_lock(&commit.mutex);
+            commit.at += n;
+            commit.durable = until;
+            commit.leading = 0;
+            pthread_cond_broadcast(&commit.changed);
+        }
+        pthread_mutex_unlock(&commit.mutex);
+    }
+    return NULL;
+}
+
+static struct sample durable(uint64_t records) {
+    pthread_t threads[THREADS];
+    commit.pool = load("pool.bin", SIZE_MAX);
+    commit.fd = create();
+    commit.taken = commit.durable = commit.at = 0;
+    commit.each = records / THREADS;
+    uint64_t t = now();
+    for (int i = 0; i < THREADS; i++) if (pthread_create(&threads[i], NULL, committer, NULL)) die("thread");
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    t = now() - t;
+    free((void *)commit.pool.at);
+    return (struct sample){ t, records, scrap(commit.fd) };
+}
+
+// A thread that waits for each of its records.
+static struct sample durable_alone(uint64_t records) {
+    uint8_t b[512];
+    struct bytes pool = load("pool.bin", SIZE_MAX);
+    int fd = create();
+    off_t at = 0;
+    uint64_t t = now();
+    for (uint64_t i = 0; i < records; i++) {
+        size_t size = encode(b, i, 1, pool);
+        put_all(fd, b, size, at);
+        at += size;
+        if (fdatasync(fd)) die("fdatasync");
+    }
+    t = now() - t;
+    free((void *)pool.at);
+    return (struct sample){ t, records, scrap(fd) };
+}
+
+// The least that recovery can cost: read all, and the CRC of each batch.
+static struct sample recover(void) {
+    enum { WINDOW = 1 << 20 };
+    static uint8_t buffer[WINDOW];
+    int fd = file("batched-0/00000000000000000000.log");
+    off_t at = 0;
+    ssize_t n;
+    uint64_t t = now();
+    while ((n = pread(fd, buffer, WINDOW, at)) >= HEADER) {
+        const uint8_t *b = buffer, *end = buffer + n;
+        for (size_t size; end - b >= HEADER && (size = load32(b + 8) + 12) <= (size_t)(end - b); b += size)
+            if (crc(b + 21, size - 21) != load32(b + 17) && folded) die("CRC");
+        at += b - buffer;
+    }
+    t = now() - t;
+    close(fd);
+    return (struct sample){ t, at, at };
+}
+
 int main(int argc, char **argv) {
-    if (argc != 2) return 2;
+    if (argc != 3) return 2;
     data = argv[1];
+    work = argv[2];
     printf("gcc %s\n", __VERSION__);
     fflush(stdout);
     char line[256], name[64];
@@ -191,6 +402,13 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "get")) s = read_many(0, a, b, c);
         else if (!strcmp(name, "find")) s = read_many(1, a, b, c);
         else if (!strcmp(name, "open")) s = open_sealed();
+        else if (!strcmp(name, "append_batches")) s = append_batches(a, b);
+        else if (!strcmp(name, "extend")) s = extend(b, 138);
+        else if (!strcmp(name, "append")) s = extend(a, 1);
+        else if (!strcmp(name, "pwrites")) s = pwrites(a, b);
+        else if (!strcmp(name, "durable")) s = durable(a);
+        else if (!strcmp(name, "durable_alone")) s = durable_alone(a);
+        else if (!strcmp(name, "recover")) s = recover();
         else { puts("unknown workload"); fflush(stdout); continue; }
         printf("%lu %lu %lu\n", s.ns, s.units, s.sum);
         fflush(stdout);

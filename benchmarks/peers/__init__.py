@@ -37,12 +37,13 @@ class Missing:
 
 @dataclass(frozen=True)
 class InProcess(Generic[T]):
-    """Work done in this interpreter. `prepare` is not counted; `work` gives (units, checksum)."""
+    """Work done in this interpreter. `prepare` and `clear` are not counted; `work` gives (units, checksum)."""
 
     name: str
     prepare: Callable[..., T]
     work: Callable[[T], tuple[int, int]]
     warm_up: float = 0.3
+    clear: Callable[[T], None] = lambda given: None
 
     def timed(self, given: T) -> Sample:
         start = perf_counter_ns()
@@ -50,4 +51,7 @@ class InProcess(Generic[T]):
         return Sample(perf_counter_ns() - start, units, checksum)
 
     def turn(self, *args: int) -> Sample:
-        return self.timed(self.prepare(*args))
+        given = self.prepare(*args)
+        sample = self.timed(given)
+        self.clear(given)
+        return sample

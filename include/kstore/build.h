@@ -11,6 +11,24 @@ enum {
     KS_RECORD_OVERHEAD = 31 /* length 5, attributes 1, deltas 10 and 5, sizes of key and value 5 each */
 };
 
+/* memcpy, without the call for the sizes that keys and values mostly have. */
+static inline void ks_copy(uint8_t *target, const uint8_t *source, size_t n)
+{
+    size_t i;
+    if (n > 256)
+        memcpy(target, source, n);
+    else if (n >= 16) {
+        for (i = 0; i + 16 <= n; i += 16)
+            memcpy(target + i, source + i, 16);
+        memcpy(target + n - 16, source + n - 16, 16);
+    } else if (n >= 8) {
+        memcpy(target, source, 8);
+        memcpy(target + n - 8, source + n - 8, 8);
+    } else
+        for (i = 0; i < n; i++)
+            target[i] = source[i];
+}
+
 /* How many bytes ks_write_varlong takes. */
 static inline size_t ks_varlong_size(int64_t value)
 {
@@ -28,7 +46,7 @@ static inline uint8_t *ks_put_bytes(uint8_t *p, const uint8_t *data, int64_t siz
 {
     p += ks_write_varlong(p, size);
     if (size > 0) {
-        memcpy(p, data, (size_t)size);
+        ks_copy(p, data, (size_t)size);
         p += size;
     }
     return p;

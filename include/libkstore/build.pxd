@@ -9,6 +9,7 @@ from libkstore.format cimport ks_batch
 cdef extern from "kstore/build.h" nogil:
     enum:
         KS_RECORD_OVERHEAD
+    void ks_copy(uint8_t *target, const uint8_t *source, size_t n)
     size_t ks_varlong_size(int64_t value)
     size_t ks_bytes_size(int64_t size)
     uint8_t *ks_put_bytes(uint8_t *p, const uint8_t *data, int64_t size)

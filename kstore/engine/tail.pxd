@@ -23,6 +23,8 @@ cdef class Tail:
     cdef PyThread_type_lock mutex
     cdef readonly Active active
     cdef Builder builder
+    cdef uint8_t *given           # the batches that append_batches has at hand
+    cdef int64_t given_size
     cdef int64_t end
     cdef int32_t leader_epoch
     cdef int32_t known_epoch
@@ -47,7 +49,7 @@ cdef class Tail:
     cdef int acquire(self) except -1
     cdef void release(self) noexcept
     cdef int check_usable(self) except -1
-    cdef int64_t now(self) except? -1
+    cdef int64_t now(self, bint exact=*) except? -1
     cdef int fail(self, str what) except -1
     cdef int64_t append_built(self, Builder built) except -1
     cdef int refuse_size(self, int64_t size) except -1
@@ -59,7 +61,7 @@ cdef class Tail:
     cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2
     cdef int refuse_record(self, int64_t slot, int status, int64_t timestamp, int64_t now) except -1
     cdef int note_epoch(self, const ks_batch *b) except -1
-    cdef int take(self, encoded) except -1
+    cdef int take(self, encoded, bint as_they_are) except -1
     cdef int number(self, int64_t offset, int32_t epoch) except -1
     cdef list parsed(self)
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1

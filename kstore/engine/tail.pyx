@@ -18,7 +18,7 @@ from cpython.pythread cimport (
     PyThread_release_lock,
 )
 from libc.errno cimport errno
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
@@ -48,8 +48,20 @@ from kstore.errors import (
 )
 from typing import NamedTuple
 
+cdef extern from *:
+    """
+    #include <time.h>
+    #ifdef CLOCK_REALTIME_COARSE
+    #define KS_COARSE_CLOCK CLOCK_REALTIME_COARSE /* a few ms behind, and a fraction of the cost */
+    #else
+    #define KS_COARSE_CLOCK CLOCK_REALTIME
+    #endif
+    """
+    int KS_COARSE_CLOCK
+
 cdef enum:
-    JOINED = 1 << 20       # batches of one call are written together up to so many bytes
+    JOINED = 256 << 10     # batches of one call are written together up to so many bytes: they stay in the cache
+    MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
     SMALL = 32 << 10       # smaller writes keep the GIL: giving it up and getting it back takes longer
     NO_MEMORY = -1
     BAD_TIMESTAMP = -2
@@ -223,11 +235,12 @@ cdef class Tail:
         self.refusal = f"{what}: {os.strerror(errno)}"
         PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
 
-    cdef int64_t now(self) except? -1:
+    cdef int64_t now(self, bint exact=True) except? -1:
+        """The time in ms; where it need not be `exact` it may lie some ms back."""
         cdef timespec t
         if self.clock is not None:
             return self.clock()
-        clock_gettime(CLOCK_REALTIME, &t)
+        clock_gettime(CLOCK_REALTIME if exact else KS_COARSE_CLOCK, &t)
         return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
 
     # ---- placing --------------------------------------------------------------------------------------------------
@@ -289,6 +302,8 @@ cdef class Tail:
             return now
         if timestamp < -1:
             raise InvalidTimestampError(f"timestamp {timestamp} is negative and not -1")
+        if timestamp >= 0 and timestamp - now > self.after_max_ms:
+            now = self.now()  # it was not exact, perhaps
         if timestamp >= 0 and (now - timestamp > self.before_max_ms or timestamp - now > self.after_max_ms):
             raise InvalidTimestampError(
                 f"timestamp {timestamp} is outside {self.before_max_ms} ms before to {self.after_max_ms} ms after now, "
@@ -327,7 +342,7 @@ cdef class Tail:
         self.acquire()
         try:
             self.check_usable()
-            now = self.now()
+            now = self.now(timestamp is None or self.log_append_time)
             if timestamp is None:
                 at = now
             else:
@@ -384,7 +399,8 @@ cdef class Tail:
         values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
         whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). timestamps: integers of ms,
         numpy datetime64 or int64, Arrow timestamps, or one for all; None for now. headers: pairs for all records, or
-        one such sequence for each. The GIL is free while records are encoded and written.
+        one such sequence for each. The GIL is free while records are encoded and written; arrays are read where they lie, so
+        do not change them meanwhile.
 
         Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
         half way, the batches before that stay, as `log_end_offset` tells.
@@ -557,11 +573,12 @@ cdef class Tail:
             rules.log_append_time = self.log_append_time
             rules.keys_required = self.keys_required
             rules.codec = self.target_codec
-            self.take(encoded)
-            check_incoming(builder.data, builder.used, &rules, now, &found)
-            builder.used = found.size
+            self.take(encoded, keep_offsets)
+            check_incoming(self.given, self.given_size, &rules, now, &found)
+            self.given_size = found.size
             if found.rebuild:
-                self.take(self._validate(PyBytes_FromStringAndSize(<char *>builder.data, found.size), now, origin))
+                encoded = self._validate(PyBytes_FromStringAndSize(<char *>self.given, found.size), now, origin)
+                self.take(encoded, False)
             if found.count == 0:
                 return Appended(self.end, self.end - 1, 0)
             if keep_offsets:
@@ -588,17 +605,23 @@ cdef class Tail:
             self.active.unstage()
             raise
         finally:
-            if builder.room > 4 * JOINED:
+            if builder.room > MOST_KEPT:
                 self.builder = builder.emptied()
             self.release()
         if self.durability:
             self.wait_durable(last + 1)
         return Appended(first, last, found.count)
 
-    cdef int take(self, encoded) except -1:
-        """Copies bytes-like batches into the builder's buffer: nobody else changes them there."""
+    cdef int take(self, encoded, bint as_they_are) except -1:
+        """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them there.
+
+        `as_they_are`: we do not change them either, so bytes need no copy; the caller keeps them alive."""
         cdef Builder builder = self.builder
         cdef Py_buffer view
+        if as_they_are and PyBytes_CheckExact(encoded):
+            self.given = <uint8_t *>PyBytes_AS_STRING(encoded)
+            self.given_size = PyBytes_GET_SIZE(encoded)
+            return 0
         PyObject_GetBuffer(encoded, &view, PyBUF_SIMPLE)
         try:
             builder.used = builder.start = 0
@@ -612,44 +635,43 @@ cdef class Tail:
             builder.used = view.len
         finally:
             PyBuffer_Release(&view)
+        self.given = builder.data
+        self.given_size = builder.used
         return 0
 
     cdef int number(self, int64_t offset, int32_t epoch) except -1:
-        """Gives the batches in the buffer, which were checked, their offsets and the leader's epoch."""
-        cdef Builder builder = self.builder
+        """Gives the batches given, which were checked, their offsets and the leader's epoch."""
         cdef ks_batch b
         cdef ks_fault fault
         cdef int64_t at = 0
-        while at < builder.used:
-            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
-            ks_put_offset(builder.data + at, offset, epoch)
+        while at < self.given_size:
+            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            ks_put_offset(self.given + at, offset, epoch)
             offset += b.last_offset_delta + <int64_t>1
             at += b.size
         return 0
 
     cdef list parsed(self):
-        """The batches in the buffer as RecordBatches, for the Python code that watches producers."""
-        cdef Builder builder = self.builder
+        """The batches given as RecordBatches, for the Python code that watches producers."""
         cdef ks_batch b
         cdef ks_fault fault
         cdef int64_t at = 0
         batches = []
-        while at < builder.used:
-            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
-            batches.append(RecordBatch(PyBytes_FromStringAndSize(<char *>builder.data + at, b.size)))
+        while at < self.given_size:
+            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            batches.append(RecordBatch(PyBytes_FromStringAndSize(<char *>self.given + at, b.size)))
             at += b.size
         return batches
 
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
-        """Begins the segment that the first batch in the buffer, or all of them, need (spec 5.1)."""
-        cdef Builder builder = self.builder
+        """Begins the segment that the first batch given, or all of them, need (spec 5.1)."""
         cdef ks_batch b
         cdef ks_fault fault
         cdef int64_t first
         cdef int reason
-        ks_parse_header(builder.data, builder.data + builder.used, &b, &fault)
+        ks_parse_header(self.given, self.given + self.given_size, &b, &fault)
         if joined:
-            b.size = builder.used
+            b.size = self.given_size
             b.max_timestamp = found.max_timestamp
             b.last_offset = found.last_offset
         reason = self.active.roll_reason(
@@ -661,34 +683,32 @@ cdef class Tail:
         return 0
 
     cdef int64_t put_each(self, int64_t now) except -1:
-        """Places and writes the batches in the buffer, each as an append of its own; the last offset."""
-        cdef Builder builder = self.builder
+        """Places and writes the batches given, each as an append of its own; the last offset."""
         cdef ks_batch b
         cdef ks_fault fault
         cdef int64_t at = 0, sent = 0
-        while at < builder.used:
-            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+        while at < self.given_size:
+            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
             self.refuse_size(b.size)
             if at > sent and self.active.roll_reason(
                 b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
             ) != ROLL_NOT:
-                self.write_out(builder.data + sent, at - sent)
+                self.write_out(self.given + sent, at - sent)
                 sent = at
             self.place(&b, now)
             at += b.size
-        self.write_out(builder.data + sent, at - sent)
+        self.write_out(self.given + sent, at - sent)
         return b.last_offset
 
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1:
         """The same as one append: one decision to roll, one write (spec 6.2)."""
-        cdef Builder builder = self.builder
         cdef ks_batch b
         cdef ks_fault fault
         cdef int64_t at = 0
-        if builder.used > self.segment_bytes:
-            raise RecordTooLargeError("append larger than segment.bytes", size=builder.used, limit=self.segment_bytes)
-        while at < builder.used:
-            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+        if self.given_size > self.segment_bytes:
+            raise RecordTooLargeError("append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes)
+        while at < self.given_size:
+            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
             self.note_epoch(&b)
             at += b.size
         self.roll_first(found, True, now)
@@ -700,11 +720,11 @@ cdef class Tail:
         if self.active.reserve(found.count) < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
         at = 0
-        while at < builder.used:
-            ks_parse_header(builder.data + at, builder.data + builder.used, &b, &fault)
+        while at < self.given_size:
+            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
             self.active.stage(&b)
             at += b.size
-        self.write_out(builder.data, builder.used)
+        self.write_out(self.given, self.given_size)
         return b.last_offset
 
     # ---- durability -----------------------------------------------------------------------------------------------

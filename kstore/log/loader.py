@@ -185,6 +185,7 @@ class _Loader:
         self.epochs = LeaderEpochs(self._read_epochs())
         self.lost_time_indexes: set[int] = set()
         self.has_producers = False
+        self.recovered: set[Segment] = set()
 
     def _read_epochs(self) -> list[tuple[int, int]]:
         file = self.path / layout.LEADER_EPOCHS
@@ -304,6 +305,7 @@ class _Loader:
             if self.epochs.latest is None or epoch > self.epochs.latest:
                 self.epochs.assign(epoch, base_offset)
         self.recovery.recovered_segments.append(segment.base_offset)
+        self.recovered.add(segment)
 
     def _recover(self, segments: list[Segment]) -> list[Segment]:
         """Spec 8.3: from the segment that holds the recovery point on, until one has to be cut."""
@@ -311,7 +313,8 @@ class _Loader:
         first = len(below) - 1 if below else 0
         kept = segments[:first]
         for at, segment in enumerate(segments[first:], first):
-            parts, cut = self._recovered(segment)
+            done = segment in self.recovered  # for want of an index
+            parts, cut = ([segment], False) if done else self._recovered(segment)
             kept += parts
             if cut and at + 1 < len(segments):
                 for beyond in segments[at + 1 :]:

@@ -31,11 +31,12 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
-def start(data: Path, sealed: Path) -> Peer:
-    """`sealed`: a copy of the many segments of its own, for Kafka writes to a log that it opens."""
+def start(data: Path, sealed: Path, work: Path) -> Peer:
+    """`sealed`: a copy of the many segments of its own, for Kafka writes to a log that it opens. What it appends goes
+    below `work`."""
     try:
         _build()
-        command = ["java", "-cp", f"{CLASSES}:{JARS}/*", "Peer", str(data), str(sealed)]
+        command = ["java", "-cp", f"{CLASSES}:{JARS}/*", "Peer", str(data), str(sealed), str(work)]
         return Process(command, warm_up=2.0)
     except FileNotFoundError as e:
         return Absent(f"no {e.filename} here")

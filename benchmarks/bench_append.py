@@ -1,0 +1,37 @@
+"""One record a call."""
+
+import kstore
+from benchmarks.data import SINGLE_BYTES, Data, columns
+from benchmarks.interleave import Goal, Race
+from benchmarks.peers.process import Peer
+from benchmarks.written import contestant
+
+COUNT = 50_000  # records a turn
+
+
+def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
+    """A record of 108 bytes, encoded and written before the call returns; no sync. kstore: log.append() from Python.
+    C pwrite: that many bytes and nothing else; C: encoded too. Kafka: MemoryRecordsBuilder and UnifiedLog.appendAsLeader
+    (Kafka segment: LogSegment.append). krabka: Log.append."""
+    rows = columns(data)
+    values, keys = list(map(bytes, rows.values[:COUNT])), list(map(bytes, rows.keys[:COUNT]))
+    records = list(zip(values, keys, rows.timestamps(0, COUNT).tolist(), strict=True))
+
+    def work(log: kstore.LogWriter) -> int:
+        append = log.append
+        for value, key, timestamp in records:
+            append(value, key, timestamp)
+        return COUNT
+
+    race(
+        "append",
+        "record",
+        contestant("kstore", data, work),
+        limit.contestant("C pwrite", "pwrites"),
+        limit.contestant("C", "append"),
+        kafka.contestant("Kafka", "append_log"),
+        kafka.contestant("Kafka segment", "append"),
+        krabka.contestant("krabka", "append"),
+        goals=(Goal("C pwrite", speed=0.5), Goal("Kafka", speed=2), Goal("krabka", speed=1)),
+        arguments=lambda turn: (COUNT, SINGLE_BYTES),
+    )

@@ -1,0 +1,63 @@
+"""Many records, encoded into 16 KiB batches and appended."""
+
+import pytest
+
+import kstore
+from benchmarks.data import ROWS, Data, columns
+from benchmarks.interleave import Goal, Race
+from benchmarks.peers.process import Peer
+from benchmarks.written import contestant
+from kstore.engine.codecs import NAMES as CODECS
+
+CALLS = 4  # a call is given all rows of the columns
+
+
+@pytest.mark.parametrize("given", ["arrays", "lists"])
+def bench_extend(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer, given: str) -> None:
+    """Values of 100 random bytes, keys of 8, to batches of 138 records; no sync. kstore: numpy arrays, or lists of
+    bytes. Kafka: MemoryRecordsBuilder, then LogSegment.append (Kafka log: UnifiedLog.appendAsLeader). krabka: a Record
+    object each, its only interface, and Log.append. C: encode, CRC, a pwrite for each batch."""
+    rows = columns(data)
+    stamps = [rows.timestamps(call * ROWS, ROWS) for call in range(CALLS)]
+    values = rows.values if given == "arrays" else list(map(bytes, rows.values))
+    keys = rows.keys if given == "arrays" else list(map(bytes, rows.keys))
+
+    def work(log: kstore.LogWriter) -> int:
+        for timestamps in stamps:
+            log.extend(values, keys, timestamps)
+        return CALLS * ROWS
+
+    race(
+        f"extend_{given}",
+        "record",
+        contestant("kstore", data, work),
+        limit.contestant("C", "extend"),
+        kafka.contestant("Kafka", "extend"),
+        kafka.contestant("Kafka log", "extend_log"),
+        krabka.contestant("krabka", "extend"),
+        goals=(Goal("C", speed=1), Goal("Kafka", speed=2.2)) if given == "arrays" else (),
+        arguments=lambda turn: (0, CALLS * ROWS),
+    )
+
+
+@pytest.mark.parametrize("codec", ["lz4", "snappy", "zstd", "gzip"])
+def bench_extend_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec: str) -> None:
+    """JSON values of 100 bytes that pack about 3:1, keys of 8, to packed batches of 138 records, each at its default
+    level; no sync. Who does it is as above."""
+    rows = columns(data, packable=True)
+    timestamps = rows.timestamps(0, ROWS)
+
+    def work(log: kstore.LogWriter) -> int:
+        log.extend(rows.values, rows.keys, timestamps)
+        return ROWS
+
+    race(
+        f"extend_{codec}",
+        "record",
+        contestant("kstore", data, work, by_end=True, compression_type=codec),
+        kafka.contestant("Kafka", "extend"),
+        krabka.contestant("krabka", "extend"),
+        goals=(Goal("Kafka", speed=1.2), Goal("krabka", speed=1.2)),
+        arguments=lambda turn: (CODECS.index(codec), ROWS),
+        rounds=min(race.rounds, 11),
+    )
