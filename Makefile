@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := setup.py pyproject.toml $(wildcard kstore/engine/*.pyx kstore/engine/*.pxd include/kstore/*.h include/libkstore/*.pxd)
 
-.PHONY: demo test interop check bench asan wheel clean
+.PHONY: demo test interop check bench asan wheel clean crash
 
 demo: .venv/built
 	$(BIN)/python examples/demo.py
@@ -26,6 +26,11 @@ check: .venv/built
 bench: .venv/built
 	$(BIN)/pip install --quiet --group bench
 	$(BIN)/python -m pytest benchmarks $(ARGS)
+
+# The writer is killed at random moments, COUNT times.
+COUNT ?= 1000
+crash: .venv/built
+	KSTORE_CRASHES=$(COUNT) $(BIN)/python -m pytest tests/crash $(ARGS)
 
 asan: .venv/ready
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/hostile/asan.sh $(ARGS)

@@ -150,6 +150,7 @@ class LogWriter(Tail, PartitionLog):
         self._start = loaded.log_start_offset
         self._seen: tuple[object, ...] = ()
         self._reached = Reached(())
+        self._transactions = None
         self._deleted: list[tuple[int, str]] = []  # (when it may go, path)
         self._flushed_to_disk = recovery.recovery_point
         durable = end if recovery.clean else min(recovery.recovery_point, end)
@@ -310,7 +311,10 @@ class LogWriter(Tail, PartitionLog):
             self._config.index_interval_bytes,
             self._max_decompressed_bytes,
         )
-        self._owe_sync([*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(), True)
+        self._owe_sync(
+            [*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(),
+            True,
+        )
         self._replace(active)
         self._sealed_and_active = ((*self._sealed_and_active[0], sealed), active)
         self._flusher.sealed()
@@ -468,7 +472,9 @@ class LogWriter(Tail, PartitionLog):
             self._check_usable()
             end = self._end_offset
             if self._config.cleanup_policy == ("compact",):
-                raise PolicyViolationError("records of a topic with cleanup.policy=compact are not deleted by offset")
+                raise PolicyViolationError(
+                    "records of a topic with cleanup.policy=compact are not deleted by offset"
+                )
             offset = end if before_offset == -1 else before_offset
             if not 0 <= offset <= end:
                 raise OffsetOutOfRangeError(offset, self._start, end)
@@ -497,7 +503,7 @@ class LogWriter(Tail, PartitionLog):
                 return True
             located = self.translate(offset)
             whole = offset if located is None else min(offset, located.base_offset)  # what is left ends here
-            self._lower_recovery_point(whole)
+            self._lower_recovery_point(whole, offset)
             try:
                 self._truncate(offset)
                 self._move_end(offset, whole)
@@ -506,10 +512,12 @@ class LogWriter(Tail, PartitionLog):
                 raise
             return True
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Before bytes go, the checkpoint must not say that they are there."""
+    def _lower_recovery_point(self, point: int, offset: int) -> None:
+        """Before the bytes from `point` on go, the checkpoints must not say that they are there."""
         start = min(self._start, offset)
-        self._home.store(min(self.durable_offset, offset), start if self._start_to_store() is not None else None)
+        self._home.store(
+            min(self.durable_offset, point), start if self._start_to_store() is not None else None
+        )
         self._stored_recovery_point = -1
 
     def _truncate(self, offset: int) -> None:
@@ -622,7 +630,9 @@ class LogWriter(Tail, PartitionLog):
             _writers.discard(self)
             self._home.leave(clean=clean)
         if self._flusher.failure is not None:
-            raise LogFailedError(f"{self.path} is not closed cleanly: {self._refusal}") from self._flusher.failure
+            raise LogFailedError(
+                f"{self.path} is not closed cleanly: {self._refusal}"
+            ) from self._flusher.failure
 
     def _leave_clean(self) -> None:
         active, end = self.active, self._end_offset

@@ -191,6 +191,6 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, report_multiple_bugs=False
+    max_examples=150, stateful_step_count=30, deadline=None, report_multiple_bugs=False
 )
 TestModel = Machine.TestCase
