@@ -626,6 +626,73 @@ cdef class Segment:
         self.tail_bytes = w.limit - position
         return next_offset
 
+    # ---- growth ---------------------------------------------------------------------------------------------------
+
+    def is_file_of_its_name(self):
+        """Whether the .log's name still stands for the file that this segment has open."""
+        import os
+
+        try:
+            return os.stat(self.path).st_ino == os.fstat(self.opened().fd).st_ino
+        except FileNotFoundError:
+            return False
+
+    def grown(self, int64_t end_offset):
+        """The same segment with the whole batches that were appended to it since, checksums verified, and another
+        offset behind it; itself where there is nothing new.
+
+        Its indexes are added to as the writer's were."""
+        cdef Segment twin
+        cdef Window w = Window.__new__(Window)
+        cdef OffsetIndex offsets
+        cdef TimeIndex times
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t position = self.limit(), size, have, since, last = self.base_offset - 1
+        cdef int64_t length = self.opened().length() - self.origin
+        if length <= position and end_offset == self.end_offset:
+            return self
+        if position:
+            last = self.read_next_offset() - 1
+        offsets = self.offsets().copy()
+        times = self.times().copy()
+        timestamp, offset = self.max_timestamp_so_far
+        cdef int64_t max_timestamp = timestamp, max_offset = offset
+        since = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
+        w.reset(self.opened(), length, self.origin)
+        with nogil:
+            while True:
+                size = step(w, position, AHEAD, &b, &fault)
+                if size < 0:
+                    break
+                have = w.fill(position, size, AHEAD)
+                if have < size or ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK:
+                    break
+                if b.base_offset <= last or b.last_offset >= end_offset:
+                    break
+                if b.max_timestamp > max_timestamp:
+                    max_timestamp = b.max_timestamp
+                    max_offset = b.last_offset
+                if since > self.index_interval_bytes:
+                    if offsets.put(b.last_offset, position) == 0:
+                        times.put(max_timestamp, max_offset)
+                    since = 0
+                last = b.last_offset
+                since += size
+                position += size
+        if position == self.limit() and end_offset == self.end_offset:
+            return self
+        twin = Segment(
+            self.directory, self.stem, self.base_offset, end_offset, self.suffixes, self.origin,
+            self.index_interval_bytes, self.max_decompressed_bytes,
+        )
+        twin._log = self._log
+        twin._limit = position
+        twin._offset_index = offsets
+        twin._time_index = times
+        twin._max_timestamp_so_far = TimestampOffset(max_timestamp, max_offset)
+        return twin
+
     # ---- walks ----------------------------------------------------------------------------------------------------
 
     def scan(self, *, bint verify=True, int64_t stop=INT64_MAX):

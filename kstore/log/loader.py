@@ -6,9 +6,10 @@ what would be left, some of them named `.swap` on disk, some with a part that do
 memory. For a writer each decision is also carried out, by log/repairs.py.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -395,6 +396,68 @@ class _Loader:
             text = f"{last.tail_bytes} bytes follow the last whole batch"
             self.note("beyond", last, last.size - last.tail_bytes, last.tail_bytes, text)
         return log_end_offset
+
+
+class LoadOptions(NamedTuple):
+    """How a log was opened for reading; what is None comes from the directory around it."""
+
+    clean: bool | None
+    recovery_point: int | None
+    log_start_offset: int | None
+    index_interval_bytes: int
+    max_decompressed_bytes: int
+    recover: bool
+
+
+def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
+    """The log now, given what it was: the same object where nothing has changed.
+
+    Segments that are still there are taken as they were, but for the last: it may have grown, and others may follow.
+    """
+    last = before.segments[-1] if before.segments else None
+    stems = {}
+    for name in os.listdir(path):  # noqa: PTH208 - iterdir takes thrice as long
+        offset = layout.parse_offset(name)
+        if name.endswith(".log") and offset is not None and offset >= 0:
+            stems[offset] = name[:-4]
+    known = {segment.base_offset: segment for segment in before.segments if segment.base_offset in stems}
+    if (
+        last is None
+        or last.base_offset not in known
+        or last.origin
+        or any(base not in known for base in stems if base < last.base_offset)
+        or last.file().size() < last.size
+        or not last.is_file_of_its_name()
+    ):
+        return load(path, **options._asdict())
+    log_start_offset = options.log_start_offset
+    if log_start_offset is None:
+        log_start_offset = read_state(path).log_start_offset
+    log_start_offset = max(log_start_offset, min(known))
+    later = sorted(base for base in stems if base > last.base_offset)
+    grown = last.grown(later[0] if later else MAX_OFFSET)
+    if grown is last and not later and len(known) == len(before.segments):
+        if log_start_offset == before.log_start_offset:
+            return before
+    segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [grown]
+    make = _SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
+    for at, base in enumerate(later):
+        segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX_OFFSET)
+        found = segment.scan()
+        segment.limit_to(found.valid_bytes)
+        segment.adopt(found.offset_index, found.time_index)
+        segments.append(segment)
+    epochs = LeaderEpochs(before.leader_epochs.entries)
+    with contextlib.suppress(OSError, CorruptFileError):
+        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
+    end = segments[-1].read_next_offset()
+    return replace(
+        before,
+        segments=tuple(segments),
+        log_start_offset=log_start_offset,
+        log_end_offset=max(end, log_start_offset),
+        leader_epochs=epochs,
+    )
 
 
 def load(

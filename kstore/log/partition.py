@@ -17,7 +17,7 @@ from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
 from kstore.log.layout import TopicPartition
-from kstore.log.loader import Loaded, Recovery, load
+from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.slice import Slice
@@ -74,15 +74,10 @@ class PartitionLog:
         recover: bool = True,
     ) -> None:
         self.path = fspath(path)
-        self._loaded = load(
-            Path(path),
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            index_interval_bytes=index_interval_bytes,
-            max_decompressed_bytes=max_decompressed_bytes,
-            recover=recover,
+        self._options = LoadOptions(
+            clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
+        self._loaded = load(Path(path), **self._options._asdict())
         self._closed = False
         self._transactions: Transactions | None = None
         self._reached = Reached(())
@@ -398,6 +393,23 @@ class PartitionLog:
         """(largest known epoch not above the one asked, where it ends); (-1, -1) if that cannot be told (spec 7.8)."""
         now = self._now()
         return now.leader_epochs.end_offset_for(epoch, now.log_end_offset)
+
+    # ---- following what others write ------------------------------------------------------------------------------
+
+    def refresh(self) -> bool:
+        """Takes in what a writer in another process has done since; True if anything changed.
+
+        What was read stays as it is: this makes a new view, of which only what is new in the last segment, and the
+        segments after it, are read. A log that was truncated is loaded anew. LogNotFoundError if it is gone.
+        """
+        if self._closed:
+            raise LogClosedError(f"{self.path} is closed")
+        loaded = advanced(Path(self.path), self._loaded, self._options)
+        if loaded is self._loaded:
+            return False
+        self._loaded = loaded
+        self._transactions = None
+        return True
 
     # ---- closing --------------------------------------------------------------------------------------------------
 

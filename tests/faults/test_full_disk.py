@@ -1,0 +1,55 @@
+"""A disk of 4 MB that fills up: an error that says so, a log unchanged, and writing again once there is room."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mounted)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.decode().strip()}")
+    yield mounted
+    subprocess.run(["umount", str(mounted)], check=True)
+
+
+@pytest.mark.parametrize("size", [10, 1000, 100_000])
+def test_a_full_disk(small_disk: Path, size: int) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(500_000))
+    log = kstore.open(small_disk / "t-0", "a", internal_segment_bytes=1_000_000)
+    count = 0
+    with pytest.raises(OSError, match="space") as caught:
+        while True:
+            log.append(os.urandom(size))
+            count += 1
+    assert caught.value.errno == errno.ENOSPC
+    for attempt in (lambda: log.append(bytes(size)), lambda: log.extend([bytes(size)] * 100)):
+        end = log.log_end_offset
+        try:
+            attempt()
+        except OSError as e:
+            assert e.errno == errno.ENOSPC
+            assert log.log_end_offset - end < 100  # batches that still found room stay
+    count = log.log_end_offset
+    assert [r.offset for r in log] == list(range(count))
+    ballast.unlink()
+    assert log.append(b"there is room") == count
+    log.close()
+    again = kstore.open(small_disk / "t-0")
+    assert again.recovery.clean
+    assert [r.offset for r in again] == list(range(count + 1))
+    assert again.get(count).value == b"there is room"

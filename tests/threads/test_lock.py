@@ -1,0 +1,146 @@
+"""One writer a directory: between threads, processes and forks (spec 1.8)."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+HOLD = """
+import sys, kstore
+log = kstore.open(sys.argv[1], "a")
+log.append(b"x")
+print("ready", flush=True)
+sys.stdin.readline()
+log.close()
+"""
+
+
+def hold(directory: Path) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def let_go(process: "subprocess.Popen[bytes]") -> None:
+    process.communicate(b"\n", timeout=30)
+
+
+def test_another_process_is_refused_and_told_the_pid(tmp_path: Path) -> None:
+    other = hold(tmp_path / "t-0")
+    with pytest.raises(kstore.LogLockedError, match=str(other.pid)) as caught:
+        kstore.open(tmp_path / "t-0", "a")
+    assert caught.value.pid == other.pid
+    assert [r.value for r in kstore.open(tmp_path / "t-0")] == [b"x"]  # reading needs no lock
+    let_go(other)
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert log.append(b"y") == 1
+
+
+def test_the_same_process_is_refused(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a"):
+        with pytest.raises(kstore.LogLockedError, match=str(os.getpid())):
+            kstore.open(tmp_path / "t-0", "a")
+        refused: list[bool] = []
+
+        def attempt() -> None:
+            try:
+                kstore.open(tmp_path / "t-0", "a")
+            except kstore.LogLockedError:
+                refused.append(True)
+
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join()
+        assert refused == [True]
+    kstore.open(tmp_path / "t-0", "a").close()
+
+
+def test_partitions_beside_each_other(tmp_path: Path) -> None:
+    """In no log directory each has a lock of its own; in one, a process has them all."""
+    other = hold(tmp_path / "a-0")
+    kstore.open(tmp_path / "b-0", "a").close()
+    let_go(other)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "meta.properties").write_text("version=1\n")
+    other = hold(logs / "a-0")
+    with pytest.raises(kstore.LogLockedError):
+        kstore.open(logs / "b-0", "a")
+    let_go(other)
+    with kstore.open(logs / "a-0", "a") as a, kstore.open(logs / "b-0", "a") as b:
+        a.append(b"1")
+        b.append(b"2")
+    assert not (logs / ".lock").exists()
+    assert (logs / ".kafka_cleanshutdown").exists()
+    assert kstore.open(logs / "a-0").recovery.clean
+
+
+def test_a_running_broker_is_left_alone(tmp_path: Path) -> None:
+    """A broker holds the same kind of lock on the log directory's .lock."""
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX);"
+        "print('ready', flush=True); sys.stdin.readline()"
+    )
+    broker = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert broker.stdout is not None
+    broker.stdout.readline()
+    with pytest.raises(kstore.LogLockedError, match=str(broker.pid)):
+        kstore.open(tmp_path / "t-0", "a")
+    broker.communicate(b"\n", timeout=30)
+    kstore.open(tmp_path / "t-0", "a").close()
+
+
+def test_a_dead_writers_lock_is_no_lock(tmp_path: Path) -> None:
+    other = hold(tmp_path / "t-0")
+    other.kill()
+    other.wait()
+    assert (tmp_path / "t-0" / ".lock").exists()
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert not log.recovery.clean
+        assert log.append(b"y") == 1
+
+
+def test_a_child_of_fork_does_not_write(tmp_path: Path) -> None:
+    log = kstore.open(tmp_path / "t-0", "a")
+    log.append(b"parent")
+    child = os.fork()
+    if child == 0:
+        try:
+            log.append(b"child")
+            os._exit(1)
+        except kstore.LogFailedError:
+            os._exit(0)
+        except BaseException:  # noqa: BLE001
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    log.append(b"parent again")
+    log.close()
+    assert [r.value for r in kstore.open(tmp_path / "t-0")] == [b"parent", b"parent again"]
+
+
+def test_the_lock_file_that_was_removed_meanwhile_is_not_trusted(tmp_path: Path) -> None:
+    """Whoever locks a file that its owner has just removed must try again."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    stale = (directory / ".lock").open("w")
+    fcntl.lockf(stale, fcntl.LOCK_EX)
+    (directory / ".lock").unlink()
+    with kstore.open(directory, "a") as log:
+        log.append(b"x")
+        assert (directory / ".lock").exists()
+    stale.close()
