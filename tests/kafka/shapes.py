@@ -57,7 +57,7 @@ def shape(**config: Any) -> Callable[[Steps], Steps]:
 
     def named(steps: Steps) -> Steps:
         name = steps.__name__
-        SHAPES[name] = Shape(name, kstore.LogConfig.of(**config), (steps,))
+        SHAPES[name] = Shape(name, kstore.LogConfig(**config), (steps,))
         return steps
 
     return named
@@ -66,7 +66,7 @@ def shape(**config: Any) -> Callable[[Steps], Steps]:
 def reopened(name: str, *names: str, **config: Any) -> None:
     """A shape of several, each in an opening of its own."""
     steps = tuple(SHAPES[n].steps[0] for n in names)
-    SHAPES[name] = Shape(name, kstore.LogConfig.of(**config), steps)
+    SHAPES[name] = Shape(name, kstore.LogConfig(**config), steps)
 
 
 def values(rnd: random.Random, count: int, most: int = 120) -> list[bytes]:
@@ -194,7 +194,7 @@ def _packed(codec: str, **levels: int) -> None:
 
     name = f"packed_{codec}"
     SHAPES[name] = Shape(
-        name, kstore.LogConfig.of(compression_type=codec, index_interval_bytes=500, **levels), (steps,)
+        name, kstore.LogConfig(compression_type=codec, index_interval_bytes=500, **levels), (steps,)
     )
 
 

@@ -17,7 +17,7 @@ def _clock() -> int:
 
 
 def _open(directory: Path, number: int) -> kstore.LogWriter:
-    config = kstore.LogConfig.of(**SMALL)
+    config = kstore.LogConfig(**SMALL)
     return kstore.open(directory / f"orders-{number}", "a", config=config, clock=_clock)
 
 

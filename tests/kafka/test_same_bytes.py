@@ -31,7 +31,7 @@ class Both:
 
     def __init__(self, kafka: Kafka, directory: Path, config: dict[str, Any], seed: str) -> None:
         self.kafka = kafka
-        self.config = kstore.LogConfig.of(**config)
+        self.config = kstore.LogConfig(**config)
         self.ours, self.theirs = directory / "ours" / "orders-0", directory / "theirs" / "orders-0"
         for each in (self.ours, self.theirs):
             each.mkdir(parents=True)
