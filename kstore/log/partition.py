@@ -120,6 +120,9 @@ class PartitionLog:
         """(epoch, start offset) of every leader epoch known."""
         return self._now().leader_epochs.entries
 
+    def _known_transactions(self) -> Transactions | None:
+        return self._transactions
+
     def _read_transactions(self) -> Transactions:
         if self._transactions is None:
             self._transactions = Transactions(self.path, self._loaded)
@@ -211,7 +214,7 @@ class PartitionLog:
         first = now.segments[0].base_offset if now.segments else now.log_start_offset
         twin._loaded = replace(now, log_start_offset=min(first, now.log_start_offset))
         twin._closed = False
-        twin._transactions = self._transactions
+        twin._transactions = self._known_transactions()
         twin._reached = Reached(())
         return twin
 

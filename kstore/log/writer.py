@@ -243,6 +243,9 @@ class LogWriter(Tail, PartitionLog):
         now = self._now()
         return Transactions.of(self._producers, now.log_start_offset, now.log_end_offset)
 
+    def _known_transactions(self) -> Transactions:
+        return self._read_transactions()
+
     def last_stable_offset(self) -> int:
         """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end."""
         return self._read_transactions().last_stable_offset

@@ -589,6 +589,15 @@ def test_log_deletion_after_delete_records(
     assert kstore.open(tmp_path / "topic-0").log_start_offset == offset
 
 
+def test_records_below_the_log_start_are_still_in_the_file(tmp_path: Path, clock: Clock) -> None:
+    """What DeleteRecords left behind in a segment that stays can be looked at, while it is written too."""
+    log = _fifteen(tmp_path, clock)
+    log.delete_records(3)
+    assert offsets(log.from_file_start()) == list(range(15))
+    assert log.from_file_start().last_stable_offset() == 15
+    assert offsets(log) == list(range(3, 15))
+
+
 @pytest.mark.parametrize("offset", [16, -2])
 def test_delete_records_outside_the_log(tmp_path: Path, clock: Clock, offset: int) -> None:
     """Above the high watermark, or negative: OffsetOutOfRange."""
