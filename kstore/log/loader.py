@@ -436,9 +436,9 @@ def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     log_start_offset = max(log_start_offset, min(known))
     later = sorted(base for base in stems if base > last.base_offset)
     grown = last.grown(later[0] if later else MAX_OFFSET)
-    if grown is last and not later and len(known) == len(before.segments):
-        if log_start_offset == before.log_start_offset:
-            return before
+    same = grown is last and not later and len(known) == len(before.segments)
+    if same and log_start_offset == before.log_start_offset:
+        return before
     segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [grown]
     make = _SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):

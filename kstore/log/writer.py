@@ -623,6 +623,7 @@ class LogWriter(Tail, PartitionLog):
             self._closed = True
             self._end()
         self._flusher.stop()
+        self._drain()  # who syncs now has taken files that must be on the disk before the marker says so
         clean = False
         try:
             if self._refusal is None:

@@ -23,7 +23,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {done.stderr.decode().strip()}")
     yield mounted
-    subprocess.run(["umount", str(mounted)], check=True)
+    subprocess.run(["umount", "-l", str(mounted)], check=True)
+
+
+def fill(log: kstore.LogWriter, size: int) -> None:
+    while True:
+        log.append(os.urandom(size))
 
 
 @pytest.mark.parametrize("size", [10, 1000, 100_000])
@@ -31,11 +36,8 @@ def test_a_full_disk(small_disk: Path, size: int) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(500_000))
     log = kstore.open(small_disk / "t-0", "a", internal_segment_bytes=1_000_000)
-    count = 0
     with pytest.raises(OSError, match="space") as caught:
-        while True:
-            log.append(os.urandom(size))
-            count += 1
+        fill(log, size)
     assert caught.value.errno == errno.ENOSPC
     for attempt in (lambda: log.append(bytes(size)), lambda: log.extend([bytes(size)] * 100)):
         end = log.log_end_offset

@@ -108,7 +108,7 @@ def test_a_running_broker_is_left_alone(tmp_path: Path) -> None:
 def test_a_dead_writers_lock_is_no_lock(tmp_path: Path) -> None:
     other = hold(tmp_path / "t-0")
     other.kill()
-    other.wait()
+    other.communicate()
     assert (tmp_path / "t-0" / ".lock").exists()
     with kstore.open(tmp_path / "t-0", "a") as log:
         assert not log.recovery.clean
