@@ -3,6 +3,7 @@
 The directory is tests/golden/data/broker/data, written by a real Apache Kafka 4.3.1.
 """
 
+import tempfile
 from pathlib import Path
 
 import kstore
@@ -47,3 +48,26 @@ title("dump of a segment and its indexes, as kafka-dump-log prints them (first l
 segment = BROKER / "trimmed-0" / "00000000000000000021.log"
 for kind in (".log", ".index", ".timeindex"):
     main(["dump", str(segment.with_suffix(kind))])
+
+title("a log of our own: the broker's topic copied, rolled, found again after a clean close")
+with tempfile.TemporaryDirectory() as data:
+    with (
+        kstore.open(f"{data}/copy-0", "a", internal_segment_bytes=20_000) as copy,
+        store.open("events", 0) as log,
+    ):
+        records = list(log)
+        copy.extend(
+            [r.value for r in records],
+            [r.key for r in records],
+            [r.timestamp for r in records],
+            [r.headers for r in records],
+        )
+        copy.append(b"one more", key=b"k", timestamp=records[-1].timestamp)
+        print(f"{copy.log_end_offset} records in {len(copy.segments)} segments, durable up to {copy.flush()}")
+        for decision in copy.retain(dry_run=True)[:2]:
+            print(decision)
+    with kstore.open(f"{data}/copy-0") as copy:
+        assert [(r.key, r.value, r.headers) for r in copy][:-1] == [
+            (r.key, r.value, r.headers) for r in records
+        ]
+        print(copy.recovery, "the last:", copy.get(copy.log_end_offset - 1))

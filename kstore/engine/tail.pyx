@@ -399,8 +399,8 @@ cdef class Tail:
         values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
         whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). timestamps: integers of ms,
         numpy datetime64 or int64, Arrow timestamps, or one for all; None for now. headers: pairs for all records, or
-        one such sequence for each. The GIL is free while records are encoded and written; arrays are read where they lie, so
-        do not change them meanwhile.
+        one such sequence for each. The GIL is free while records are encoded and written; arrays are read where they
+        lie, so do not change them meanwhile.
 
         Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
         half way, the batches before that stay, as `log_end_offset` tells.
@@ -706,7 +706,9 @@ cdef class Tail:
         cdef ks_fault fault
         cdef int64_t at = 0
         if self.given_size > self.segment_bytes:
-            raise RecordTooLargeError("append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes)
+            raise RecordTooLargeError(
+                "append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes
+            )
         while at < self.given_size:
             ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
             self.note_epoch(&b)
