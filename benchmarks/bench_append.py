@@ -13,11 +13,13 @@ def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer)
     """A record of 108 bytes, encoded and written before the call returns; no sync. kstore: log.append() from Python.
     C pwrite: that many bytes and nothing else; C: encoded too. Kafka: MemoryRecordsBuilder and UnifiedLog.appendAsLeader
     (Kafka segment: LogSegment.append). krabka: Log.append."""
-    rows = columns(data)
-    values, keys = list(map(bytes, rows.values[:COUNT])), list(map(bytes, rows.keys[:COUNT]))
-    records = list(zip(values, keys, rows.timestamps(0, COUNT).tolist(), strict=True))
 
-    def work(log: kstore.LogWriter) -> int:
+    def load() -> list[tuple[bytes, bytes, int]]:
+        rows = columns(data)
+        values, keys = map(bytes, rows.values[:COUNT]), map(bytes, rows.keys[:COUNT])
+        return list(zip(values, keys, rows.timestamps(0, COUNT).tolist(), strict=True))
+
+    def work(log: kstore.LogWriter, records: list[tuple[bytes, bytes, int]]) -> int:
         append = log.append
         for value, key, timestamp in records:
             append(value, key, timestamp)
@@ -26,7 +28,7 @@ def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer)
     race(
         "append",
         "record",
-        contestant("kstore", data, work),
+        contestant("kstore", data, load, work),
         limit.contestant("C pwrite", "pwrites"),
         limit.contestant("C", "append"),
         kafka.contestant("Kafka", "append_log"),

@@ -14,9 +14,8 @@ def bench_append_batches(race: Race, data: Data, limit: Peer, kafka: Peer, krabk
     """64 MiB of 16 KiB batches to a new log, one a call, each with its CRC checked; no sync. kstore and Kafka: as a
     follower, which keeps offsets (UnifiedLog.appendAsFollower). krabka: validate_one_v2_batch and append_verbatim.
     C: CRC and pwrite, no index."""
-    encoded = batches(data, TOTAL)
 
-    def work(log: kstore.LogWriter) -> int:
+    def work(log: kstore.LogWriter, encoded: list[bytes]) -> int:
         append_batches = log.append_batches
         for batch in encoded:
             append_batches(batch, keep_offsets=True)
@@ -25,7 +24,7 @@ def bench_append_batches(race: Race, data: Data, limit: Peer, kafka: Peer, krabk
     race(
         "append_batches",
         "byte",
-        contestant("kstore", data, work, by_bytes=True),
+        contestant("kstore", data, lambda: batches(data, TOTAL), work, by_bytes=True),
         limit.contestant("C", "append_batches"),
         kafka.contestant("Kafka", "append_batches"),
         krabka.contestant("krabka", "append_batches"),
@@ -36,9 +35,8 @@ def bench_append_batches(race: Race, data: Data, limit: Peer, kafka: Peer, krabk
 
 def bench_append_batches_many(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
     """The same, 64 batches in one call. Kafka, one a call: as it was above."""
-    encoded = batches(data, TOTAL, MANY)
 
-    def work(log: kstore.LogWriter) -> int:
+    def work(log: kstore.LogWriter, encoded: list[bytes]) -> int:
         for joined in encoded:
             log.append_batches(joined, keep_offsets=True)
         return 0
@@ -46,7 +44,7 @@ def bench_append_batches_many(race: Race, data: Data, limit: Peer, kafka: Peer) 
     race(
         "append_batches_many",
         "byte",
-        contestant("kstore", data, work, by_bytes=True),
+        contestant("kstore", data, lambda: batches(data, TOTAL, MANY), work, by_bytes=True),
         limit.contestant("C", "append_batches"),
         kafka.contestant("Kafka", "append_batches"),
         goals=(Goal("Kafka", speed=2),),
@@ -56,9 +54,11 @@ def bench_append_batches_many(race: Race, data: Data, limit: Peer, kafka: Peer) 
 
 def bench_append_batches_leader(race: Race, data: Data, kafka: Peer) -> None:
     """The same as a leader, one a call: every record is checked too, and the batch gets its offsets."""
-    encoded = [bytes(8) + batch[8:] for batch in batches(data, TOTAL)]
 
-    def work(log: kstore.LogWriter) -> int:
+    def load() -> list[bytes]:
+        return [bytes(8) + batch[8:] for batch in batches(data, TOTAL)]
+
+    def work(log: kstore.LogWriter, encoded: list[bytes]) -> int:
         append_batches = log.append_batches
         for batch in encoded:
             append_batches(batch)
@@ -67,7 +67,7 @@ def bench_append_batches_leader(race: Race, data: Data, kafka: Peer) -> None:
     race(
         "append_batches_leader",
         "byte",
-        contestant("kstore", data, work, by_bytes=True),
+        contestant("kstore", data, load, work, by_bytes=True),
         kafka.contestant("Kafka", "append_batches_leader"),
         goals=(Goal("Kafka", speed=1.3),),
         arguments=lambda turn: (TOTAL, 1),

@@ -29,7 +29,7 @@ def bench_durable(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer
         for i in range(first, count, threads):
             append(values[i], keys[i], timestamps[i])
 
-    def work(log: kstore.LogWriter) -> int:
+    def work(log: kstore.LogWriter, _: None) -> int:
         if threads == 1:
             some(log, 0)
             return count
@@ -44,7 +44,7 @@ def bench_durable(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer
     race(
         f"durable_{threads}_threads",
         "record",
-        contestant("kstore", data, work, durability="group"),
+        contestant("kstore", data, lambda: None, work, durability="group"),
         limit.contestant("C", f"durable{alone}"),
         kafka.contestant("Kafka", f"durable{alone}"),
         *([] if alone else [krabka.contestant("krabka", "durable")]),

@@ -1,9 +1,11 @@
 """Many records, encoded into 16 KiB batches and appended."""
 
+from typing import Any
+
 import pytest
 
 import kstore
-from benchmarks.data import ROWS, Data, columns
+from benchmarks.data import ROWS, Columns, Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers.process import Peer
 from benchmarks.written import contestant
@@ -17,12 +19,16 @@ def bench_extend(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer,
     """Values of 100 random bytes, keys of 8, to batches of 138 records; no sync. kstore: numpy arrays, or lists of
     bytes. Kafka: MemoryRecordsBuilder, then LogSegment.append (Kafka log: UnifiedLog.appendAsLeader). krabka: a Record
     object each, its only interface, and Log.append. C: encode, CRC, a pwrite for each batch."""
-    rows = columns(data)
-    stamps = [rows.timestamps(call * ROWS, ROWS) for call in range(CALLS)]
-    values = rows.values if given == "arrays" else list(map(bytes, rows.values))
-    keys = rows.keys if given == "arrays" else list(map(bytes, rows.keys))
 
-    def work(log: kstore.LogWriter) -> int:
+    def load() -> tuple[Any, Any, list[Any]]:
+        rows = columns(data)
+        stamps = [rows.timestamps(call * ROWS, ROWS) for call in range(CALLS)]
+        if given == "arrays":
+            return rows.values, rows.keys, stamps
+        return list(map(bytes, rows.values)), list(map(bytes, rows.keys)), stamps
+
+    def work(log: kstore.LogWriter, columns: tuple[Any, Any, list[Any]]) -> int:
+        values, keys, stamps = columns
         for timestamps in stamps:
             log.extend(values, keys, timestamps)
         return CALLS * ROWS
@@ -30,7 +36,7 @@ def bench_extend(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer,
     race(
         f"extend_{given}",
         "record",
-        contestant("kstore", data, work),
+        contestant("kstore", data, load, work),
         limit.contestant("C", "extend"),
         kafka.contestant("Kafka", "extend"),
         kafka.contestant("Kafka log", "extend_log"),
@@ -44,17 +50,20 @@ def bench_extend(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer,
 def bench_extend_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec: str) -> None:
     """JSON values of 100 bytes that pack about 3:1, keys of 8, to packed batches of 138 records, each at its default
     level; no sync. Who does it is as above."""
-    rows = columns(data, packable=True)
-    timestamps = rows.timestamps(0, ROWS)
 
-    def work(log: kstore.LogWriter) -> int:
+    def load() -> tuple[Columns, Any]:
+        rows = columns(data, packable=True)
+        return rows, rows.timestamps(0, ROWS)
+
+    def work(log: kstore.LogWriter, loaded: tuple[Columns, Any]) -> int:
+        rows, timestamps = loaded
         log.extend(rows.values, rows.keys, timestamps)
         return ROWS
 
     race(
         f"extend_{codec}",
         "record",
-        contestant("kstore", data, work, by_end=True, compression_type=codec),
+        contestant("kstore", data, load, work, by_end=True, compression_type=codec),
         kafka.contestant("Kafka", "extend"),
         krabka.contestant("krabka", "extend"),
         goals=(Goal("Kafka", speed=1.2), Goal("krabka", speed=1.2)),

@@ -29,7 +29,7 @@ def bench_memory(
     call_bytes = ROWS // BATCH_RECORDS * BATCH_BYTES
     seen: list[int] = []
 
-    def work(log: kstore.LogWriter) -> int:
+    def work(log: kstore.LogWriter, _: None) -> int:
         for call in range(total // call_bytes):
             log.extend(rows.values, rows.keys, rows.timestamps(call * ROWS, ROWS))
             log.retain()
@@ -42,7 +42,7 @@ def bench_memory(
         "retention_bytes": 512 << 20,
         "file_delete_delay_ms": 0,
     }
-    ours = contestant("kstore", data, work, **limits)
+    ours = contestant("kstore", data, lambda: None, work, **limits)
     benchmark.pedantic(ours.turn, rounds=1)  # type: ignore[no-untyped-call]
     growth = max(seen) - seen[0]
     note(
