@@ -10,7 +10,6 @@ from kstore.spark.columns import COLUMNS, ColumnBatch
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.partitioner import murmur2, partition_of_key
 from kstore.spark.plan import Bounds, Split, plan_splits
-
 from kstore.spark.rdd import PartitionReader, partition_reader, rdd
 
 if TYPE_CHECKING:

@@ -143,11 +143,14 @@ def iterate(split: Split) -> Iterator[Record]:
             raise translated(e, topic=split.topic, partition=split.partition, offset=at, file=file) from e
 
 
-def _records_of(
-    split: Split, piece: Piece, directory: str, start: int, stop: int
-) -> Iterator[Record]:
+def _records_of(split: Split, piece: Piece, directory: str, start: int, stop: int) -> Iterator[Record]:
     segment = Segment(
-        directory, piece.stem, piece.segment_offset, piece.segment_end, dict(piece.suffixes) or None, piece.origin
+        directory,
+        piece.stem,
+        piece.segment_offset,
+        piece.segment_end,
+        dict(piece.suffixes) or None,
+        piece.origin,
     )
     try:
         as_planned = segment.batch_at(piece.position).base_offset == piece.base_offset

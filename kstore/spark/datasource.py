@@ -169,7 +169,9 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
 def register(spark: Any) -> None:
     """Makes format("kstore") known to a session. KSTORE_NO_PYARROW, KSTORE_UNSUPPORTED."""
     if DataSource is object:
-        raise failure("KSTORE_UNSUPPORTED", "Spark 3.5 has no data sources in Python; use kstore.spark.dataframe")
+        raise failure(
+            "KSTORE_UNSUPPORTED", "Spark 3.5 has no data sources in Python; use kstore.spark.dataframe"
+        )
     cols.require_pyarrow()
     _compare_pythons()
     spark.dataSource.register(KStoreDataSource)

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os import PathLike, fspath
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -340,7 +341,9 @@ def _stretches(log: PartitionLog, start: int, stop: int) -> list[_Stretch]:
         begin, end = first.position, segment.size
         last = segment.translate(stop)
         if last is not None:
-            holds = segment.batch_at(last.position).base_offset < stop  # the batch has records before `stop` too
+            holds = (
+                segment.batch_at(last.position).base_offset < stop
+            )  # the batch has records before `stop` too
             end = last.position + last.size if holds else last.position
         if begin < end:
             found.append(_Stretch(segment, begin, end))
@@ -371,9 +374,7 @@ def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[t
     return cuts
 
 
-def _cuts_by_offset(
-    stretches: Sequence[_Stretch], start: int, stop: int, most: int
-) -> set[tuple[int, int]]:
+def _cuts_by_offset(stretches: Sequence[_Stretch], start: int, stop: int, most: int) -> set[tuple[int, int]]:
     """The same so that no split spans more than `most` offsets, as far as batches allow."""
     cuts: set[tuple[int, int]] = set()
     parts = -(-(stop - start) // most)
@@ -408,7 +409,7 @@ def _split(
     for at, stretch in enumerate(stretches):
         own = [position for number, position in cuts if number == at]
         bounds = sorted({stretch.begin, *own, stretch.end})
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in pairwise(bounds):
             group += begin in own
             segment = stretch.segment
             groups[group].append(

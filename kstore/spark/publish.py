@@ -156,7 +156,9 @@ class Sink:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise failure(
-                            "KSTORE_LOG_LOCKED", "another job has been publishing for a minute", file=self.root
+                            "KSTORE_LOG_LOCKED",
+                            "another job has been publishing for a minute",
+                            file=self.root,
                         ) from None
                     time.sleep(0.02)
             yield
@@ -170,14 +172,14 @@ class Sink:
         staged: Sequence[Staged],
         counts: Mapping[str, int],
     ) -> None:
-        staged = [one for one in staged if one.count]
+        staged = [one for one in staged if one.record_count]
         if not staged:
             return  # a transaction without records needs no memory: again it would have none
         names = {TopicPartition(one.topic, one.partition) for one in staged}
         for topic in {tp.topic for tp in names}:
             names |= {TopicPartition(topic, p) for p in range(counts.get(topic, 0))}
         for tp in names:
-            total = sum(one.count for one in staged if one[:2] == tp)
+            total = sum(one.record_count for one in staged if one[:2] == tp)
             if total > 2**31 - 1:
                 raise failure(
                     "KSTORE_RECORD_TOO_LARGE",
@@ -248,13 +250,13 @@ def _append_staged(log: LogWriter, staged: Sequence[Staged], producer: int, epoc
     sequence = 0
     chunk = bytearray()
     for one in staged:
-        if sequence + one.count <= done:
-            sequence += one.count
+        if sequence + one.record_count <= done:
+            sequence += one.record_count
             continue
         try:
             with PartitionLog(one.path) as source:
-                if source.log_end_offset != one.count:
-                    raise LogNotFoundError(f"{source.log_end_offset} records of {one.count}")
+                if source.log_end_offset != one.record_count:
+                    raise LogNotFoundError(f"{source.log_end_offset} records of {one.record_count}")
                 for batch in source.batches():
                     if sequence >= done:
                         chunk += _as_of(batch.data, producer, epoch, sequence)

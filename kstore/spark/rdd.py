@@ -52,9 +52,7 @@ def partition_reader(as_: As = "batches", columns: Sequence[str] | None = None) 
     chosen = tuple(columns) if columns is not None else _DEFAULTS[as_]
     for name in chosen:
         if name not in cols.COLUMNS:
-            raise failure(
-                "KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(cols.COLUMNS)}"
-            )
+            raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(cols.COLUMNS)}")
     return PartitionReader(as_, chosen)
 
 

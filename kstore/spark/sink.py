@@ -67,7 +67,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 def _same(one: DataType, other: DataType) -> bool:
-    return one.simpleString() == other.simpleString()  # whatever may be null
+    return bool(one.simpleString() == other.simpleString())  # whatever may be null
 
 
 @dataclass
@@ -214,7 +214,9 @@ def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: boo
 def stream_writer(given: Mapping[str, str], schema: StructType) -> Any:
     """The writer of a query."""
     if "txnId" in canonical(given):
-        raise failure("KSTORE_INVALID_OPTION", "txnId is for batch jobs; a stream's id is its query and batch")
+        raise failure(
+            "KSTORE_INVALID_OPTION", "txnId is for batch jobs; a stream's id is its query and batch"
+        )
     target = _Target.of(given, schema)
     if DataSourceStreamArrowWriter is not None:
         return KStoreStreamWriter(target)

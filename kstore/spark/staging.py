@@ -22,12 +22,12 @@ ROWS = ("key", "value", "topic", "partition", "timestamp", "headers")
 
 
 class Staged(NamedTuple):
-    """A staged log: `count` records for a partition, in the directory `path`."""
+    """A staged log: so many records for a partition, in the directory `path`."""
 
     topic: str
     partition: int
     path: str
-    count: int
+    record_count: int
 
 
 @dataclass
@@ -64,12 +64,20 @@ class Stage:
         if self.topic is not None:
             topics = topics.fill_null(self.topic)
         for topic in topics.unique().to_pylist():
-            own = rows if topics.unique().to_pylist() == [topic] else rows.filter(pa.compute.equal(topics, topic))
+            own = (
+                rows
+                if topics.unique().to_pylist() == [topic]
+                else rows.filter(pa.compute.equal(topics, topic))
+            )
             self._add_topic(pa, topic, own)
 
     def _add_topic(self, pa: Any, topic: str | None, rows: Any) -> None:
         if topic is None or not layout.is_valid_topic(topic):
-            why = "a row names no topic, and there is no option topic" if topic is None else "no name of a topic"
+            why = (
+                "a row names no topic, and there is no option topic"
+                if topic is None
+                else "no name of a topic"
+            )
             raise failure("KSTORE_INVALID_RECORD", why, topic=topic)
         count = self.counts.get(topic, self.default_count)
         keys = rows.column("key").cast(pa.binary()) if "key" in rows.schema.names else None
@@ -117,7 +125,9 @@ class Stage:
             if "timestamp" in names:
                 column = rows.column("timestamp")
                 now = log.clock_ms()
-                micros = numpy.asarray(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(0))
+                micros = numpy.asarray(
+                    column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(0)
+                )
                 times = numpy.where(numpy.asarray(column.is_valid()), micros // 1000, now)
             if "headers" in names and rows.column("headers").null_count < rows.num_rows:
                 headers = [

@@ -1,6 +1,8 @@
 """Publishing without Spark: every system call of it fails once, or the process dies there; each record is there once."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,15 @@ pa = pytest.importorskip("pyarrow")
 def _no_fault_stays() -> Iterator[None]:
     yield
     fail_call(0)
+
+
+@pytest.fixture
+def ram() -> Iterator[Path]:
+    """A directory in memory, where the system has such; these tests sync thousands of times."""
+    shm = Path("/dev/shm")
+    made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
+    yield made
+    shutil.rmtree(made)
 
 
 def stage(sink: Sink, job: str, tasks: int = 2, rows: int = 30) -> list[Any]:
@@ -50,8 +61,8 @@ def left(sink: Sink) -> list[Path]:
     return [p for p in Path(sink.staging).rglob("*") if p.is_file()]
 
 
-def test_once_for_each_transaction(tmp_path: Path) -> None:
-    sink = Sink(tmp_path / "log")
+def test_once_for_each_transaction(ram: Path) -> None:
+    sink = Sink(ram / "log")
     assert sink.publish(Transaction("q", 0), stage(sink, "q-0"), counts={"t": 3})
     assert sink.publish(Transaction("q", 1), stage(sink, "q-1"), counts={"t": 3})
     assert not sink.publish(Transaction("q", 1), stage(sink, "q-1"), counts={"t": 3})
@@ -59,15 +70,15 @@ def test_once_for_each_transaction(tmp_path: Path) -> None:
     assert sink.publish(Transaction("other", 0), stage(sink, "o-0"), counts={"t": 3})
     assert sink.publish(Transaction("job"), stage(sink, "job"))
     assert not sink.publish(Transaction("job"), stage(sink, "job"))
-    assert values(tmp_path / "log") == expected("q-0", "q-1", "o-0", "job")
-    assert kstore.LogStore(tmp_path / "log").topics == {"t": [0, 1, 2]}
-    for log in (kstore.open(tmp_path / "log" / f"t-{p}") for p in range(3)):
+    assert values(ram / "log") == expected("q-0", "q-1", "o-0", "job")
+    assert kstore.LogStore(ram / "log").topics == {"t": [0, 1, 2]}
+    for log in (kstore.open(ram / "log" / f"t-{p}") for p in range(3)):
         for batch in log.batches():
             batch.ensure_valid()
 
 
-def test_every_system_call_fails_once(tmp_path: Path) -> None:
-    counting = Sink(tmp_path / "count")
+def test_every_system_call_fails_once(ram: Path) -> None:
+    counting = Sink(ram / "count")
     staged = stage(counting, "a")
     fail_call(0)
     counting.publish(Transaction("a"), staged, counts={"t": 3})
@@ -75,7 +86,7 @@ def test_every_system_call_fails_once(tmp_path: Path) -> None:
     assert calls > 50
     failed = 0
     for nth in range(1, calls + 1):
-        sink = Sink(tmp_path / str(nth) / "log")
+        sink = Sink(ram / str(nth) / "log")
         staged = stage(sink, "a")
         fail_call(nth)
         try:
@@ -86,9 +97,9 @@ def test_every_system_call_fails_once(tmp_path: Path) -> None:
         finally:
             fail_call(0)
         sink.discard(Transaction("a"), "a")  # Spark calls abort, and the user tries again
-        again = Sink(tmp_path / str(nth) / "log")
+        again = Sink(ram / str(nth) / "log")
         again.publish(Transaction("a"), stage(again, "a2"), counts={"t": 3})
-        found = values(again_root := tmp_path / str(nth) / "log")
+        found = values(again_root := ram / str(nth) / "log")
         assert found in (expected("a"), expected("a2")), nth
         assert again.publish(Transaction("b"), stage(again, "b"), counts={"t": 3})
         assert values(again_root) == sorted(found + expected("b"))
@@ -96,13 +107,13 @@ def test_every_system_call_fails_once(tmp_path: Path) -> None:
     assert failed > 30
 
 
-def test_the_process_dies_at_every_system_call(tmp_path: Path) -> None:
-    counting = Sink(tmp_path / "count")
+def test_the_process_dies_at_every_system_call(ram: Path) -> None:
+    counting = Sink(ram / "count")
     staged = stage(counting, "a")
     fail_call(0)
     counting.publish(Transaction("a"), staged, counts={"t": 3})
     for nth in range(1, calls_made() + 1, 2):
-        sink = Sink(tmp_path / str(nth) / "log")
+        sink = Sink(ram / str(nth) / "log")
         staged = stage(sink, "a")
         child = os.fork()
         if child == 0:
@@ -112,39 +123,39 @@ def test_the_process_dies_at_every_system_call(tmp_path: Path) -> None:
             finally:
                 os._exit(1)
         assert os.waitpid(child, 0)[1] == 9, nth
-        if (tmp_path / str(nth) / "log" / JOURNAL).exists():
+        if (ram / str(nth) / "log" / JOURNAL).exists():
             sink.recover()
-        again = Sink(tmp_path / str(nth) / "log")
+        again = Sink(ram / str(nth) / "log")
         again.publish(Transaction("a"), stage(again, "a2"), counts={"t": 3})
-        assert values(tmp_path / str(nth) / "log") in (expected("a"), expected("a2")), nth
+        assert values(ram / str(nth) / "log") in (expected("a"), expected("a2")), nth
 
 
-def test_what_is_staged_is_needed_until_it_is_published(tmp_path: Path) -> None:
-    sink = Sink(tmp_path / "log")
+def test_what_is_staged_is_needed_until_it_is_published(ram: Path) -> None:
+    sink = Sink(ram / "log")
     staged = stage(sink, "a")
-    with kstore.open(tmp_path / "log" / "t-1", "a"), pytest.raises(SparkSourceError, match="KSTORE_LOG_LOCKED"):
+    with kstore.open(ram / "log" / "t-1", "a"), pytest.raises(SparkSourceError, match=r"KSTORE_LOG_LOCKED"):
         sink.publish(Transaction("a"), staged, counts={"t": 3})
     assert left(sink)
     sink.sweep()
     assert left(sink)
     sink.discard(Transaction("a"), "a")
     assert not left(sink)
-    with pytest.raises(SparkSourceError, match="KSTORE_STAGING_LOST: .*file .*a/p0"):
+    with pytest.raises(SparkSourceError, match=r"KSTORE_STAGING_LOST: .*file .*a/p0"):
         sink.publish(Transaction("a"), staged, counts={"t": 3})
     assert sink.publish(Transaction("b"), stage(sink, "b"), counts={"t": 3})
-    assert values(tmp_path / "log") == expected("b")
+    assert values(ram / "log") == expected("b")
     stage(sink, "c")
     sink.sweep(-1)
     assert not Path(sink.staging).exists()
 
 
-def test_other_writers_may_come_between(tmp_path: Path) -> None:
+def test_other_writers_may_come_between(ram: Path) -> None:
     """A transaction that stopped half way goes on where it stopped, though another program has written since."""
-    sink = Sink(tmp_path / "log")
+    sink = Sink(ram / "log")
     staged = stage(sink, "a")
     halves = 0
     for nth in range(40, 400, 9):
-        root = tmp_path / str(nth) / "log"
+        root = ram / str(nth) / "log"
         sink = Sink(root)
         staged = stage(sink, "a")
         fail_call(nth)

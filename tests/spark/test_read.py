@@ -165,10 +165,16 @@ def test_a_pattern_is_a_topic_argument_too(spark: Any, broker: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"subscribe": "events", "startingOffset": "earliest"}, "KSTORE_INVALID_OPTION.*nearest is startingOffsets"),
+        (
+            {"subscribe": "events", "startingOffset": "earliest"},
+            "KSTORE_INVALID_OPTION.*nearest is startingOffsets",
+        ),
         ({}, "KSTORE_INVALID_OPTION.*one of subscribe, subscribePattern and assign"),
         ({"subscribe": "nothing"}, "KSTORE_TOPIC_NOT_FOUND: topic nothing, file .*: no such topic there"),
-        ({"subscribe": "events", "startingOffsets": "{"}, "KSTORE_INVALID_OPTION: startingOffsets is no JSON"),
+        (
+            {"subscribe": "events", "startingOffsets": "{"},
+            "KSTORE_INVALID_OPTION: startingOffsets is no JSON",
+        ),
         ({"subscribe": "events", "failOnDataLoss": "no"}, "KSTORE_INVALID_OPTION.*true or false"),
     ],
 )
@@ -184,9 +190,9 @@ def test_wrong_options_are_reported_at_load(
 def test_missing_directory_and_wrong_schema(spark: Any, tmp_path: Path, broker: Path) -> None:
     from pyspark.errors import AnalysisException
 
-    with pytest.raises(AnalysisException, match="KSTORE_PATH_NOT_FOUND: file .*nowhere: no log directory"):
+    with pytest.raises(AnalysisException, match=r"KSTORE_PATH_NOT_FOUND: file .*nowhere: no log directory"):
         reader(spark, tmp_path / "nowhere", subscribe="events").load()
-    with pytest.raises(AnalysisException, match="KSTORE_INVALID_SCHEMA: no column offset int; any of"):
+    with pytest.raises(AnalysisException, match=r"KSTORE_INVALID_SCHEMA: no column offset int; any of"):
         reader(spark, broker, subscribe="events").schema("offset int").load().count()
 
 
@@ -201,7 +207,9 @@ def test_a_corrupt_batch_is_named(spark: Any, tmp_path: Path) -> None:
     data[-5] ^= 1
     segment.write_bytes(data)
     frame = reader(spark, tmp_path, subscribe="broken").schema("value binary").load()
-    with pytest.raises(PythonException, match="KSTORE_CORRUPT_BATCH: topic broken, partition 0, offset 1, file .*log"):
+    with pytest.raises(
+        PythonException, match=r"KSTORE_CORRUPT_BATCH: topic broken, partition 0, offset 1, file .*log"
+    ):
         frame.collect()
 
 
@@ -214,13 +222,13 @@ def test_retention_under_a_planned_job(spark: Any, tmp_path: Path, strict: bool)
         log.roll()
         log.append(b"here")
         log.flush()
-        rdd = kstore.spark.rdd(
-            spark.sparkContext, tmp_path, "old", as_="records", fail_on_data_loss=strict
-        )
+        rdd = kstore.spark.rdd(spark.sparkContext, tmp_path, "old", as_="records", fail_on_data_loss=strict)
         assert rdd.count() == 2
         log.retain()
         if strict:
-            with pytest.raises(Exception, match="KSTORE_DATA_LOST: topic old, partition 0, offset 0, file ") as e:
+            with pytest.raises(
+                Exception, match=r"KSTORE_DATA_LOST: topic old, partition 0, offset 0, file "
+            ) as e:
                 rdd.count()
             assert isinstance(e.value, PythonException) or "Py4J" in type(e.value).__name__
         else:

@@ -83,7 +83,7 @@ def test_retention_between_two_runs(spark: Any, tmp_path: Path, strict: str) -> 
         log.delete_records(300)
         log.retain()
     if strict == "true":
-        with pytest.raises(Exception, match="KSTORE_DATA_LOST: topic in, partition 0, offset 100, file "):
+        with pytest.raises(Exception, match=r"KSTORE_DATA_LOST: topic in, partition 0, offset 100, file "):
             run(source(spark, data, failOnDataLoss=strict), checkpoint, out)
         assert values(out) == list(range(100))
     else:

@@ -113,7 +113,7 @@ def test_a_task_that_fails_once(spark: Any, tmp_path: Path) -> None:
 
 def test_a_task_that_always_fails(spark: Any, tmp_path: Path) -> None:
     frame = numbers(spark, 500).mapInArrow(_fails(tmp_path / "mark", 99), "value string")
-    with pytest.raises(Exception, match="injected"):
+    with pytest.raises(Exception, match=r"injected"):
         write(frame, tmp_path / "out", topic="t", txnId="one")
     assert not (tmp_path / "out").exists()
     assert staged(tmp_path / "out") == []
@@ -123,15 +123,15 @@ def test_a_task_that_always_fails(spark: Any, tmp_path: Path) -> None:
 
 def test_what_may_not_be_written(spark: Any, tmp_path: Path) -> None:
     frame = numbers(spark, 5)
-    with pytest.raises(Exception, match="KSTORE_UNSUPPORTED"):
-        kstore.spark.register(spark)
+    kstore.spark.register(spark)
+    with pytest.raises(Exception, match=r"KSTORE_UNSUPPORTED"):
         frame.write.format("kstore").mode("overwrite").options(path=str(tmp_path / "o"), topic="t").save()
-    with pytest.raises(Exception, match="KSTORE_INVALID_OPTION: there is neither"):
+    with pytest.raises(Exception, match=r"KSTORE_INVALID_OPTION: there is neither"):
         write(frame, tmp_path / "o")
-    with pytest.raises(Exception, match="KSTORE_INVALID_SCHEMA: no column id; a record has value, key"):
+    with pytest.raises(Exception, match=r"KSTORE_INVALID_SCHEMA: no column id; a record has value, key"):
         write(spark.range(3), tmp_path / "o", topic="t")
     with pytest.raises(Exception, match=r"KSTORE_INVALID_OPTION.*segment\.bytes"):
         write(frame, tmp_path / "o", topic="t", **{"kstore.segment.byte": "1"})
-    with pytest.raises(Exception, match="KSTORE_INVALID_RECORD: topic t, partition 7: .*the topic has 1"):
+    with pytest.raises(Exception, match=r"KSTORE_INVALID_RECORD: topic t, partition 7: .*the topic has 1"):
         write(frame.selectExpr("value", "7 as partition"), tmp_path / "o", topic="t")
     assert not (tmp_path / "o").exists()
