@@ -429,19 +429,12 @@ cdef class Tail:
             times = Times.of(timestamps, count, now)
             attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
             with nogil:
-                if timestamps is not None and not self.log_append_time:
-                    for i in range(count):
-                        at = times.data[i] if times.data is not NULL else times.constant
-                        if at >= 0 and (now - at > self.before_max_ms or at - now > self.after_max_ms):
-                            status = BAD_TIMESTAMP
-                            break
-                if status == 0 and self.keys_required:
-                    for i in range(count):
-                        if ks_cell(&key_cells.cells, i, &key_size) == NULL:
-                            status = NO_KEY
-                            break
+                status = self.check_columns(value_cells, key_cells, times, now, &i)
             if status < 0:
-                self.refuse_record(i, status, times.data[i] if times.data is not NULL else times.constant, now)
+                ks_cell(&value_cells.cells, i, &value_size)
+                ks_cell(&key_cells.cells, i, &key_size)
+                at = times.data[i] if times.data is not NULL else times.constant
+                self.refuse_record(i, status, key_size + value_size, at, now)
             first = self.end
             builder.used = 0
             i = 0
@@ -508,9 +501,7 @@ cdef class Tail:
                             self.write_out(builder.data + sent, builder.used - sent)
                         builder.used = sent = 0
             if status == TOO_LARGE:
-                raise RecordTooLargeError(
-                    f"record {i}", size=key_size + value_size + headers_size, limit=self.max_message_bytes
-                )
+                self.refuse_record(i, status, key_size + value_size + headers_size, 0, now)
             if status == NO_MEMORY:
                 raise MemoryError("a batch")
             self.settle()
@@ -523,9 +514,32 @@ cdef class Tail:
             self.wait_durable(first + count)
         return range(first, first + count)
 
-    cdef int refuse_record(self, int64_t slot, int status, int64_t timestamp, int64_t now) except -1:
+    cdef int check_columns(self, Cells values, Cells keys, Times times, int64_t now, int64_t *slot) noexcept nogil:
+        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can."""
+        cdef int64_t i, at, key_size = 0, value_size = 0
+        cdef int64_t most = INT64_MAX if self.builder.codec else min(self.max_message_bytes, self.segment_bytes)
+        for i in range(values.cells.count):
+            slot[0] = i
+            ks_cell(&values.cells, i, &value_size)
+            ks_cell(&keys.cells, i, &key_size)
+            if value_size + key_size > most:
+                return TOO_LARGE
+            if self.keys_required and key_size < 0:
+                return NO_KEY
+            at = times.data[i] if times.data is not NULL else times.constant
+            if at >= 0 and not self.log_append_time and (
+                now - at > self.before_max_ms or at - now > self.after_max_ms
+            ):
+                return BAD_TIMESTAMP
+        return 0
+
+    cdef int refuse_record(self, int64_t slot, int status, int64_t size, int64_t timestamp, int64_t now) except -1:
         if status == NO_KEY:
             raise InvalidRecordError(f"record {slot} of a compacted topic has no key")
+        if status == TOO_LARGE:
+            raise RecordTooLargeError(
+                f"record {slot}", size=size, limit=min(self.max_message_bytes, self.segment_bytes)
+            )
         try:
             self.check_timestamp(timestamp, now)
         except InvalidTimestampError as e:
