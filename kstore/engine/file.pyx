@@ -21,6 +21,11 @@ from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid,
 cdef extern from "<fcntl.h>" nogil:
     int O_CLOEXEC
 
+cdef extern from "<pthread.h>" nogil:
+    ctypedef unsigned long pthread_t
+    pthread_t pthread_self()
+    int pthread_equal(pthread_t a, pthread_t b)
+
 cdef extern from "<signal.h>" nogil:
     int SIGKILL
 
@@ -62,12 +67,14 @@ cdef int64_t made = 0
 cdef int failing_errno = 0
 cdef int failing_how = 0       # 0 error, 1 stop half way, 2 be killed, 3 be killed half way
 cdef bint counting = False
+cdef bint own_only = False     # only calls of `own_thread` count
+cdef pthread_t own_thread
 
 
 cdef int gate(int kind) noexcept nogil:
     """0: go on. -1: fail, errno is set. 1: do half of it, then fail as the disk would. 2: do half, then die."""
     global countdown, made, counting
-    if not counting:
+    if not counting or (own_only and not pthread_equal(pthread_self(), own_thread)):
         return 0
     made += 1
     if countdown == 0:
@@ -85,17 +92,21 @@ cdef int gate(int kind) noexcept nogil:
     return -1
 
 
-def fail_call(int64_t nth, int error=_errno.EIO, str how="error"):
+def fail_call(int64_t nth, int error=_errno.EIO, str how="error", *, bint own=False):
     """For tests: lets the `nth` system call from here on (from 1; 0: none) fail with this errno.
+
+    own: only the calls of this thread count.
 
     how: "error"; "half", where a write first lands in part; "kill", the process dies at that call by SIGKILL;
     "kill_half", it dies with a write half done.
     """
-    global countdown, made, failing_errno, failing_how, counting
+    global countdown, made, failing_errno, failing_how, counting, own_only, own_thread
     failing_how = ("error", "half", "kill", "kill_half").index(how)
     failing_errno = error
     made = 0
     countdown = nth
+    own_only = own
+    own_thread = pthread_self()
     counting = True
 
 
