@@ -641,9 +641,9 @@ cdef class Tail:
             builder.used = builder.start = 0
             if builder.ensure(view.len) < 0:
                 raise MemoryError("batches to be appended")
-            if view.len < SMALL:
+            if 0 < view.len < SMALL:
                 memcpy(builder.data, view.buf, <size_t>view.len)
-            else:
+            elif view.len:
                 with nogil:
                     memcpy(builder.data, view.buf, <size_t>view.len)
             builder.used = view.len
