@@ -18,9 +18,6 @@ cdef extern from "gate.h" nogil:
     void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
 
 
-cdef bytes as_bytes(value, str what)
-
-
 cdef class Tail:
     cdef PyThread_type_lock mutex
     cdef readonly Active active

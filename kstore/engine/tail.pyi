@@ -7,7 +7,6 @@ from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File
 
-__pyx_capi__: dict[str, object]  # what other extension modules cimport
 CODECS: Final[tuple[str, ...]]
 ROLL_REASONS: Final[tuple[str, ...]]
 

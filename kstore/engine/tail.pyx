@@ -23,14 +23,15 @@ from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.active cimport REFUSED, ROLL_NOT, Active
-from kstore.engine.builder cimport Builder, encode_headers
+from kstore.engine.batch cimport raise_fault
+from kstore.engine.builder cimport Builder, ks_fields, read_fields
 from kstore.engine.cells cimport Cells, ks_cell
 from kstore.engine.file cimport File
 from kstore.engine.headers cimport HeaderLists
 from kstore.engine.incoming cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.times cimport Times
 from libkstore.build cimport ks_put_offset, ks_record_body, ks_varlong_size
-from libkstore.format cimport KS_LOG_APPEND_TIME, ks_batch, ks_fault, ks_parse_header
+from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
 from kstore.engine.batch import RecordBatch
 
@@ -81,6 +82,14 @@ class Appended(NamedTuple):
     last_offset: int
     batch_count: int
     duplicate: bool = False
+
+
+cdef int header_at(const uint8_t *p, const uint8_t *end, ks_batch *b) except -1:
+    """The header of a batch that was checked before."""
+    cdef ks_fault fault
+    if ks_parse_header(p, end, b, &fault) != KS_OK:
+        raise_fault(&fault, "batches to be appended", 0, -1)
+    return 0
 
 
 cdef class Held:
@@ -322,23 +331,9 @@ cdef class Tail:
         With durability "group" or "each" the record is on the disk when this returns.
         """
         cdef Builder builder = self.builder
-        cdef const uint8_t *key_at = NULL
-        cdef const uint8_t *value_at = NULL
-        cdef const uint8_t *headers_at = <const uint8_t *>b"\0"
-        cdef int64_t key_size = -1, value_size = -1, headers_size = 1, now, at, offset
-        cdef bytes key_bytes, value_bytes, headers_bytes
-        if value is not None:
-            value_bytes = value if PyBytes_CheckExact(value) else as_bytes(value, "value")
-            value_at = <const uint8_t *>PyBytes_AS_STRING(value_bytes)
-            value_size = PyBytes_GET_SIZE(value_bytes)
-        if key is not None:
-            key_bytes = key if PyBytes_CheckExact(key) else as_bytes(key, "key")
-            key_at = <const uint8_t *>PyBytes_AS_STRING(key_bytes)
-            key_size = PyBytes_GET_SIZE(key_bytes)
-        if headers:
-            headers_bytes = encode_headers(headers)
-            headers_at = <const uint8_t *>PyBytes_AS_STRING(headers_bytes)
-            headers_size = PyBytes_GET_SIZE(headers_bytes)
+        cdef ks_fields f
+        cdef int64_t now, at, offset
+        made = read_fields(value, key, headers, &f)
         self.acquire()
         try:
             self.check_usable()
@@ -347,15 +342,15 @@ cdef class Tail:
                 at = now
             else:
                 at = self.check_timestamp(timestamp, now)
-            if self.keys_required and key_size < 0:
+            if self.keys_required and f.key_size < 0:
                 raise InvalidRecordError("a record of a compacted topic has no key")
             offset = self.end
             builder.used = 0
             if builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0) < 0:
                 raise MemoryError("a batch")
-            if builder.add(at, key_at, key_size, value_at, value_size, headers_at, headers_size) < 0:
+            if builder.add(at, &f) < 0:
                 raise RecordTooLargeError(
-                    "record", size=key_size + value_size + headers_size, limit=self.max_message_bytes
+                    "record", size=f.key_size + f.value_size + f.headers_size, limit=self.max_message_bytes
                 )
             builder.finish()
             self.refuse_size(builder.used)
@@ -367,6 +362,7 @@ cdef class Tail:
             raise
         finally:
             self.release()
+        del made
         if self.durability:
             self.wait_durable(offset + 1)
         return offset
@@ -416,7 +412,7 @@ cdef class Tail:
         cdef const uint8_t *key_at
         cdef const uint8_t *value_at
         cdef const uint8_t *headers_at
-        cdef size_t body
+        cdef size_t body = 0
         cdef int status = 0, attributes
         cdef bint open_batch = False
         if batch_bytes < 0:
@@ -656,10 +652,9 @@ cdef class Tail:
     cdef int number(self, int64_t offset, int32_t epoch) except -1:
         """Gives the batches given, which were checked, their offsets and the leader's epoch."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             ks_put_offset(self.given + at, offset, epoch)
             offset += b.last_offset_delta + <int64_t>1
             at += b.size
@@ -668,11 +663,10 @@ cdef class Tail:
     cdef list parsed(self):
         """The batches given as RecordBatches, for the Python code that watches producers."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0
         batches = []
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             batches.append(RecordBatch(PyBytes_FromStringAndSize(<char *>self.given + at, b.size)))
             at += b.size
         return batches
@@ -680,10 +674,9 @@ cdef class Tail:
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
         """Begins the segment that the first batch given, or all of them, need (spec 5.1)."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t first
         cdef int reason
-        ks_parse_header(self.given, self.given + self.given_size, &b, &fault)
+        header_at(self.given, self.given + self.given_size, &b)
         if joined:
             b.size = self.given_size
             b.max_timestamp = found.max_timestamp
@@ -699,10 +692,9 @@ cdef class Tail:
     cdef int64_t put_each(self, int64_t now) except -1:
         """Places and writes the batches given, each as an append of its own; the last offset."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0, sent = 0
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             self.refuse_size(b.size)
             if at > sent and self.active.roll_reason(
                 b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
@@ -717,14 +709,13 @@ cdef class Tail:
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1:
         """The same as one append: one decision to roll, one write (spec 6.2)."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0
         if self.given_size > self.segment_bytes:
             raise RecordTooLargeError(
                 "append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes
             )
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             self.note_epoch(&b)
             at += b.size
         self.roll_first(found, True, now)
@@ -737,7 +728,7 @@ cdef class Tail:
             PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
         at = 0
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             self.active.stage(&b)
             at += b.size
         self.write_out(self.given, self.given_size)
@@ -825,9 +816,3 @@ cdef class Tail:
     def clock_ms(self):
         """The time by this log's clock, in ms."""
         return self.now()
-
-
-cdef bytes as_bytes(value, str what):
-    if isinstance(value, str):
-        raise TypeError(f"{what} is bytes, not str: encode it")
-    return bytes(memoryview(value))
