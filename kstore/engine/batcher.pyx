@@ -33,6 +33,7 @@ cdef class Batcher:
     cdef int64_t tickets          # records taken
     cdef int64_t written          # records appended to the log
     cdef int64_t first_ticket     # of the open batch
+    cdef int64_t now              # the clock, as last read
     cdef bint gathering           # a batch is open
     cdef bint finished            # it is closed, and not yet written
     cdef bint closed
@@ -78,7 +79,9 @@ cdef class Batcher:
             if self.closed:
                 raise LogClosedError("the appender is closed")
             builder = self.builder
-            now = self.log.now()
+            if timestamp is None or self.log.log_append_time or not self.gathering:
+                self.now = self.log.now()
+            now = self.now  # a given timestamp is judged by the time its batch began: reading clocks costs
             at = now if timestamp is None else self.log.check_timestamp(timestamp, now)
             if self.log.keys_required and f.key_size < 0:
                 raise InvalidRecordError("a record of a compacted topic has no key")
