@@ -84,6 +84,9 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
+cdef object new_tuple = tuple.__new__  # a NamedTuple's own __new__ is Python code
+
+
 cdef int header_at(const uint8_t *p, const uint8_t *end, ks_batch *b) except -1:
     """The header of a batch that was checked before."""
     cdef ks_fault fault
@@ -620,7 +623,7 @@ cdef class Tail:
             self.release()
         if self.durability:
             self.wait_durable(last + 1)
-        return Appended(first, last, found.count)
+        return new_tuple(Appended, (first, last, found.count, False))
 
     cdef int take(self, encoded, bint as_they_are) except -1:
         """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them there.
