@@ -245,6 +245,8 @@ cdef class Scanner(Reader):
         self.run.start = self.run.p = self.source.p
         self.run.end = self.source.end
         self.run.left = self.source.left
+        if self.source.owner is None:  # not unpacked: these bytes are the window's, and can be viewed
+            self.source = None
         return 0
 
     cdef bint put_old(self) except -1:

@@ -305,7 +305,7 @@ class PartitionLog:
         key_prefix: bytes | None = None,
         header: Header | None = None,
         isolation: str = "read_uncommitted",
-        batch_rows: int = 1 << 15,
+        batch_rows: int = 1 << 14,
         batch_bytes: int = 16 << 20,
         threads: int = 1,
         views: bool = False,
