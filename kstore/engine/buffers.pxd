@@ -39,5 +39,6 @@ cdef class Buffer:
 
     @staticmethod
     cdef Buffer of(ks_vector *v, Pool pool)
+
     @staticmethod
     cdef Buffer around(uint8_t *data, int64_t size, int64_t room, Pool pool)

@@ -1,8 +1,8 @@
 """Columns handed to other libraries as Arrow's C structs, in the capsules of the PyCapsule interface.
 
-Whoever takes a struct calls its release function once, from any thread and perhaps without the GIL. Every node of a tree
-holds references of its own, because a consumer may move a child out and keep it longer than its parent. A capsule that
-nobody took from releases what it holds itself.
+Whoever takes a struct calls its release function once, from any thread and perhaps without the GIL. Every node of a
+tree holds references of its own, because a consumer may move a child out and keep it longer than its parent. A capsule
+that nobody took from releases what it holds itself.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -15,7 +15,6 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset, strncpy
 
 from kstore.engine.arrow cimport ArrowArray, ArrowArrayStream, ArrowSchema
-from kstore.engine.buffers cimport Buffer
 from kstore.engine.columns cimport Field, Values
 
 cdef extern from "Python.h":
@@ -249,4 +248,3 @@ def stream_capsule(Field field not None, batches):
     Py_INCREF(source)
     stream.private_data = <void *><PyObject *>source
     return capsule
-

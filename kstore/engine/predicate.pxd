@@ -37,8 +37,9 @@ cdef class Predicate:
 cdef inline bint ks_has_header(const ks_record *r, const ks_wanted *w) noexcept nogil:
     cdef const uint8_t *p = r.headers
     cdef ks_header h
-    cdef int32_t i
-    for i in range(r.headers_count):
+    cdef int32_t left = r.headers_count
+    while left > 0:
+        left -= 1
         if ks_next_header(&p, r.end, &h) != KS_OK:
             return False
         if h.key_size != w.name_size or memcmp(h.key, w.name, <size_t>w.name_size) != 0:

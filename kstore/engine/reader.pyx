@@ -21,7 +21,6 @@ from libkstore.format cimport (
     KS_MIN_SIZE,
     KS_OK,
     KS_TRANSACTIONAL,
-    ks_batch,
     ks_check_batch,
     ks_fail,
     ks_fault,

@@ -10,10 +10,10 @@ cdef enum:
     FIELD_COUNT = 16   # columns that say the same of all records of a batch
 
 cdef enum:
-    ROWS_DONE = 0      # the records at hand are used up
-    ROWS_FULL = 1      # take() first, then go on
-    ROWS_END = 2       # a record at or behind the last offset wanted
-    ROWS_MEMORY = -100 # negative: this, or a status of format.h
+    ROWS_DONE = 0       # the records at hand are used up
+    ROWS_FULL = 1       # take() first, then go on
+    ROWS_END = 2        # a record at or behind the last offset wanted
+    ROWS_MEMORY = -100  # negative: this, or a status of format.h
 
 # Records still to be decoded. Long values are viewed where `block` says that they may be, else copied.
 cdef struct ks_run:

@@ -8,7 +8,12 @@ COLUMNS: tuple[str, ...]
 @final
 class Rows:
     def __init__(
-        self, columns: tuple[str, ...], batch_rows: int, batch_bytes: int, views: bool, pool: Pool | None = None
+        self,
+        columns: tuple[str, ...],
+        batch_rows: int,
+        batch_bytes: int,
+        views: bool,
+        pool: Pool | None = None,
     ) -> None: ...
     @property
     def count(self) -> int: ...

@@ -7,7 +7,7 @@ or not matched, costs the walk over its varints and nothing else.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree
 from cython cimport boundscheck, final
-from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kstore.engine.batch cimport Record
@@ -201,7 +201,7 @@ cdef int begin_bytes(ks_bytes *c, int64_t rows, Pool pool) except -1:
 @final
 cdef class Rows:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
-    record that has more by itself, about `batch_bytes` bytes of keys, values and headers. `pool`: another's, to share."""
+    record that has more by itself, about `batch_bytes` bytes of keys, values and headers. `pool`: one to share."""
 
     def __init__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views, Pool pool=None):
         fields = []
@@ -378,9 +378,10 @@ cdef class Rows:
         cdef const uint8_t *p = r.headers
         cdef const uint8_t *text
         cdef ks_header h
-        cdef int32_t i
+        cdef int32_t left = r.headers_count
         cdef int status
-        for i in range(r.headers_count):
+        while left > 0:
+            left -= 1
             if ks_next_header(&p, r.end, &h) != KS_OK:
                 break
             self.header_name.cells.size = 4 * self.header_name.count + 4

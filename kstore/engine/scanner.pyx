@@ -81,6 +81,11 @@ cdef class Scanner(Reader):
         """(position behind the last batch, its last offset, base offset of the first batch met or -1)."""
         return self.position, self.last_offset, self.first_offset
 
+    @property
+    def place(self):
+        """(index of the segment, position in it) of what is read next."""
+        return self.index, 0 if self.segment is None else self.position
+
     def __next__(self):
         if not self.finished:
             self.work()

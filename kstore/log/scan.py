@@ -10,6 +10,7 @@ from kstore.engine.buffers import Pool
 from kstore.engine.columns import ColumnBatch, Field
 from kstore.engine.export import schema_capsule, stream_capsule
 from kstore.engine.predicate import Predicate
+from kstore.engine.reader import Skipped
 from kstore.engine.rows import Rows
 from kstore.engine.scanner import Scanner
 from kstore.engine.segment import Segment
@@ -113,9 +114,23 @@ class Scan:
         return self._scanner
 
     @property
-    def skipped(self) -> list[object]:
+    def skipped(self) -> list[Skipped]:
         """What the last iteration with on_error="skip" has left out so far."""
         return [] if self._scanner is None else list(self._scanner.skipped)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segments that may be read."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def bytes_passed(self) -> int:
+        """How many of them the last iteration on one thread has behind it."""
+        if self._scanner is None:
+            return 0
+        at, position = self._scanner.place
+        at = max(at, 0)
+        return sum(segment.size for segment in self._segments[:at]) + position
 
     # ---- several threads ------------------------------------------------------------------------------------------
 

@@ -39,7 +39,13 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> kstore.PartitionLog:
 def test_all_rows(log: kstore.PartitionLog) -> None:
     for isolation in ("read_uncommitted", "read_committed"):
         right = expected(log, {"isolation": isolation})
-        for options in ({}, {"batch_rows": 1}, {"batch_rows": 7, "views": True}, {"threads": 2}, {"batch_bytes": 50}):
+        for options in (
+            {},
+            {"batch_rows": 1},
+            {"batch_rows": 7, "views": True},
+            {"threads": 2},
+            {"batch_bytes": 50},
+        ):
             assert scanned(log, isolation=isolation, **options) == right, (isolation, options)
 
 
@@ -78,7 +84,11 @@ def test_some_columns_of_some_rows(log: kstore.PartitionLog) -> None:
         wanted["isolation"] = r.choice(["read_uncommitted", "read_committed"])
         columns = r.sample(COLUMNS, r.randrange(1, 7))
         right, error = expected(log, wanted, columns)
-        options = {"batch_rows": r.choice([1, 3, 1000]), "views": r.random() < 0.3, "threads": r.choice([1, 2])}
+        options = {
+            "batch_rows": r.choice([1, 3, 1000]),
+            "views": r.random() < 0.3,
+            "threads": r.choice([1, 2]),
+        }
         found, problem = scanned(log, columns=columns, **wanted, **options)
         if error is None or "since" not in wanted:
             assert (found, problem) == (right, error), (wanted, options)
@@ -106,7 +116,7 @@ def test_arrow(log: kstore.PartitionLog) -> None:
     for views in (False, True):
         scan = log.scan(views=views, batch_rows=10)
         if error is not None:
-            with pytest.raises((OSError, pyarrow.ArrowInvalid), match="CorruptRecordError|TooLarge|Codec"):
+            with pytest.raises((OSError, pyarrow.ArrowInvalid), match=r"CorruptRecordError|TooLarge|Codec"):
                 pyarrow.table(scan)
             continue
         table = pyarrow.table(scan)

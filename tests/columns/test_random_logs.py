@@ -47,7 +47,9 @@ SHAPES = st.fixed_dictionaries(
 @given(
     APPENDS,
     st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"]),
-    st.lists(st.tuples(WANTED, SHAPES, st.sets(st.sampled_from(COLUMNS), min_size=1)), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(WANTED, SHAPES, st.sets(st.sampled_from(COLUMNS), min_size=1)), min_size=1, max_size=6
+    ),
 )
 def test_random_logs(appends: Any, codec: str, questions: Any) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -92,7 +94,9 @@ def test_many_windows_and_parts(tmp_path: Path, codec: str, views: bool, threads
             assert scanned(log, views=views, threads=threads, batch_rows=rows, **wanted) == right
         batches = list(log.scan(views=views, threads=threads))  # all are kept: none may change another
         assert [row[0] for batch in batches for row in batch.rows()] == list(range(4000))
-        assert [row[4] for batch in batches for row in batch.rows()] == [b"%010d" % i * 300 for i in range(4000)]
+        assert [row[4] for batch in batches for row in batch.rows()] == [
+            b"%010d" % i * 300 for i in range(4000)
+        ]
 
 
 def test_views_point_into_what_was_read(tmp_path: Path) -> None:
@@ -123,7 +127,12 @@ def test_in_time_order(tmp_path: Path) -> None:
 def test_wrong_arguments(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "empty-0", "a") as log:
         assert list(log.scan()) == []
-        for wrong in ({"columns": ["nothing"]}, {"columns": ["key", "key"]}, {"batch_rows": 0}, {"threads": 0}):
+        for wrong in (
+            {"columns": ["nothing"]},
+            {"columns": ["key", "key"]},
+            {"batch_rows": 0},
+            {"threads": 0},
+        ):
             with pytest.raises(ValueError, match=r"column|batch_rows|threads"):
                 log.scan(**wrong)
         for wrong in ({"columns": "key"}, {"key": "k"}, {"header": 5}, {"header": (b"h", b"v")}):
