@@ -2,7 +2,7 @@
 
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from os import PathLike, fspath
@@ -20,6 +20,7 @@ from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
+from kstore.log.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.slice import Slice
 from kstore.log.transactions import Transactions
 
@@ -291,6 +292,61 @@ class PartitionLog:
         """The same for whole batches, control batches included: those that hold an offset of the range."""
         segments, start, stop, aborted = self._range(start, stop, isolation)
         return BatchReader(segments, start, stop, on_error=on_error, aborted=aborted)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        key: bytes | None = None,
+        key_prefix: bytes | None = None,
+        header: Header | None = None,
+        isolation: str = "read_uncommitted",
+        batch_rows: int = 1 << 14,
+        batch_bytes: int = 16 << 20,
+        threads: int = 1,
+        views: bool = False,
+        in_order: bool = False,
+        on_error: str = "raise",
+    ) -> Scan:
+        """The records with start <= offset < stop and since <= timestamp < until (ms), as columns; markers are left out.
+
+        An iterable of ColumnBatch objects and an Arrow stream: pyarrow.table(log.scan()), and so with Polars, DuckDB
+        and pandas; no Arrow library is needed. `columns` are those of Record by default (offset, timestamp,
+        timestamp_type, key, value, headers); also base_offset, last_offset, base_timestamp, max_timestamp,
+        producer_id, producer_epoch, base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size
+        and position of the record's batch.
+
+        `key` and `key_prefix` compare bytes; `header` is a name, a (name, value) pair, or a mapping of such pairs that
+        must all be there. A batch has at most batch_rows rows and about batch_bytes bytes, so memory is bounded.
+        views=True: keys and values of more than 12 bytes are views of what was read, not copies, and keep that alive.
+        threads=2 decodes two parts of the log at once and keeps the order. in_order=True says that timestamps rise
+        from batch to batch: then the scan ends at the first batch that begins at `until` or later, where otherwise
+        any later batch may hold an earlier record. Batches that end before `since` are passed by on their header's
+        word, unread. Errors and on_error are those of `records`.
+        """
+        if batch_rows < 1 or batch_bytes < 1:
+            raise ValueError(f"batch_rows {batch_rows} and batch_bytes {batch_bytes} must be at least 1")
+        if not 1 <= threads <= 64:
+            raise ValueError(f"threads is from 1 to 64, not {threads}")
+        wanted = Wanted(
+            checked_columns(columns),
+            batch_rows,
+            batch_bytes,
+            views,
+            since,
+            until,
+            key,
+            key_prefix,
+            header,
+            in_order,
+            on_error,
+        )
+        segments, first, end, aborted = self._range(start, stop, isolation)
+        return Scan(segments, first, end, aborted, wanted, threads)
 
     def _range(
         self, start: int | None, stop: int | None, isolation: str

@@ -1,15 +1,17 @@
-"""kstore records: the records of a partition as JSON Lines, CSV or text."""
+"""kstore records: the records of a partition as JSON Lines, CSV, text, Arrow or Parquet."""
 
 import argparse
 import csv
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from kstore.engine.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.partition import PartitionLog
+from kstore.tools.columns import FORMATS, write_columns
 from kstore.tools.fields import batch_fields, record_fields, redacted
 from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.progress import Progress
@@ -23,9 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     parser.add_argument(
         "--format",
-        choices=("jsonl", "csv", "text"),
+        choices=("jsonl", "csv", "text", *FORMATS),
         default="text",
-        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8",
+        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8; arrow (an IPC stream) and parquet "
+        "need pyarrow",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="where arrow and parquet go (default: stdout, unless that is a terminal)",
+    )
+    parser.add_argument(
+        "--columns",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="columns for arrow and parquet (default: offset, timestamp, timestamp_type, key, value, headers)",
     )
     parser.add_argument("--start", type=int, metavar="OFFSET", help="first offset (default: log start)")
     parser.add_argument("--stop", type=int, metavar="OFFSET", help="offset to stop before (default: log end)")
@@ -103,6 +117,8 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
 def run(args: argparse.Namespace) -> int:
     """Prints the records."""
     with open_partition(args) as log:
+        if args.format in FORMATS:
+            return run_columns(log, args)
         if args.format == "jsonl":
             last: RecordBatch | None = None
             about: dict[str, Any] = {}
@@ -135,6 +151,33 @@ def run(args: argparse.Namespace) -> int:
                 if record is not None:
                     print(_line(batch, record, args.redact))
         return 0
+
+
+def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
+    """Writes the records as columns."""
+    if args.redact or args.control:
+        sys.exit("kstore: --redact and --control do not go with --format arrow or parquet")
+    if args.below_start:
+        log = log.from_file_start()
+    if args.output is None and sys.stdout.isatty():
+        sys.exit("kstore: binary output to a terminal: name a file with --output, or redirect")
+    try:
+        scan = log.scan(
+            args.columns,
+            since=args.since,
+            until=args.until,
+            start=args.start,
+            stop=args.stop,
+            isolation=args.isolation,
+            on_error=args.on_error,
+        )
+    except ValueError as e:
+        sys.exit(f"kstore: {e}")
+    with open(args.output, "wb") if args.output else nullcontext(sys.stdout.buffer) as out:  # noqa: PTH123
+        write_columns(scan, args.format, out)
+    for skipped in scan.skipped:
+        print(f"kstore: left out {skipped.size} bytes: {skipped.error}", file=sys.stderr)
+    return 0
 
 
 def _text(data: bytes | None, redact: bool) -> str | None:
