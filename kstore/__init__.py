@@ -50,7 +50,9 @@ from kstore.log.partition import (
     PartitionLog,
 )
 from kstore.log.retention import Decision
+from kstore.log.sending import Sent
 from kstore.log.slice import Slice
+from kstore.log.span import Span
 from kstore.log.writer import DataLossWarning, LogWriter
 from kstore.store import LogStore
 
@@ -93,8 +95,10 @@ __all__ = [
     "RecordBatch",
     "RecordTooLargeError",
     "Segment",
+    "Sent",
     "Skipped",
     "Slice",
+    "Span",
     "TopicPartition",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",

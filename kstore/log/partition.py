@@ -8,7 +8,7 @@ from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from kstore.engine.batch import Record
 from kstore.engine.index import AbortedTxn
@@ -20,7 +20,9 @@ from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
+from kstore.log.sending import Outlet, Sent
 from kstore.log.slice import Slice
+from kstore.log.span import Span
 from kstore.log.transactions import Transactions
 
 EARLIEST = -2
@@ -53,6 +55,16 @@ def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
         if located is not None:
             return located.base_offset, at, located.position
     return now.log_end_offset, len(segments) - 1, segments[-1].size
+
+
+class _Bound(NamedTuple):
+    """How far a read may go: to `offset`, which begins at `position` of the segment `at`."""
+
+    now: Loaded
+    committed: bool
+    offset: int
+    at: int
+    position: int
 
 
 class PartitionLog:
@@ -165,33 +177,106 @@ class PartitionLog:
         isolation: str = "read_uncommitted",
         *,
         min_one_message: bool = True,
+        whole_batches: bool = False,
         on_error: str = "raise",
     ) -> Slice:
         """The bytes from the batch that holds `offset` on, at most `max_bytes` of one segment (spec 7.1).
 
-        A batch larger than max_bytes comes whole when it is the first, unless min_one_message is false. Reading at the
-        log end offset gives an empty slice; OffsetOutOfRangeError below the start or above the end.
+        A batch larger than max_bytes comes whole when it is the first, unless min_one_message is false. With
+        whole_batches the slice ends where a batch does. Reading at the log end offset gives an empty slice;
+        OffsetOutOfRangeError below the start or above the end.
         """
+        return self._slice(
+            self._bound(offset, max_bytes, isolation),
+            offset,
+            max_bytes,
+            min_one_message,
+            whole_batches,
+            on_error,
+        )
+
+    def span(
+        self,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        isolation: str = "read_uncommitted",
+        *,
+        min_one_message: bool = True,
+        whole_batches: bool = True,
+    ) -> Span:
+        """The same over as many segments as max_bytes reaches into: slices of one moment, to be sent in one call."""
+        bound = self._bound(offset, max_bytes, isolation)
+        slices: list[Slice] = []
+        while True:
+            part = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
+            if part.segment is None or part.size == 0:
+                break
+            slices.append(part)
+            max_bytes -= part.size
+            # on with the next segment, if this one is exhausted
+            if (
+                max_bytes <= 0
+                or part.position + part.size < part.segment.size
+                or part.segment.end_offset >= bound.offset
+            ):
+                break
+            offset = max(offset, part.segment.end_offset)
+            min_one_message = False
+        return Span(slices)
+
+    def send(
+        self,
+        sock: Outlet,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        isolation: str = "read_uncommitted",
+        *,
+        whole_batches: bool = True,
+    ) -> Sent:
+        """Sends what `span` gives to a socket, without copying it where that is possible; see Slice.send.
+
+        To go on where a socket took only a part, keep the span, and send that from a position on.
+        """
+        return self.span(offset, max_bytes, isolation, whole_batches=whole_batches).send(sock)
+
+    def _bound(self, offset: int, max_bytes: int, isolation: str) -> _Bound:
+        """What a read from `offset` on may see, all of one moment."""
         if max_bytes < 0:
             raise ValueError(f"max_bytes {max_bytes} must not be negative")
         committed = self._is_committed(isolation)
         now = self._now()
-        segments, end = now.segments, now.log_end_offset
+        end = now.log_end_offset
         if not now.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, now.log_start_offset, end)
         bound = min(self.last_stable_offset(), end) if committed else end
-        bound_at, bound_position = len(segments), 0
         if bound < end:  # the bound becomes the beginning of the batch that holds it (spec 7.3)
-            bound, bound_at, bound_position = _position_of(now, bound)
-        if offset < bound:
+            return _Bound(now, committed, *_position_of(now, bound))
+        return _Bound(now, committed, bound, len(now.segments), 0)
+
+    def _slice(
+        self,
+        bound: _Bound,
+        offset: int,
+        max_bytes: int,
+        min_one_message: bool,
+        whole_batches: bool,
+        on_error: str,
+    ) -> Slice:
+        now, committed = bound.now, bound.committed
+        segments = now.segments
+        if offset < bound.offset:
             at = max(_floor(segments, offset), 0)
-            while at < min(bound_at + 1, len(segments)):
+            while at < min(bound.at + 1, len(segments)):
                 segment = segments[at]
                 located = segment.translate(offset)
                 if located is not None:
                     size = max(max_bytes, located.size) if min_one_message else max_bytes
-                    end_position = bound_position if at == bound_at else segment.size
+                    end_position = bound.position if at == bound.at else segment.size
                     size = max(0, min(size, end_position - located.position))
+                    if whole_batches:
+                        size = (
+                            segment.whole_until(located.position, located.position + size) - located.position
+                        )
                     aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
                     return Slice(
                         segment,
@@ -200,7 +285,7 @@ class PartitionLog:
                         size,
                         first_batch_size=located.size,
                         aborted=aborted,
-                        stop_offset=bound,
+                        stop_offset=bound.offset,
                         on_error=on_error,
                     )
                 at += 1
