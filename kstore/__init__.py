@@ -39,6 +39,7 @@ from kstore.errors import (
     UnexpectedAppendOffsetError,
     UnsupportedCodecError,
 )
+from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.partition import (
     EARLIEST,
@@ -72,6 +73,7 @@ __all__ = [
     "CorruptSnapshotError",
     "DataLossWarning",
     "Decision",
+    "Follower",
     "InvalidConfigError",
     "InvalidProducerEpochError",
     "InvalidRecordError",

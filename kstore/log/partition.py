@@ -1,5 +1,6 @@
 """One partition: a directory of segments, read as Kafka would read it."""
 
+import os
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -8,14 +9,16 @@ from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self, overload
 
-from kstore.engine.batch import Record
+from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import BatchReader, RecordReader
 from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
+from kstore.log.feed import DirectoryFeed, Feed
+from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
 from kstore.log.producers import ProducerState
@@ -73,6 +76,8 @@ class PartitionLog:
     After an unclean stop the view is what Kafka would have after its recovery; `recovery` says what lies beyond.
     Thread-safe: nothing in it changes.
     """
+
+    _options = LoadOptions(None, None, None, 4096, 256 << 20, True)
 
     def __init__(
         self,
@@ -294,10 +299,15 @@ class PartitionLog:
     def from_file_start(self) -> "PartitionLog":
         """The same log with everything readable that its files still hold, below the log start offset too."""
         now = self._now()
+        first = now.segments[0].base_offset if now.segments else now.log_start_offset
+        return self._twin(replace(now, log_start_offset=min(first, now.log_start_offset)))
+
+    def _twin(self, now: Loaded) -> "PartitionLog":
+        """Another view of the same log, which goes its own way from here on."""
         twin = object.__new__(PartitionLog)
         twin.path = self.path
-        first = now.segments[0].base_offset if now.segments else now.log_start_offset
-        twin._loaded = replace(now, log_start_offset=min(first, now.log_start_offset))
+        twin._options = self._options
+        twin._loaded = now
         twin._closed = False
         twin._transactions = self._known_transactions()
         twin._reached = Reached(())
@@ -362,7 +372,7 @@ class PartitionLog:
         Transaction markers are left out unless `control` is true. on_error="skip" goes on at the next good batch and
         lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError.
         """
-        segments, start, stop, aborted = self._range(start, stop, isolation)
+        segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
         return RecordReader(segments, start, stop, on_error=on_error, control=control, aborted=aborted)
 
     def batches(
@@ -374,14 +384,13 @@ class PartitionLog:
         on_error: str = "raise",
     ) -> BatchReader:
         """The same for whole batches, control batches included: those that hold an offset of the range."""
-        segments, start, stop, aborted = self._range(start, stop, isolation)
+        segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
         return BatchReader(segments, start, stop, on_error=on_error, aborted=aborted)
 
     def _range(
-        self, start: int | None, stop: int | None, isolation: str
+        self, now: Loaded, start: int | None, stop: int | None, isolation: str
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
         committed = self._is_committed(isolation)
-        now = self._now()
         start = now.log_start_offset if start is None else max(start, now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(stop, now.log_end_offset)
         at = max(_floor(now.segments, start), 0)
@@ -499,6 +508,53 @@ class PartitionLog:
         self._transactions = None
         return True
 
+    @overload
+    def follow(
+        self,
+        offset: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: str = "read_uncommitted",
+        records: Literal[False] = False,
+    ) -> Follower[RecordBatch]: ...
+
+    @overload
+    def follow(
+        self,
+        offset: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: str = "read_uncommitted",
+        records: Literal[True],
+    ) -> Follower[Record]: ...
+
+    def follow(
+        self,
+        offset: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: str = "read_uncommitted",
+        records: bool = False,
+    ) -> Follower[RecordBatch] | Follower[Record]:
+        """The batches from the one that holds `offset` on (None: the end), and then what comes, whoever appends it.
+
+        `for batch in log.follow(offset)` and `async for` both. It waits without turning, through rolls and deletions,
+        and ends when nothing came for `timeout` seconds. `records` gives the records from `offset` on instead.
+        OffsetOutOfRangeError outside the log, and when the position is deleted; see Follower.
+        """
+        self._is_committed(isolation)
+        now = self._now()
+        if offset is None:
+            offset = now.log_end_offset
+        feed = self._feed(isolation)
+        if records:
+            return Follower[Record](feed, offset, timeout, True)
+        return Follower[RecordBatch](feed, offset, timeout, False)
+
+    def _feed(self, isolation: str) -> Feed:
+        """Where a follower gets new batches from."""
+        return DirectoryFeed(self._twin(self._now()), isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
+
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -512,6 +568,11 @@ class PartitionLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     def __repr__(self) -> str:
         return (

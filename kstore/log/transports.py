@@ -50,7 +50,12 @@ async def _send_by_socket(parts: Sequence[Part], sock: Any, position: int) -> Se
 async def _writable(sock: Any) -> None:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(sock.fileno(), lambda: future.done() or future.set_result(None))
+
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    loop.add_writer(sock.fileno(), wake)
     try:
         await future
     finally:

@@ -30,6 +30,7 @@ from kstore.errors import (
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
 from kstore.log.epochs import LeaderEpochs
+from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
 from kstore.log.loader import Loaded, load
@@ -243,6 +244,9 @@ class LogWriter(Tail, PartitionLog):
             self._check_usable()
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)
+
+    def _feed(self, isolation: str) -> Feed:
+        return WriterFeed(self, self._current, self._ring_at_change, isolation)
 
     def _read_transactions(self) -> Transactions:
         now = self._current()
