@@ -41,6 +41,7 @@ from kstore.errors import (
 )
 from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
+from kstore.log.pages import Residency
 from kstore.log.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -96,6 +97,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordTooLargeError",
+    "Residency",
     "Segment",
     "Sent",
     "Skipped",

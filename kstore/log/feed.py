@@ -201,6 +201,8 @@ class DirectoryFeed:
             try:
                 self._log.refresh()
                 break
+            except LogNotFoundError:
+                raise
             except FileNotFoundError:  # a file was deleted while we were looking
                 if attempt == _ATTEMPTS - 1:
                     raise

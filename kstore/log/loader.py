@@ -416,7 +416,11 @@ def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     """
     last = before.segments[-1] if before.segments else None
     stems = {}
-    for name in os.listdir(path):  # noqa: PTH208 - iterdir takes thrice as long
+    try:
+        names = os.listdir(path)  # noqa: PTH208 - iterdir takes thrice as long
+    except FileNotFoundError:
+        raise LogNotFoundError(f"no partition directory at {path}") from None
+    for name in names:
         offset = layout.parse_offset(name)
         if name.endswith(".log") and offset is not None and offset >= 0:
             stems[offset] = name[:-4]

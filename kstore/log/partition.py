@@ -21,6 +21,7 @@ from kstore.log.feed import DirectoryFeed, Feed
 from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
+from kstore.log.pages import CACHE, Pages, Residency, residency_of
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.sending import Outlet, Sent
@@ -58,6 +59,12 @@ def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
         if located is not None:
             return located.base_offset, at, located.position
     return now.log_end_offset, len(segments) - 1, segments[-1].size
+
+
+def _pages(cache: str) -> Pages:
+    if cache not in CACHE:
+        raise ValueError(f"cache is one of {', '.join(CACHE)}, not {cache!r}")
+    return Pages(drop=cache == "drop")
 
 
 class _Bound(NamedTuple):
@@ -155,6 +162,10 @@ class PartitionLog:
     def producers(self) -> dict[int, ProducerState]:
         """The state of every producer id that the log remembers."""
         return self._read_transactions().producers.states
+
+    def residency(self) -> list[Residency]:
+        """How much of each segment is in the page cache now. OSError where the system does not tell."""
+        return [residency_of(segment) for segment in self.segments]
 
     def topic_id(self) -> uuid.UUID | None:
         """The topic id in partition.metadata, None where there is no such file. CorruptCheckpointError."""
@@ -366,14 +377,18 @@ class PartitionLog:
         isolation: str = "read_uncommitted",
         on_error: str = "raise",
         control: bool = False,
+        cache: str = "keep",
     ) -> RecordReader:
         """An iterator of the records with start <= offset < stop; both default to the ends of the log.
 
         Transaction markers are left out unless `control` is true. on_error="skip" goes on at the next good batch and
-        lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError.
+        lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError. With cache="drop" the
+        page cache is left as it was found: what the scan brought in goes out behind it.
         """
         segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
-        return RecordReader(segments, start, stop, on_error=on_error, control=control, aborted=aborted)
+        return RecordReader(
+            segments, start, stop, on_error=on_error, control=control, aborted=aborted, pages=_pages(cache)
+        )
 
     def batches(
         self,
@@ -382,10 +397,11 @@ class PartitionLog:
         *,
         isolation: str = "read_uncommitted",
         on_error: str = "raise",
+        cache: str = "keep",
     ) -> BatchReader:
         """The same for whole batches, control batches included: those that hold an offset of the range."""
         segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
-        return BatchReader(segments, start, stop, on_error=on_error, aborted=aborted)
+        return BatchReader(segments, start, stop, on_error=on_error, aborted=aborted, pages=_pages(cache))
 
     def _range(
         self, now: Loaded, start: int | None, stop: int | None, isolation: str
