@@ -157,7 +157,7 @@ class DirectoryFeed:
                     self._grown = True
                 else:
                     self._stale = True
-            elif name == layout.LOG_STARTS or not name or directory < 0:
+            elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS) or not name or directory < 0:
                 self._stale = True
 
     def read(self, offset: int) -> Found | None:
@@ -187,8 +187,8 @@ class DirectoryFeed:
         grown, last = segment.followed(offset - 1)
         if grown is segment:
             self._grown = False
-            if segment.file().size() < segment.origin + position:
-                self._stale = True  # truncated
+            # it was truncated, and may have grown again; or it was preallocated
+            self._stale = segment.file().size() != segment.origin + position
             return None
         self._segment, self._end = grown, last + 1
         self._unindexed += grown.size - position

@@ -8,6 +8,7 @@ from typing import Generic, Self, TypeVar, cast
 
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.reader import BatchReader
+from kstore.errors import CorruptRecordError
 from kstore.log.bell import Bell
 from kstore.log.feed import Feed
 
@@ -38,6 +39,8 @@ class Follower(Generic[Item]):
         self._reader: BatchReader | None = None
         self._stop = offset
         self._pending: deque[Record] = deque()
+        self._fresh = False  # nothing was read of it yet
+        self._doubted = -1
         self._closed = False
         self._taken = 0
         self._bell = Bell()
@@ -66,20 +69,27 @@ class Follower(Generic[Item]):
                 found = self._feed.read(self.offset)
                 if found is None:
                     return None
-                self._reader, self._stop = found.reader, found.stop
+                self._reader, self._stop, self._fresh = found.reader, found.stop, True
             try:
                 batch = next(self._reader, None)
-            except FileNotFoundError:  # deleted before it was opened
+            except (FileNotFoundError, CorruptRecordError):
+                # Deleted before it was opened, or truncated and written anew under the reader? Then another look finds
+                # something else there.
                 self._reader = None
-                self._feed.doubt()
-                if self._feed.read(self.offset) is None:
+                if self._doubted == self.offset:
                     raise
+                self._doubted = self.offset
+                self._feed.doubt()
                 continue
             if batch is not None:
+                self._fresh = False
                 self.offset = batch.last_offset + 1
                 return batch
             self._reader = None
-            self.offset = max(self.offset, self._stop)  # what was compacted or aborted is not asked for again
+            if (
+                self._fresh
+            ):  # all of it was compacted away, or aborted; were it truncated away, another look would tell
+                self.offset = max(self.offset, self._stop)
         return None
 
     # ---- waiting --------------------------------------------------------------------------------------------------

@@ -409,6 +409,15 @@ class LoadOptions(NamedTuple):
     recover: bool
 
 
+def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
+    """Whether the last segment still has a batch that ends where the log did: it may have been truncated, and have grown
+    beyond that point since."""
+    try:
+        return max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
+    except CorruptFileError:
+        return False
+
+
 def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     """The log now, given what it was: the same object where nothing has changed.
 
@@ -432,6 +441,7 @@ def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         or any(base not in known for base in stems if base < last.base_offset)
         or last.file().size() < last.size
         or not last.is_file_of_its_name()
+        or not _ends_as_it_did(last, before)
     ):
         return load(path, **options._asdict())
     log_start_offset = options.log_start_offset
