@@ -33,6 +33,7 @@ MODULES = [
     "sources",
     "tail",
     "times",
+    "watch",
     "window",
 ]
 PUBLIC = sorted(p.as_posix() for p in Path("include").rglob("*") if p.suffix in {".h", ".pxd", ".md"})

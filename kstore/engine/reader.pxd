@@ -24,6 +24,8 @@ cdef class Reader:
     cdef int64_t at                # of the current batch
     cdef list aborted              # (first offset, producer id), last first
     cdef set aborting
+    cdef object pages              # is told where the reader is, for the page cache's sake
+    cdef int64_t mark              # from which position on it wants to be told again
 
     cdef bint next_segment(self) except -1
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil

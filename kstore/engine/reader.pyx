@@ -62,6 +62,7 @@ cdef class Reader:
         str on_error="raise",
         bint control=False,
         aborted=None,
+        pages=None,
     ):
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
@@ -77,6 +78,8 @@ cdef class Reader:
         self.end = byte_limit
         self.position = first_position
         self.strict_tail = byte_limit < 0
+        self.pages = pages
+        self.mark = INT64_MAX
         if aborted is not None:
             self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
             self.aborting = set()
@@ -86,13 +89,12 @@ cdef class Reader:
         cdef int64_t limit
         while True:
             self.index += 1
-            if self.index >= len(self.segments):
+            if self.index >= len(self.segments) or (<Segment>self.segments[self.index]).base_offset >= self.stop_offset:
                 self.segment = None
+                if self.pages is not None:
+                    self.pages.leave()
                 return False
             self.segment = self.segments[self.index]
-            if self.segment.base_offset >= self.stop_offset:
-                self.segment = None
-                return False
             try:
                 limit = self.segment.limit()
                 self.window.reset(self.segment.opened(), limit, self.segment.origin)
@@ -105,6 +107,8 @@ cdef class Reader:
                     if self.index == 0 and self.start_offset > self.segment.base_offset:
                         located = self.segment.translate(self.start_offset)
                         self.position = limit if located is None else located.position
+                if self.pages is not None:
+                    self.mark = self.pages.enter(self.segment, self.position, self.end)
                 return True
             except (CorruptRecordError, OSError) as e:
                 if not self.skip:
@@ -230,6 +234,8 @@ cdef class Reader:
                     self.at = self.position
                     self.position += size
                     self.last_offset = self.batch.last_offset
+                    if self.position >= self.mark:
+                        self.mark = self.pages.advance(self.position)
                     if self.batch.last_offset < self.start_offset:
                         continue
                     return True

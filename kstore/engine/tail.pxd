@@ -44,9 +44,11 @@ cdef class Tail:
     cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
     cdef list unsynced
     cdef bint names_unsynced
+    cdef list waiting             # bells to ring at the next change; None for none
 
     cdef int acquire(self) except -1
     cdef void release(self) noexcept
+    cdef int ring(self) except -1
     cdef int check_usable(self) except -1
     cdef int64_t now(self, bint exact=*) except? -1
     cdef int fail(self, str what) except -1

@@ -173,6 +173,9 @@ cdef class Tail:
     def _account(self, batches):
         """Takes the producers of these RecordBatches into account, once they are written."""
 
+    def _forget_analysis(self):
+        """What was analyzed has not been appended."""
+
     def _flush_due(self):
         """flush.messages says that it is time."""
 
@@ -232,6 +235,21 @@ cdef class Tail:
 
     cdef void release(self) noexcept:
         PyThread_release_lock(self.mutex)
+        if self.waiting is not None:
+            self.ring()
+
+    cdef int ring(self) except -1:
+        waiting, self.waiting = self.waiting, None
+        for bell in waiting:
+            bell.ring()
+        return 0
+
+    def _ring_at_change(self, bell):
+        """Rings this bell once, after the log has next been changed or closed."""
+        if self.waiting is None:
+            self.waiting = [bell]
+        elif bell not in self.waiting:
+            self.waiting.append(bell)
 
     cdef int check_usable(self) except -1:
         if self.closed:
@@ -616,6 +634,7 @@ cdef class Tail:
             self.settle()
         except BaseException:
             self.active.unstage()
+            self._forget_analysis()
             raise
         finally:
             if builder.room > MOST_KEPT:

@@ -136,20 +136,11 @@ def run(args: argparse.Namespace) -> int:
             out.writerow(COLUMNS)
             for _, _, record in chosen(log, args):
                 if record is not None:
-                    headers = json.dumps({n: _text(v, args.redact) for n, v in record.headers})
-                    out.writerow(
-                        (
-                            record.offset,
-                            record.timestamp,
-                            _text(record.key, args.redact),
-                            _text(record.value, args.redact),
-                            headers if record.headers else "",
-                        )
-                    )
+                    out.writerow(as_row(record, args.redact))
         else:
             for _, batch, record in chosen(log, args):
                 if record is not None:
-                    print(_line(batch, record, args.redact))
+                    print(as_line(batch, record, args.redact))
         return 0
 
 
@@ -186,7 +177,28 @@ def _text(data: bytes | None, redact: bool) -> str | None:
     return redacted(data) if redact else data.decode("utf-8", "backslashreplace")
 
 
-def _line(batch: RecordBatch, record: Record, redact: bool) -> str:
+def as_row(record: Record, redact: bool) -> tuple[object, ...]:
+    """A record as the fields of a CSV row, named in COLUMNS."""
+    headers = json.dumps({n: _text(v, redact) for n, v in record.headers})
+    return (
+        record.offset,
+        record.timestamp,
+        _text(record.key, redact),
+        _text(record.value, redact),
+        headers if record.headers else "",
+    )
+
+
+def as_json(batch: RecordBatch, record: Record, redact: bool) -> str:
+    """A record as a line of JSON, with the fields of its batch."""
+    about = batch_fields(batch)
+    if about.pop("valid") is False:
+        about["valid"] = False
+    return json.dumps({**record_fields(batch, record, redact=redact), "batch": about}, separators=(",", ":"))
+
+
+def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
+    """A record as a line of text."""
     key = _text(record.key, redact)
     value = _text(record.value, redact)
     line = f"{record.offset}\t{time_text(record.timestamp)}\t{'<null>' if key is None else key}"
