@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "kstore"
-LAYERS = ("engine", "log", "store", "tools", "__main__")
+LAYERS = ("engine", "log", "store", "tools", "spark", "__main__")
 FREE = {"errors", "properties", "kinds", "config", "_version"}  # importable from everywhere
 IMPORT = re.compile(r"^\s*(?:from|import) kstore(?:\.(\w+))?", re.MULTILINE)
 

@@ -1,0 +1,262 @@
+"""The data source "kstore" for spark.read, spark.readStream and their writers, and dataframe(). Imports pyspark."""
+
+import os
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any, Literal
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kstore.spark import columns as cols
+from kstore.spark.errors import failure
+from kstore.spark.options import SourceOptions
+from kstore.spark.plan import Logs, Split, Topics, chosen, resolve, split_ranges
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ImportError:  # Spark 3.5 has no data sources in Python; dataframe() does without
+    DataSource = DataSourceReader = InputPartition = object
+
+_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": _HEADERS,
+}
+
+
+def spark_schema(columns: Sequence[str]) -> StructType:
+    """The schema of these columns."""
+    return StructType([StructField(name, _TYPES[name]) for name in columns])
+
+
+def all_columns(options: SourceOptions) -> tuple[str, ...]:
+    """The columns of a reader for which no schema is given."""
+    return cols.COLUMNS if options.include_headers else cols.COLUMNS[:-1]
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema asks for: any of ours, in any order. KSTORE_INVALID_SCHEMA."""
+    accepted = ", ".join(f"{name} {kind.simpleString()}" for name, kind in _TYPES.items())
+    names = []
+    for column in schema.fields:
+        if column.name not in _TYPES or column.dataType != _TYPES[column.name] or column.name in names:
+            raise failure(
+                "KSTORE_INVALID_SCHEMA",
+                f"no column {column.name} {column.dataType.simpleString()}; any of these, once: {accepted}",
+            )
+        if not column.nullable:
+            raise failure("KSTORE_INVALID_SCHEMA", f"column {column.name} must be nullable")
+        names.append(column.name)
+    return tuple(names)
+
+
+def plan(options: SourceOptions) -> list[Split]:
+    """The splits of a batch query."""
+    logs = Logs(options.root, options.isolation)
+    partitions = chosen(logs, options.topics)
+    lossy = {"fail_on_data_loss": options.fail_on_data_loss}
+    starts = resolve(logs, partitions, options.starting, start=True, **lossy)
+    ends = resolve(logs, partitions, options.ending, start=False, **lossy)
+    return split_ranges(
+        logs,
+        {tp: (starts[tp], ends[tp]) for tp in partitions},
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+        **lossy,
+    )
+
+
+def read_arrow(split: Split, columns: Sequence[str]) -> Iterator[Any]:
+    """The records of a split as Arrow batches with these columns."""
+    schema = cols.arrow_schema(columns)
+    for batch in cols.read_columns(split, columns):
+        yield cols.to_arrow(batch, schema)
+
+
+class KStorePartition(InputPartition):  # type: ignore[misc]
+    """What a task reads."""
+
+    def __init__(self, value: Split) -> None:
+        self.value = value
+
+
+class KStoreReader(DataSourceReader):  # type: ignore[misc]
+    """A batch query. It has no pushFilters: Spark 4.1 to 4.3 would give wrong rows (spec spark 5.1)."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[KStorePartition]:
+        """The splits, planned now."""
+        return [KStorePartition(split) for split in plan(self.options)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Arrow batches; of the one empty partition that Spark makes where there are none, nothing."""
+        if partition is not None and partition.value is not None:
+            yield from read_arrow(partition.value, self.columns)
+
+
+class KStoreDataSource(DataSource):  # type: ignore[misc]
+    """Logs in kstore's directories, with the schema and options of Spark's Kafka source; `path` is the log directory."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What format() calls it."""
+        return "kstore"
+
+    def schema(self) -> StructType:
+        """The columns where the user gives none. Also the first to be asked, so everything is checked here."""
+        cols.require_pyarrow()
+        streams = ("startingoffsets", "maxoffsetspertrigger")
+        try:
+            options = SourceOptions.of(self.options, stream=False)
+        except ValueError:
+            if not any(name.lower() in streams for name in self.options):
+                raise
+            options = SourceOptions.of(self.options, stream=True)
+        chosen(Logs(options.root), options.topics)
+        return spark_schema(all_columns(options))
+
+    def reader(self, schema: StructType) -> KStoreReader:
+        """For spark.read."""
+        cols.require_pyarrow()
+        return KStoreReader(SourceOptions.of(self.options, stream=False), columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> Any:
+        """For spark.readStream."""
+        from kstore.spark.stream import KStoreStreamReader
+
+        cols.require_pyarrow()
+        return KStoreStreamReader(SourceOptions.of(self.options, stream=True), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """For df.write."""
+        from kstore.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        """For df.writeStream."""
+        from kstore.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema)
+
+
+# ---- from a program -----------------------------------------------------------------------------------------------
+
+
+def register(spark: Any) -> None:
+    """Makes format("kstore") known to a session. KSTORE_NO_PYARROW, KSTORE_UNSUPPORTED."""
+    if DataSource is object:
+        raise failure(
+            "KSTORE_UNSUPPORTED", "Spark 3.5 has no data sources in Python; use kstore.spark.dataframe"
+        )
+    cols.require_pyarrow()
+    _compare_pythons()
+    spark.dataSource.register(KStoreDataSource)
+
+
+def _compare_pythons() -> None:
+    """Workers run python3 from the PATH unless told otherwise, not the interpreter of the driver."""
+    if "PYSPARK_PYTHON" in os.environ:
+        return
+    found = shutil.which("python3")
+    if found is None or os.path.dirname(found) != os.path.dirname(sys.executable):  # noqa: PTH120
+        warnings.warn(
+            f"Spark's workers will run {found}, not {sys.executable}: set PYSPARK_PYTHON before the session begins "
+            "if kstore is installed only here",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def dataframe(
+    spark: Any,
+    path: str | PathLike[str],
+    topics: Topics,
+    *,
+    columns: Sequence[str] | None = None,
+    via: Literal["auto", "datasource", "mapInArrow"] = "auto",
+    **options: Any,
+) -> Any:
+    """A DataFrame of topics: names, a compiled pattern, or {topic: partitions}; options as of format("kstore").
+
+    `columns` is what to read of kstore.spark.COLUMNS: fewer are faster. Through the data source where Spark has them,
+    else through mapInArrow, with the same columns and rows. It is a snapshot: records that come later are in another
+    dataframe().
+    """
+    given = {name: _text(value) for name, value in options.items()} | _topic_option(topics)
+    given["path"] = fspath(path)
+    chosen_columns = None if columns is None else tuple(columns)
+    if chosen_columns is not None:
+        for name in chosen_columns:
+            if name not in _TYPES:
+                raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(_TYPES)}")
+    if via == "datasource" or (via == "auto" and DataSource is not object):
+        register(spark)
+        reader = spark.read.format("kstore").options(**given)
+        if chosen_columns is not None:
+            reader = reader.schema(spark_schema(chosen_columns))
+        return reader.load()
+    cols.require_pyarrow()
+    checked = SourceOptions.of(given, stream=False)
+    splits = plan(checked)
+    if chosen_columns is None:
+        chosen_columns = all_columns(checked)
+    schema = spark_schema(chosen_columns)
+    if not splits:
+        return spark.createDataFrame([], schema)
+    numbers = spark.range(len(splits), numPartitions=len(splits))
+    return numbers.mapInArrow(_MapInArrow(tuple(splits), chosen_columns), schema)
+
+
+class _MapInArrow:
+    """From rows with numbers of splits to their records."""
+
+    def __init__(self, splits: tuple[Split, ...], columns: tuple[str, ...]) -> None:
+        self.splits = splits
+        self.columns = columns
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_arrow(self.splits[number], self.columns)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        import json
+
+        return json.dumps(value)
+    return str(value)
+
+
+def _topic_option(topics: Topics) -> dict[str, str]:
+    if isinstance(topics, re.Pattern):
+        return {"subscribePattern": topics.pattern}
+    if isinstance(topics, Mapping):
+        return {"assign": _text({topic: list(own) for topic, own in topics.items()})}
+    return {"subscribe": topics if isinstance(topics, str) else ",".join(topics)}

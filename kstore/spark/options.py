@@ -1,0 +1,235 @@
+"""The options of the data source: names and meanings of Spark's Kafka source (spec spark 4), path in place of servers."""
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kstore.config import LogConfig
+from kstore.errors import InvalidConfigError
+from kstore.spark.errors import SparkSourceError, failure, translated
+from kstore.spark.plan import Bounds, Isolation, PerPartition, Topics
+
+_SOURCE = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "failOnDataLoss",
+    "includeHeaders",
+    "isolation",
+)
+_SINK = ("topic", "txnId", "numPartitions", "stagingPath")
+_BOTH = ("path",)
+_OF_SPARK = ("checkpointLocation", "queryName")  # Spark hands these on
+NAMES = {name.lower(): name for name in (*_BOTH, *_SOURCE, *_SINK, *_OF_SPARK)}
+_CONFIG = "kstore."
+
+
+def bad(text: str) -> SparkSourceError:
+    return failure("KSTORE_INVALID_OPTION", text)
+
+
+def canonical(options: Mapping[str, str]) -> dict[str, str]:
+    """The options by their own names; KSTORE_INVALID_OPTION, with the nearest name, for one there is not."""
+    known: dict[str, str] = {}
+    for name, value in options.items():
+        lower = name.lower()
+        if lower.startswith(_CONFIG):
+            known[lower] = value
+        elif lower in NAMES:
+            known[NAMES[lower]] = value
+        else:
+            near = difflib.get_close_matches(lower, NAMES, 1, 0.5)
+            hint = f"; the nearest is {NAMES[near[0]]}" if near else ""
+            raise bad(f"no option {name!r}{hint}")
+    return known
+
+
+def _integer(options: Mapping[str, str], name: str, least: int) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or int(text) < least:
+        raise bad(f"{name} is {text!r}, allowed is an integer from {least}")
+    return int(text)
+
+
+def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name)
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise bad(f"{name} is {text!r}, allowed is true or false")
+    return text.strip().lower() == "true"
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as e:
+        raise bad(f"{name} is no JSON ({e}): {text!r}") from None
+
+
+def _table(name: str, text: str) -> PerPartition:
+    """{"topic": {"0": number}}."""
+    raw = _json(name, text)
+    example = 'such as {"orders": {"0": 23}}'
+    if not isinstance(raw, dict) or not all(isinstance(own, dict) for own in raw.values()):
+        raise bad(f"{name} is {text!r}, allowed is JSON {example}")
+    try:
+        table = {topic: {int(p): n for p, n in own.items()} for topic, own in raw.items()}
+    except ValueError:
+        raise bad(f"{name} is {text!r}: partitions are numbers, {example}") from None
+    for own in table.values():
+        for number in own.values():
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise bad(f"{name} is {text!r}: offsets and timestamps are numbers, {example}")
+    return table
+
+
+def _topics(options: Mapping[str, str]) -> Topics:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if name in options]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none of them"
+        raise bad(f"one of subscribe, subscribePattern and assign says what to read; given is {found}")
+    name, text = given[0], options[given[0]]
+    if name == "subscribe":
+        topics = [topic.strip() for topic in text.split(",") if topic.strip()]
+        if not topics:
+            raise bad("subscribe names no topic")
+        return topics
+    if name == "subscribePattern":
+        try:
+            return re.compile(text)
+        except re.error as e:
+            raise bad(f"subscribePattern is no regular expression ({e}): {text!r}") from None
+    raw = _json(name, text)
+    if not isinstance(raw, dict) or not all(
+        isinstance(own, list) and all(isinstance(p, int) and not isinstance(p, bool) for p in own)
+        for own in raw.values()
+    ):
+        raise bad(f'assign is {text!r}, allowed is JSON such as {{"orders": [0, 1]}}')
+    return raw
+
+
+def _bounds(options: Mapping[str, str], side: Literal["starting", "ending"], default: str) -> Bounds:
+    offsets: Any = options.get(f"{side}Offsets", default)
+    word = offsets.strip().lower()
+    if word in ("earliest", "latest"):
+        offsets = word
+        if side == "ending" and word == "earliest":
+            raise bad("endingOffsets is 'earliest', allowed is latest or JSON with offsets")
+    else:
+        offsets = _table(f"{side}Offsets", offsets)
+    times = options.get(f"{side}OffsetsByTimestamp")
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
+    if strategy not in ("error", "latest"):
+        raise bad(f"startingOffsetsByTimestampStrategy is {strategy!r}, allowed is error or latest")
+    return Bounds(
+        offsets,
+        _integer(options, f"{side}Timestamp", 0),
+        None if times is None else _table(f"{side}OffsetsByTimestamp", times),
+        "latest" if strategy == "latest" else "error",
+    )
+
+
+def _path(options: Mapping[str, str]) -> str:
+    path = options.get("path", "").strip()
+    if not path:
+        raise bad("path is missing: the log directory, as in .load(path) or .option('path', …)")
+    if "://" in path and not path.startswith("file://"):
+        raise failure("KSTORE_UNSUPPORTED", "a log lies in a mounted file system", file=path)
+    return os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What to read; checked when it is made."""
+
+    root: str
+    topics: Topics
+    starting: Bounds
+    ending: Bounds
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    isolation: Isolation
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], *, stream: bool) -> "SourceOptions":
+        """From a reader's options."""
+        options = canonical(given)
+        for name in _SINK:
+            if name in options:
+                raise bad(f"{name} is an option of the writer")
+        if stream:
+            for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+                if name in options:
+                    raise bad(f"{name} is an option of batch queries; a stream has no end")
+        elif options.get("startingOffsets", "").strip().lower() == "latest":
+            raise bad("startingOffsets is 'latest', which only streams take: there is nothing after the end")
+        isolation = options.get("isolation", "read_uncommitted")
+        if isolation not in ("read_uncommitted", "read_committed"):
+            raise bad(f"isolation is {isolation!r}, allowed is read_uncommitted or read_committed")
+        return cls(
+            _path(options),
+            _topics(options),
+            _bounds(options, "starting", "latest" if stream else "earliest"),
+            _bounds(options, "ending", "latest"),
+            _integer(options, "minPartitions", 1),
+            _integer(options, "maxRecordsPerPartition", 1),
+            _integer(options, "maxOffsetsPerTrigger", 1),
+            _boolean(options, "failOnDataLoss", True),
+            _boolean(options, "includeHeaders", False),
+            "read_committed" if isolation == "read_committed" else "read_uncommitted",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Where to write; checked when it is made."""
+
+    root: str
+    topic: str | None
+    transaction: str | None
+    partition_count: int
+    staging: str | None
+    config: LogConfig
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "SinkOptions":
+        """From a writer's options; kstore.NAME is the topic configuration NAME of what is written, in Kafka's notation."""
+        options = canonical(given)
+        for name in _SOURCE:
+            if name in options:
+                raise bad(f"{name} is an option of the reader")
+        own = {
+            name.removeprefix(_CONFIG): value for name, value in options.items() if name.startswith(_CONFIG)
+        }
+        try:
+            config = LogConfig.from_topic(own)
+        except InvalidConfigError as e:
+            raise translated(e) from None
+        return cls(
+            _path(options),
+            options.get("topic"),
+            options.get("txnId"),
+            _integer(options, "numPartitions", 1) or 1,
+            options.get("stagingPath"),
+            config,
+        )

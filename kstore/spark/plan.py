@@ -1,0 +1,442 @@
+"""Splits: what each task of a job reads. Made on the driver from indexes and headers alone; needs no Spark."""
+
+import operator
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from os import PathLike, fspath
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy
+
+from kstore.engine.segment import Segment
+from kstore.errors import KstoreError, LogNotFoundError
+from kstore.log.layout import CLUSTER_METADATA, TopicPartition
+from kstore.log.partition import PartitionLog
+from kstore.spark.errors import failure, translated
+from kstore.store import LogStore
+
+TARGET_BYTES = 128 << 20
+EARLIEST, LATEST = -2, -1
+
+Topics: TypeAlias = str | Iterable[str] | Mapping[str, Iterable[int]] | re.Pattern[str]
+PerPartition: TypeAlias = Mapping[str, Mapping[int, int]]
+Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
+
+
+class Piece(NamedTuple):
+    """Whole batches of one segment: `size` bytes at `position` of its file; the first batch has `base_offset`."""
+
+    stem: str
+    segment_offset: int
+    segment_end: int
+    suffixes: tuple[tuple[str, str], ...]
+    origin: int
+    position: int
+    size: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The records of one partition with start <= offset < stop, and where they lie. Plain values, so it pickles small.
+
+    No two splits share a batch. `aborted` holds (producer id, first offset, marker's offset) of the transactions to be
+    left out, None where everything is read.
+    """
+
+    root: str
+    topic: str
+    partition: int
+    start: int
+    stop: int
+    pieces: tuple[Piece, ...]
+    aborted: tuple[tuple[int, int, int], ...] | None = None
+    fail_on_data_loss: bool = True
+
+    @property
+    def size(self) -> int:
+        """The bytes it reads."""
+        return sum(piece.size for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where reading starts and ends. A timestamp wins over timestamps for each partition, and those over offsets."""
+
+    offsets: Literal["earliest", "latest"] | PerPartition = "earliest"
+    timestamp: int | None = None
+    timestamps: PerPartition | None = None
+    when_none_later: Literal["error", "latest"] = "error"
+
+
+START = Bounds("earliest")
+END = Bounds("latest")
+
+
+@dataclass(slots=True)
+class Logs:
+    """The logs of a directory, opened once each; `refresh` takes in what was written since."""
+
+    root: str
+    isolation: Isolation = "read_uncommitted"
+    _open: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+
+    def names(self) -> list[TopicPartition]:
+        """The partitions that lie there, in order."""
+        try:
+            return LogStore(self.root).partitions
+        except LogNotFoundError:
+            raise failure("KSTORE_PATH_NOT_FOUND", "no log directory there", file=self.root) from None
+
+    def open(self, tp: TopicPartition) -> PartitionLog:
+        """The log of a partition, as it was when it was first asked for or last refreshed."""
+        log = self._open.get(tp)
+        if log is None:
+            try:
+                log = PartitionLog(f"{self.root}/{tp}")
+            except (KstoreError, OSError) as e:
+                raise translated(e, topic=tp.topic, partition=tp.partition) from e
+            self._open[tp] = log
+        return log
+
+    def refresh(self) -> None:
+        """Brings the open logs up to date; those that are gone are forgotten."""
+        for tp, log in list(self._open.items()):
+            try:
+                log.refresh()
+            except FileNotFoundError:
+                del self._open[tp]
+            except (KstoreError, OSError) as e:
+                raise translated(e, topic=tp.topic, partition=tp.partition) from e
+
+    def end(self, tp: TopicPartition) -> int:
+        """The offset after the last record that may be read."""
+        log = self.open(tp)
+        return log.last_stable_offset() if self.isolation == "read_committed" else log.log_end_offset
+
+
+def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
+    """The partitions meant: names (also one text with commas), a compiled pattern, or {topic: partitions}.
+
+    KSTORE_TOPIC_NOT_FOUND for a name that is not there; a pattern may match nothing.
+    """
+    there = logs.names()
+    if isinstance(topics, re.Pattern):
+        return [tp for tp in there if topics.fullmatch(tp.topic) and tp.topic != CLUSTER_METADATA]
+    if isinstance(topics, Mapping):
+        asked = sorted({TopicPartition(t, operator.index(p)) for t, ps in topics.items() for p in ps})
+        for tp in asked:
+            if tp not in there:
+                raise failure(
+                    "KSTORE_TOPIC_NOT_FOUND",
+                    "no such partition there",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    file=logs.root,
+                )
+        return asked
+    names = set(topics.split(",") if isinstance(topics, str) else topics)
+    names = {name.strip() for name in names}
+    for name in sorted(names - {tp.topic for tp in there}):
+        raise failure("KSTORE_TOPIC_NOT_FOUND", "no such topic there", topic=name, file=logs.root)
+    return [tp for tp in there if tp.topic in names]
+
+
+def _of_partition(table: PerPartition, tp: TopicPartition, name: str) -> int:
+    try:
+        return table[tp.topic][tp.partition]
+    except KeyError:
+        raise failure(
+            "KSTORE_INVALID_OPTION",
+            f"{name} says nothing about this partition; it must name all that are read",
+            topic=tp.topic,
+            partition=tp.partition,
+        ) from None
+
+
+def _by_time(logs: Logs, tp: TopicPartition, timestamp: int, bounds: Bounds, *, start: bool) -> int:
+    if timestamp < 0:
+        raise failure("KSTORE_INVALID_OPTION", f"a timestamp is not negative: {timestamp}", topic=tp.topic)
+    try:
+        found = logs.open(tp).find(timestamp=timestamp)
+    except (KstoreError, OSError) as e:
+        raise translated(e, topic=tp.topic, partition=tp.partition) from e
+    if found is not None:
+        return min(found.offset, logs.end(tp))
+    if start and bounds.when_none_later == "error":
+        raise failure(
+            "KSTORE_OFFSET_OUT_OF_RANGE",
+            f"no record at or after timestamp {timestamp}; "
+            "startingOffsetsByTimestampStrategy=latest starts at the end instead",
+            topic=tp.topic,
+            partition=tp.partition,
+        )
+    return logs.end(tp)
+
+
+def resolve(
+    logs: Logs,
+    partitions: Iterable[TopicPartition],
+    bounds: Bounds,
+    *,
+    start: bool,
+    fail_on_data_loss: bool = True,
+) -> dict[TopicPartition, int]:
+    """Every bound as a number, now: later runs of the same job then read the same records."""
+    found: dict[TopicPartition, int] = {}
+    name = "startingOffsets" if start else "endingOffsets"
+    for tp in partitions:
+        log = logs.open(tp)
+        first, end = log.log_start_offset, logs.end(tp)
+        if bounds.timestamp is not None:
+            offset = _by_time(logs, tp, bounds.timestamp, bounds, start=start)
+        elif bounds.timestamps is not None:
+            offset = _by_time(
+                logs, tp, _of_partition(bounds.timestamps, tp, f"{name}ByTimestamp"), bounds, start=start
+            )
+        elif isinstance(bounds.offsets, str):
+            offset = first if bounds.offsets == "earliest" else end
+        else:
+            offset = _of_partition(bounds.offsets, tp, name)
+            if offset == LATEST:
+                offset = end
+            elif offset == EARLIEST and start:
+                offset = first
+            elif offset < 0:
+                raise failure(
+                    "KSTORE_INVALID_OPTION",
+                    f"{name} {offset}: an offset, -1 for latest"
+                    + (", -2 for earliest" if start else "; -2 is no end"),
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+        found[tp] = checked(logs, tp, offset, fail_on_data_loss=fail_on_data_loss)
+    return found
+
+
+def checked(logs: Logs, tp: TopicPartition, offset: int, *, fail_on_data_loss: bool) -> int:
+    """The offset, if it lies in the log; KSTORE_DATA_LOST, or the nearest that does if losses are to be passed over."""
+    first, end = logs.open(tp).log_start_offset, logs.end(tp)
+    if first <= offset <= end:
+        return offset
+    if not fail_on_data_loss:
+        return min(max(offset, first), end)
+    lost = offset < first
+    raise failure(
+        "KSTORE_DATA_LOST" if lost else "KSTORE_OFFSET_OUT_OF_RANGE",
+        f"the log holds offsets {first} to {end} (exclusive)"
+        + ("; failOnDataLoss=false goes on at the first that is left" if lost else ""),
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        file=logs.open(tp).path,
+    )
+
+
+def plan_splits(
+    path: str | PathLike[str],
+    topics: Topics,
+    *,
+    starting: Bounds | Literal["earliest", "latest"] | PerPartition = START,
+    ending: Bounds | Literal["earliest", "latest"] | PerPartition = END,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+    target_bytes: int = TARGET_BYTES,
+    isolation: Isolation = "read_uncommitted",
+    fail_on_data_loss: bool = True,
+) -> list[Split]:
+    """What the tasks of a job read of the log directory `path`: splits of about `target_bytes`, cut between batches.
+
+    `topics`: a name or several (also with commas), a compiled pattern, or {topic: partitions}. `starting`, `ending`:
+    "earliest", "latest", {topic: {partition: offset}} with -2 and -1 for these, or Bounds, which can name times too.
+    They are resolved here, once. `min_partitions` asks for at least about so many splits in all;
+    `max_records_per_partition` cuts after at most so many offsets, to the next batch. SparkSourceError.
+    """
+    logs = Logs(os.path.abspath(fspath(path)), isolation)  # noqa: PTH100 - links stay as executors see them
+    starting = starting if isinstance(starting, Bounds) else Bounds(starting)
+    ending = ending if isinstance(ending, Bounds) else Bounds(ending)
+    partitions = chosen(logs, topics)
+    starts = resolve(logs, partitions, starting, start=True, fail_on_data_loss=fail_on_data_loss)
+    ends = resolve(logs, partitions, ending, start=False, fail_on_data_loss=fail_on_data_loss)
+    ranges = {tp: (starts[tp], ends[tp]) for tp in partitions}
+    return split_ranges(
+        logs,
+        ranges,
+        min_partitions=min_partitions,
+        max_records_per_partition=max_records_per_partition,
+        target_bytes=target_bytes,
+        fail_on_data_loss=fail_on_data_loss,
+    )
+
+
+def split_ranges(
+    logs: Logs,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+    target_bytes: int = TARGET_BYTES,
+    fail_on_data_loss: bool = True,
+) -> list[Split]:
+    """The splits of ranges of offsets that were resolved before."""
+    for name, value in (
+        ("minPartitions", min_partitions),
+        ("maxRecordsPerPartition", max_records_per_partition),
+        ("target_bytes", target_bytes),
+    ):
+        if value is not None and value < 1:
+            raise failure("KSTORE_INVALID_OPTION", f"{name} is {value}, allowed is at least 1")
+    found: dict[TopicPartition, list[_Stretch]] = {}
+    for tp, (start, stop) in ranges.items():
+        try:
+            stretches = _stretches(logs.open(tp), start, stop)
+        except (KstoreError, OSError) as e:
+            raise translated(e, topic=tp.topic, partition=tp.partition, offset=start) from e
+        if stretches:
+            found[tp] = stretches
+    total = sum(stretch.size for stretches in found.values() for stretch in stretches)
+    splits: list[Split] = []
+    for tp, stretches in found.items():
+        start, stop = ranges[tp]
+        size = sum(stretch.size for stretch in stretches)
+        parts = max(1, round(size / target_bytes))
+        if min_partitions is not None:
+            parts = max(parts, round(size / total * min_partitions))
+        try:
+            cuts = _cuts_by_size(stretches, size, parts)
+            if max_records_per_partition is not None:
+                cuts |= _cuts_by_offset(stretches, start, stop, max_records_per_partition)
+            splits += _split(logs, tp, stretches, sorted(cuts), start, stop, fail_on_data_loss)
+        except (KstoreError, OSError) as e:
+            raise translated(e, topic=tp.topic, partition=tp.partition, offset=start) from e
+    return splits
+
+
+class _Stretch(NamedTuple):
+    """The bytes of a segment that hold a range: whole batches from `begin` to `end`."""
+
+    segment: Segment
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.begin
+
+
+def _stretches(log: PartitionLog, start: int, stop: int) -> list[_Stretch]:
+    found: list[_Stretch] = []
+    if start >= stop:
+        return found
+    segments = log.segments
+    for segment in segments[max(log.floor_segment(start), 0) :]:
+        if segment.base_offset >= stop:
+            break
+        first = segment.translate(start)
+        if first is None:
+            continue
+        begin, end = first.position, segment.size
+        last = segment.translate(stop)
+        if last is not None:
+            holds = (
+                segment.batch_at(last.position).base_offset < stop
+            )  # the batch has records before `stop` too
+            end = last.position + last.size if holds else last.position
+        if begin < end:
+            found.append(_Stretch(segment, begin, end))
+    return found
+
+
+def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[tuple[int, int]]:
+    """(which stretch, position in it) of the beginnings of `parts` splits of about the same size."""
+    cuts = {(0, stretches[0].begin)}
+    if parts == 1:
+        return cuts
+    ends = numpy.cumsum([stretch.size for stretch in stretches])
+    positions: dict[int, numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]] = {}
+    for part in range(1, parts):
+        wanted = size * part // parts
+        at = int(numpy.searchsorted(ends, wanted, side="right"))
+        stretch = stretches[at]
+        position = stretch.begin + wanted - (int(ends[at]) - stretch.size)
+        if at not in positions:
+            entries = numpy.frombuffer(stretch.segment.offset_index.to_bytes(), ">i4").astype(numpy.int64)
+            positions[at] = entries[1::2]
+        slot = int(numpy.searchsorted(positions[at], position, side="right")) - 1
+        known = int(positions[at][slot]) if slot >= 0 else stretch.begin
+        if known <= stretch.begin:
+            cuts.add((at, stretch.begin))
+        elif known < stretch.end and stretch.segment.batch_at(known).is_valid:  # an index is a hint
+            cuts.add((at, known))
+    return cuts
+
+
+def _cuts_by_offset(stretches: Sequence[_Stretch], start: int, stop: int, most: int) -> set[tuple[int, int]]:
+    """The same so that no split spans more than `most` offsets, as far as batches allow."""
+    cuts: set[tuple[int, int]] = set()
+    parts = -(-(stop - start) // most)
+    at = 0
+    for part in range(1, parts):
+        offset = start + (stop - start) * part // parts
+        while at + 1 < len(stretches) and stretches[at + 1].segment.base_offset <= offset:
+            at += 1
+        located = stretches[at].segment.translate(offset)
+        if located is not None and stretches[at].begin < located.position < stretches[at].end:
+            cuts.add((at, located.position))
+        elif located is None and at + 1 < len(stretches):
+            cuts.add((at + 1, stretches[at + 1].begin))
+    return cuts
+
+
+def _split(
+    logs: Logs,
+    tp: TopicPartition,
+    stretches: Sequence[_Stretch],
+    cuts: Sequence[tuple[int, int]],
+    start: int,
+    stop: int,
+    fail_on_data_loss: bool,
+) -> list[Split]:
+    aborted: list[tuple[int, int, int]] | None = None
+    if logs.isolation == "read_committed":
+        found = logs.open(tp).aborted_transactions(start, stop)
+        aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
+    groups: list[list[Piece]] = [[] for _ in cuts]
+    group = -1
+    for at, stretch in enumerate(stretches):
+        own = [position for number, position in cuts if number == at]
+        bounds = sorted({stretch.begin, *own, stretch.end})
+        for begin, end in pairwise(bounds):
+            group += begin in own
+            segment = stretch.segment
+            groups[group].append(
+                Piece(
+                    segment.stem,
+                    segment.base_offset,
+                    segment.end_offset,
+                    tuple(sorted((segment.suffixes or {}).items())),
+                    segment.origin,
+                    begin,
+                    end - begin,
+                    segment.batch_at(begin).base_offset,
+                )
+            )
+    firsts = [start] + [max(start, pieces[0].base_offset) for pieces in groups[1:]] + [stop]
+    return [
+        Split(
+            logs.root,
+            tp.topic,
+            tp.partition,
+            first,
+            end,
+            tuple(pieces),
+            None
+            if aborted is None
+            else tuple(txn for txn in aborted if txn[2] >= pieces[0].base_offset and txn[1] < end),
+            fail_on_data_loss,
+        )
+        for first, end, pieces in zip(firsts, firsts[1:], groups, strict=False)
+    ]

@@ -1,0 +1,345 @@
+"""Staged records become part of logs, once for each transaction id.
+
+What makes it once: a journal in the log directory, and producer state, which Kafka's format has in the log itself. Each
+transaction writes as a producer with an epoch of its own, sequences from 0 in every partition. Before the first record is
+appended the journal names the transaction, its epoch and its staged files, durably. From then on it is decided: whoever
+publishes next in the directory finishes it first, going on after the last sequence that each partition knows.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kstore.config import LogConfig
+from kstore.engine.crc32c import crc32c
+from kstore.engine.file import make_directory, write_whole
+from kstore.errors import KstoreError, LogNotFoundError
+from kstore.log.layout import TopicPartition
+from kstore.log.partition import PartitionLog
+from kstore.log.writer import LogWriter
+from kstore.spark.errors import failure, translated
+from kstore.spark.staging import Stage, Staged, partition_counts
+from kstore.store import LogStore
+
+JOURNAL = ".kstore-spark-journal"
+LOCK = ".kstore-spark-lock"
+REMEMBERED_JOBS = 1_000
+LOCK_WAIT_S = 60.0
+_DAY_S = 86_400.0
+_CHUNK = 8 << 20
+_PRODUCER = struct.Struct(">qhi")  # producer id, epoch, base sequence
+_PRODUCER_AT, _CRC_AT, _ATTRIBUTES_AT = 43, 17, 21
+_MAX_EPOCH = 2**15 - 2
+
+
+class Transaction(NamedTuple):
+    """What is published once: a micro-batch of a query, or (number None) a job of its own."""
+
+    name: str
+    number: int | None = None
+
+
+class Sink:
+    """Publishes in a log directory; what tasks stage lies beside it, where no broker stumbles over it."""
+
+    def __init__(
+        self,
+        root: str | PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        staging: str | None = None,
+    ) -> None:
+        self.root = os.path.abspath(fspath(root))  # noqa: PTH100
+        self.config = config or LogConfig()
+        parent, name = os.path.split(self.root)
+        self.staging = staging or f"{parent}/.{name}.kstore-spark"
+
+    def counts(self) -> dict[str, int]:
+        """How many partitions the topics have."""
+        try:
+            return partition_counts(LogStore(self.root).topics)
+        except LogNotFoundError:
+            return {}
+
+    def stage(
+        self,
+        job: str,
+        attempt: str,
+        *,
+        topic: str | None = None,
+        counts: Mapping[str, int] | None = None,
+        default_count: int = 1,
+        task: int = 0,
+    ) -> Stage:
+        """Where one attempt of a task writes its rows."""
+        directory = f"{self.staging}/{job}/{attempt}"
+        return Stage(
+            directory, self.config, self.counts() if counts is None else counts, default_count, topic, task
+        )
+
+    def publish(
+        self,
+        transaction: Transaction,
+        staged: Sequence[Staged],
+        *,
+        counts: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Appends what was staged, in the order given; False if this transaction was published before.
+
+        `counts` tells how many partitions to make of topics that there are none of. An error before the journal names
+        the transaction, or before its first record, leaves nothing; after a later one the next call, for whatever
+        transaction, finishes it. SparkSourceError.
+        """
+        try:
+            make_directories(self.root)
+            with self._locked():
+                journal = _Journal.read(self.root)
+                self._finish(journal)
+                if journal.holds(transaction):
+                    return False
+                self._begin(journal, transaction, staged, counts or {})
+                return True
+        except (KstoreError, OSError) as e:
+            raise translated(e, file=self.root) from e
+
+    def recover(self) -> bool:
+        """Finishes a transaction that was begun; False if there is none."""
+        if not Path(self.root, JOURNAL).exists():
+            return False
+        try:
+            with self._locked():
+                return self._finish(_Journal.read(self.root))
+        except (KstoreError, OSError) as e:
+            raise translated(e, file=self.root) from e
+
+    def discard(self, transaction: Transaction, job: str) -> None:
+        """Removes what a job staged, unless it was begun to be published: then it is needed."""
+        with contextlib.suppress(FileNotFoundError), self._locked():
+            pending = _Journal.read(self.root).pending
+            if pending is not None and Transaction(*pending["transaction"]) == transaction:
+                return
+        shutil.rmtree(f"{self.staging}/{job}", ignore_errors=True)
+
+    def sweep(self, older_than_s: float = _DAY_S) -> None:
+        """Removes what failed jobs left in staging."""
+        with contextlib.suppress(OSError):
+            needed = {Path(path).parents[1].name for path in self._pending_paths()}
+            for entry in os.scandir(self.staging):
+                if entry.name not in needed and time.time() - entry.stat().st_mtime > older_than_s:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+            os.rmdir(self.staging)  # noqa: PTH106 - if it is empty
+
+    def _pending_paths(self) -> list[str]:
+        pending = _Journal.read(self.root).pending
+        return [] if pending is None else [one[2] for one in pending["staged"]]
+
+    # ---- with the lock held ---------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        fd = os.open(f"{self.root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            deadline = time.monotonic() + LOCK_WAIT_S
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise failure(
+                            "KSTORE_LOG_LOCKED",
+                            "another job has been publishing for a minute",
+                            file=self.root,
+                        ) from None
+                    time.sleep(0.02)
+            yield
+        finally:
+            os.close(fd)
+
+    def _begin(
+        self,
+        journal: "_Journal",
+        transaction: Transaction,
+        staged: Sequence[Staged],
+        counts: Mapping[str, int],
+    ) -> None:
+        staged = [one for one in staged if one.record_count]
+        if not staged:
+            return  # a transaction without records needs no memory: again it would have none
+        names = {TopicPartition(one.topic, one.partition) for one in staged}
+        for topic in {tp.topic for tp in names}:
+            names |= {TopicPartition(topic, p) for p in range(counts.get(topic, 0))}
+        for tp in names:
+            total = sum(one.record_count for one in staged if one[:2] == tp)
+            if total > 2**31 - 1:
+                raise failure(
+                    "KSTORE_RECORD_TOO_LARGE",
+                    f"{total} records of one transaction, allowed are {2**31 - 1}",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+        with contextlib.ExitStack() as stack:
+            logs = {tp: stack.enter_context(self._open(tp)) for tp in sorted(names)}
+            ends = {tp: log.log_end_offset for tp, log in logs.items()}
+            journal.begin(transaction, staged)
+            try:
+                self._append(journal, logs)
+            except BaseException:
+                if all(log.log_end_offset == ends[tp] for tp, log in logs.items()):
+                    journal.forget()
+                raise
+        journal.end()
+        self._remove(staged)
+
+    def _finish(self, journal: "_Journal") -> bool:
+        if journal.pending is None:
+            return False
+        staged = [Staged(*one) for one in journal.pending["staged"]]
+        with contextlib.ExitStack() as stack:
+            names = sorted({TopicPartition(one.topic, one.partition) for one in staged})
+            self._append(journal, {tp: stack.enter_context(self._open(tp)) for tp in names})
+        journal.end()
+        self._remove(staged)
+        return True
+
+    def _open(self, tp: TopicPartition) -> LogWriter:
+        try:
+            return LogWriter(f"{self.root}/{tp}", self.config)
+        except (KstoreError, OSError) as e:
+            raise translated(e, topic=tp.topic, partition=tp.partition) from e
+
+    def _append(self, journal: "_Journal", logs: Mapping[TopicPartition, LogWriter]) -> None:
+        assert journal.pending is not None
+        staged = [Staged(*one) for one in journal.pending["staged"]]
+        for tp, log in logs.items():
+            try:
+                _append_staged(log, [one for one in staged if one[:2] == tp], journal.producer, journal.epoch)
+                log.flush()
+            except (KstoreError, OSError) as e:
+                raise translated(e, topic=tp.topic, partition=tp.partition) from e
+
+    def _remove(self, staged: Sequence[Staged]) -> None:
+        for job in {Path(one.path).parents[1] for one in staged}:
+            shutil.rmtree(job, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.staging)  # noqa: PTH106
+
+
+def make_directories(path: str) -> None:
+    """Makes a directory, and those above it, durably."""
+    if not os.path.isdir(path):  # noqa: PTH112
+        make_directories(os.path.dirname(path))  # noqa: PTH120
+        with contextlib.suppress(FileExistsError):
+            make_directory(path)
+
+
+def _append_staged(log: LogWriter, staged: Sequence[Staged], producer: int, epoch: int) -> None:
+    """Appends the batches that are not there yet, as this producer's."""
+    state = log.producers().get(producer)
+    known = state is not None and state.producer_epoch == epoch and bool(state.batches)
+    done = state.batches[-1].last_sequence + 1 if known and state is not None else 0
+    sequence = 0
+    chunk = bytearray()
+    for one in staged:
+        if sequence + one.record_count <= done:
+            sequence += one.record_count
+            continue
+        try:
+            with PartitionLog(one.path) as source:
+                if source.log_end_offset != one.record_count:
+                    raise LogNotFoundError(f"{source.log_end_offset} records of {one.record_count}")
+                for batch in source.batches():
+                    if sequence >= done:
+                        chunk += _as_of(batch.data, producer, epoch, sequence)
+                        if len(chunk) >= _CHUNK:
+                            log.append_batches(chunk)
+                            chunk = bytearray()
+                    sequence += batch.last_offset_delta + 1
+        except LogNotFoundError as e:
+            raise failure("KSTORE_STAGING_LOST", str(e), file=one.path) from e
+    if chunk:
+        log.append_batches(chunk)
+
+
+def _as_of(data: bytes, producer: int, epoch: int, sequence: int) -> bytearray:
+    """The batch as this producer would have sent it."""
+    batch = bytearray(data)
+    batch[:8] = bytes(8)  # a producer counts each batch's offsets from 0
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer, epoch, sequence)
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))
+    return batch
+
+
+class _Journal:
+    """The file: who publishes, what was published last of every query, what is under way."""
+
+    def __init__(self, path: str, content: Mapping[str, Any]) -> None:
+        self._path = path
+        self.producer: int = content.get("producer", -1)
+        self.epoch: int = content.get("epoch", -1)
+        self._queries: dict[str, int] = dict(content.get("queries", {}))
+        self._jobs: list[str] = list(content.get("jobs", []))
+        self.pending: dict[str, Any] | None = content.get("pending")
+
+    @classmethod
+    def read(cls, root: str) -> "_Journal":
+        path = f"{root}/{JOURNAL}"
+        try:
+            content = json.loads(Path(path).read_text("utf-8"))
+        except FileNotFoundError:
+            content = {"version": 1}
+        except ValueError as e:
+            raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
+        if not isinstance(content, dict) or content.get("version") != 1:
+            raise failure("KSTORE_CORRUPT_FILE", "no journal of version 1", file=path)
+        return cls(path, content)
+
+    def _write(self) -> None:
+        content = {
+            "version": 1,
+            "producer": self.producer,
+            "epoch": self.epoch,
+            "queries": self._queries,
+            "jobs": self._jobs,
+            "pending": self.pending,
+        }
+        write_whole(self._path, json.dumps(content, indent=1).encode())
+
+    def holds(self, transaction: Transaction) -> bool:
+        """Whether it was published."""
+        if transaction.number is None:
+            return transaction.name in self._jobs
+        return transaction.number <= self._queries.get(transaction.name, -1)
+
+    def begin(self, transaction: Transaction, staged: Sequence[Staged]) -> None:
+        """From here on the transaction is decided."""
+        self.epoch += 1
+        if self.producer < 0 or self.epoch > _MAX_EPOCH:
+            self.producer, self.epoch = secrets.randbits(62) | 1 << 61, 0  # far from ids that a broker gives
+        self.pending = {"transaction": list(transaction), "staged": [list(one) for one in staged]}
+        self._write()
+
+    def forget(self) -> None:
+        """Nothing of it was appended, so it has not been."""
+        self.pending = None
+        self._write()
+
+    def end(self) -> None:
+        """All of it is on the disk."""
+        assert self.pending is not None
+        transaction = Transaction(*self.pending["transaction"])
+        if transaction.number is None:
+            self._jobs = [*self._jobs, transaction.name][-REMEMBERED_JOBS:]
+        else:
+            self._queries[transaction.name] = transaction.number
+        self.pending = None
+        self._write()

@@ -1,0 +1,225 @@
+"""The writers: tasks stage, the driver publishes under a transaction id. Imports pyspark.
+
+Spark tells a failed attempt nothing, and calls abort even after a commit that had published (spec spark 3.5). So an
+attempt writes where no other does, and whether something is published is the journal's to say, not Spark's.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from kstore.spark import columns as cols
+from kstore.spark.datasource import spark_schema
+from kstore.spark.errors import failure
+from kstore.spark.options import SinkOptions, canonical
+from kstore.spark.publish import Sink, Transaction
+from kstore.spark.staging import Staged
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0: rows
+    DataSourceStreamArrowWriter = None
+
+_HEADERS = spark_schema(["headers"]).fields[0].dataType
+_TAKEN: dict[str, tuple[DataType, ...]] = {
+    "value": (BinaryType(), StringType()),
+    "key": (BinaryType(), StringType()),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "timestamp": (TimestampType(),),
+    "headers": (_HEADERS,),
+}
+_PASSED_OVER = ("offset", "timestampType")  # the log gives them anew
+_ROWS = 10_000
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """KSTORE_INVALID_SCHEMA for columns that a record does not have."""
+    for column in schema.fields:
+        kinds = _TAKEN.get(column.name)
+        if kinds is None and column.name not in _PASSED_OVER:
+            raise failure(
+                "KSTORE_INVALID_SCHEMA",
+                f"no column {column.name}; a record has {', '.join(_TAKEN)}",
+            )
+        if kinds is not None and not any(_same(column.dataType, kind) for kind in kinds):
+            allowed = " or ".join(kind.simpleString() for kind in kinds)
+            raise failure(
+                "KSTORE_INVALID_SCHEMA",
+                f"column {column.name} is {column.dataType.simpleString()}, allowed is {allowed}",
+            )
+    if "value" not in schema.names:
+        raise failure("KSTORE_INVALID_SCHEMA", "there is no column value")
+    if topic is None and "topic" not in schema.names:
+        raise failure("KSTORE_INVALID_OPTION", "there is neither an option topic nor a column topic")
+
+
+def _same(one: DataType, other: DataType) -> bool:
+    return bool(one.simpleString() == other.simpleString())  # whatever may be null
+
+
+@dataclass
+class KStoreCommitMessage(WriterCommitMessage):  # type: ignore[misc]
+    """What a task staged, and of what job."""
+
+    job: str
+    query: str
+    staged: tuple[Staged, ...]
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a task needs to know: plain values, made on the driver, so that all tasks route alike."""
+
+    root: str
+    options: SinkOptions
+    counts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], schema: StructType) -> "_Target":
+        cols.require_pyarrow()
+        options = SinkOptions.of(given)
+        check_schema(schema, options.topic)
+        return cls(options.root, options, Sink(options.root).counts())
+
+    def sink(self) -> Sink:
+        return Sink(self.root, self.options.config, staging=self.options.staging)
+
+    def write(self, batches: Iterator[Any], job: str, query: str) -> KStoreCommitMessage:
+        context = TaskContext.get()
+        task, attempt = context.partitionId(), context.taskAttemptId()
+        stage = self.sink().stage(
+            job,
+            f"p{task:05d}-t{attempt}",
+            topic=self.options.topic,
+            counts=self.counts,
+            default_count=self.options.partition_count,
+            task=task,
+        )
+        try:
+            for batch in batches:
+                stage.add(batch)
+            return KStoreCommitMessage(job, query, stage.close())
+        except BaseException:
+            stage.abandon()
+            raise
+
+    def publish(self, messages: Sequence[Any], transaction: Transaction) -> None:
+        staged = [one for message in messages if message is not None for one in message.staged]
+        counts = {one.topic: self.counts.get(one.topic, self.options.partition_count) for one in staged}
+        sink = self.sink()
+        sink.publish(transaction, staged, counts=counts)
+        for job in {message.job for message in messages if message is not None}:
+            sink.discard(transaction, job)
+        sink.sweep()
+
+
+class KStoreWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """One job. It is made once and pickled to tasks and to the commit, so its id is the job's."""
+
+    def __init__(self, target: _Target) -> None:
+        self.target = target
+        self.job = str(uuid.uuid4())
+        self.transaction = Transaction(target.options.transaction or self.job)
+
+    def write(self, iterator: Iterator[Any]) -> KStoreCommitMessage:
+        """In a task: stages its rows."""
+        return self.target.write(iterator, self.job, "")
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """On the driver: publishes them, unless this transaction was."""
+        self.target.publish(messages, self.transaction)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """Removes what is not needed any more; what was published stays."""
+        self.target.sink().discard(self.transaction, self.job)
+
+
+class _Streaming:
+    """A micro-batch. The object is made anew for tasks and for commit, so it is told by query and batch."""
+
+    def __init__(self, target: _Target) -> None:
+        self.target = target
+
+    def _write(self, batches: Iterator[Any]) -> KStoreCommitMessage:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId")
+        number = context.getLocalProperty("streaming.sql.batchId")
+        if query is None or number is None:
+            raise failure("KSTORE_UNSUPPORTED", "Spark does not tell the task its query and micro-batch")
+        return self.target.write(batches, f"{query}-{number}", query)
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:
+        """On the driver: publishes the micro-batch, unless it was."""
+        queries = {message.query for message in messages if message is not None}
+        for query in queries:
+            self.target.publish(messages, Transaction(query, batchId))
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:
+        """Removes what is not needed any more; what was published stays."""
+        for message in messages:
+            if message is not None:
+                self.target.sink().discard(Transaction(message.query, batchId), message.job)
+
+
+class KStoreStreamRowWriter(_Streaming, DataSourceStreamWriter):  # type: ignore[misc]
+    """For Spark 4.0, which gives a stream's writer rows."""
+
+    def __init__(self, target: _Target, columns: Sequence[str], schema: Any) -> None:
+        super().__init__(target)
+        self.columns = columns
+        self.schema = schema
+
+    def write(self, iterator: Iterator[Any]) -> KStoreCommitMessage:
+        """In a task: stages its rows."""
+        return self._write(self._batches(iterator))
+
+    def _batches(self, rows: Iterator[Any]) -> Iterator[Any]:
+        from itertools import islice
+
+        pa = cols.require_pyarrow()
+        while some := list(islice(rows, _ROWS)):
+            yield pa.RecordBatch.from_pylist([row.asDict(recursive=True) for row in some], schema=self.schema)
+
+
+if DataSourceStreamArrowWriter is not None:
+
+    class KStoreStreamWriter(_Streaming, DataSourceStreamArrowWriter):  # type: ignore[misc]
+        """For Spark 4.1 and later."""
+
+        def write(self, iterator: Iterator[Any]) -> KStoreCommitMessage:
+            """In a task: stages its rows."""
+            return self._write(iterator)
+
+
+def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> KStoreWriter:
+    """The writer of a job; KSTORE_UNSUPPORTED for mode overwrite."""
+    if overwrite:
+        raise failure("KSTORE_UNSUPPORTED", 'a log is appended to: mode("append")')
+    return KStoreWriter(_Target.of(given, schema))
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType) -> Any:
+    """The writer of a query."""
+    if "txnId" in canonical(given):
+        raise failure(
+            "KSTORE_INVALID_OPTION", "txnId is for batch jobs; a stream's id is its query and batch"
+        )
+    target = _Target.of(given, schema)
+    if DataSourceStreamArrowWriter is not None:
+        return KStoreStreamWriter(target)
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return KStoreStreamRowWriter(target, schema.names, to_arrow_schema(schema))

@@ -1,0 +1,179 @@
+"""What tasks write before it is published: a log for each partition they have rows for, in a directory of their own."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from kstore.config import LogConfig
+from kstore.errors import KstoreError
+from kstore.log import layout
+from kstore.log.writer import LogWriter
+from kstore.spark.columns import mapped_root, require_pyarrow
+from kstore.spark.errors import failure, translated
+from kstore.spark.partitioner import partitions_of_keys
+
+BATCH_BYTES = 128 << 10
+ROWS = ("key", "value", "topic", "partition", "timestamp", "headers")
+
+
+class Staged(NamedTuple):
+    """A staged log: so many records for a partition, in the directory `path`."""
+
+    topic: str
+    partition: int
+    path: str
+    record_count: int
+
+
+@dataclass
+class Stage:
+    """Takes Arrow batches of rows and appends them to staged logs, routed to partitions.
+
+    A row goes to the partition it names, else by its key's hash as Kafka's producer does, else round robin. Rows keep
+    their order. `counts` tells how many partitions the topics have that exist; others get `default_count`.
+    """
+
+    directory: str
+    config: LogConfig
+    counts: Mapping[str, int]
+    default_count: int
+    topic: str | None
+    task: int = 0
+    _logs: dict[tuple[str, int], LogWriter] = field(default_factory=dict)
+    _turn: int = 0
+
+    def __post_init__(self) -> None:
+        self._turn = self.task
+        # append time is given when records are published; what else the topic's configuration refuses, is refused here
+        self._config = self.config.replace(message_timestamp_type="CreateTime")
+
+    def add(self, rows: Any) -> None:
+        """Appends the rows of a RecordBatch. SparkSourceError."""
+        pa = require_pyarrow()
+        if rows.num_rows == 0:
+            return
+        topics = rows.column("topic") if "topic" in rows.schema.names else None
+        if topics is None:
+            self._add_topic(pa, self.topic, rows)
+            return
+        if self.topic is not None:
+            topics = topics.fill_null(self.topic)
+        for topic in topics.unique().to_pylist():
+            own = (
+                rows
+                if topics.unique().to_pylist() == [topic]
+                else rows.filter(pa.compute.equal(topics, topic))
+            )
+            self._add_topic(pa, topic, own)
+
+    def _add_topic(self, pa: Any, topic: str | None, rows: Any) -> None:
+        if topic is None or not layout.is_valid_topic(topic):
+            why = (
+                "a row names no topic, and there is no option topic"
+                if topic is None
+                else "no name of a topic"
+            )
+            raise failure("KSTORE_INVALID_RECORD", why, topic=topic)
+        count = self.counts.get(topic, self.default_count)
+        keys = rows.column("key").cast(pa.binary()) if "key" in rows.schema.names else None
+        partitions = self._route(topic, rows, keys, count)
+        for partition in numpy.unique(partitions).tolist():
+            which = numpy.flatnonzero(partitions == partition)
+            if len(which) == rows.num_rows:
+                self._append(pa, topic, partition, rows, keys)
+            else:
+                indices = pa.array(which)
+                self._append(
+                    pa, topic, partition, rows.take(indices), None if keys is None else keys.take(indices)
+                )
+
+    def _route(self, topic: str, rows: Any, keys: Any, count: int) -> NDArray[numpy.int32]:
+        partitions = numpy.full(rows.num_rows, -1, numpy.int32)
+        if keys is not None:
+            keyed = numpy.flatnonzero(numpy.asarray(keys.is_valid()))
+            if len(keyed):
+                hashed = _hashed(keys, count)
+                partitions[keyed] = hashed[keyed]
+        if "partition" in rows.schema.names:
+            named = rows.column("partition")
+            given = numpy.asarray(named.is_valid())
+            wanted = numpy.asarray(named.fill_null(0))
+            for partition in numpy.unique(wanted[given]).tolist():
+                if not 0 <= partition < count:
+                    raise failure(
+                        "KSTORE_INVALID_RECORD",
+                        f"a row names partition {partition}, the topic has {count}",
+                        topic=topic,
+                        partition=partition,
+                    )
+            partitions[given] = wanted[given]
+        others = numpy.flatnonzero(partitions < 0)
+        partitions[others] = (self._turn + numpy.arange(len(others))) % count
+        self._turn += len(others)
+        return partitions
+
+    def _append(self, pa: Any, topic: str, partition: int, rows: Any, keys: Any) -> None:
+        names = rows.schema.names
+        times = headers = None
+        try:
+            log = self._log(topic, partition)
+            if "timestamp" in names:
+                column = rows.column("timestamp")
+                now = log.clock_ms()
+                micros = numpy.asarray(
+                    column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(0)
+                )
+                times = numpy.where(numpy.asarray(column.is_valid()), micros // 1000, now)
+            if "headers" in names and rows.column("headers").null_count < rows.num_rows:
+                headers = [
+                    [(h["key"], h["value"]) for h in own or ()] for own in rows.column("headers").to_pylist()
+                ]
+            values = rows.column("value").cast(pa.binary())
+            log.extend(values, keys, times, headers, batch_bytes=BATCH_BYTES)
+        except (KstoreError, OSError, TypeError, ValueError) as e:
+            raise translated(e, topic=topic, partition=partition) from e
+
+    def _log(self, topic: str, partition: int) -> LogWriter:
+        log = self._logs.get((topic, partition))
+        if log is None:
+            path = Path(mapped_root(self.directory), f"{topic}-{partition}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            log = self._logs[topic, partition] = LogWriter(path, self._config)
+        return log
+
+    def close(self) -> tuple[Staged, ...]:
+        """Brings everything to the disk, and tells what there is."""
+        found = []
+        for (topic, partition), log in sorted(self._logs.items()):
+            try:
+                count = log.log_end_offset
+                log.close()
+            except (KstoreError, OSError) as e:
+                raise translated(e, topic=topic, partition=partition) from e
+            found.append(Staged(topic, partition, f"{self.directory}/{topic}-{partition}", count))
+        return tuple(found)
+
+    def abandon(self) -> None:
+        """Removes what was written: the task has failed."""
+        for log in self._logs.values():
+            log.abandon()
+        shutil.rmtree(mapped_root(self.directory), ignore_errors=True)
+
+
+def _hashed(keys: Any, count: int) -> NDArray[numpy.int32]:
+    """The partitions of an Arrow binary array's cells; of those that are null, any."""
+    _, offsets, data = keys.buffers()
+    first = keys.offset
+    bounds = numpy.frombuffer(offsets, numpy.int32)[first : first + len(keys) + 1]
+    raw = numpy.frombuffer(data, numpy.uint8) if data is not None else numpy.zeros(0, numpy.uint8)
+    return partitions_of_keys(bounds, raw, count)
+
+
+def partition_counts(topics: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """How many partitions the topics of a directory have."""
+    return {topic: max(partitions) + 1 for topic, partitions in topics.items()}

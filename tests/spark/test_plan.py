@@ -1,0 +1,209 @@
+"""Splits without Spark: every record in exactly one, whatever the range, the size and the isolation."""
+
+import pickle
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.engine.batch import Record
+from kstore.spark import Split, murmur2, partition_of_key, plan_splits
+from kstore.spark.columns import Cells, iterate, mapped_root
+from kstore.spark.errors import SparkSourceError
+from kstore.spark.options import SourceOptions
+from kstore.spark.partitioner import partitions_of_keys
+from kstore.spark.plan import Bounds
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+BROKER = GOLDEN / "broker" / "data"
+SCENARIOS = (
+    "big_offsets",
+    "broker/data",
+    "compact_2_cleaned",
+    "compact_txn_4_markers_gone",
+    "crash_torn_tail",
+    "magic0",
+    "magic1_",
+    "magic_upgrade",
+    "multi_batch",
+    "overflow_segment",
+    "swap_1",
+    "transactions",
+    "transactions_tv2",
+    "truncated",
+)
+PLANS: tuple[dict[str, Any], ...] = (
+    {},
+    {"target_bytes": 3000},
+    {"max_records_per_partition": 7},
+    {"min_partitions": 5},
+    {"target_bytes": 2000, "max_records_per_partition": 11},
+)
+
+
+def read(splits: list[Split]) -> list[Record]:
+    return [record for split in splits for record in iterate(pickle.loads(pickle.dumps(split)))]
+
+
+@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if (GOLDEN / s).is_dir()])
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_splits_hold_what_the_log_holds(scenario: str, isolation: Any) -> None:
+    root, dice = GOLDEN / scenario, random.Random(scenario)
+    store = kstore.LogStore(root)
+    for topic, partition in store:
+        if topic.startswith("__"):
+            continue
+        asked = {topic: [partition]}
+        with store.open(topic, partition) as log:
+            everything = list(log.records(isolation=isolation))
+            for plan in PLANS:
+                splits = plan_splits(root, asked, isolation=isolation, **plan)
+                assert read(splits) == everything
+                assert all(a.stop == b.start for a, b in zip(splits, splits[1:], strict=False))
+            first, end = log.log_start_offset, log.log_end_offset
+            if isolation == "read_committed":
+                end = log.last_stable_offset()
+            for _ in range(5):
+                start = dice.randint(first, end)
+                stop = dice.randint(start, end)
+                splits = plan_splits(
+                    root,
+                    asked,
+                    starting={topic: {partition: start}},
+                    ending={topic: {partition: stop}},
+                    target_bytes=2500,
+                    isolation=isolation,
+                )
+                assert read(splits) == list(log.records(start, stop, isolation=isolation))
+
+
+def test_no_batch_is_in_two_splits_and_splits_are_small(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=1 << 20, compression_type="lz4") as log:
+        log.extend([random.randbytes(100) for _ in range(50_000)], batch_bytes=8192)
+        batches = [(b.base_offset, b.next_offset) for b in log.batches()]
+        size = sum(s.size for s in log.segments)
+    splits = plan_splits(tmp_path, "t", target_bytes=300_000)
+    assert len(splits) == round(size / 300_000)
+    starts = {base for base, _ in batches}
+    assert all(split.start in starts for split in splits)
+    assert sum(split.size for split in splits) == size
+    assert max(split.size for split in splits) < 330_000
+    assert len(pickle.dumps(splits[0])) < 500
+    assert len(plan_splits(tmp_path, "t")) == 1
+    limited = plan_splits(tmp_path, "t", max_records_per_partition=1000)
+    most = max(end - base for base, end in batches)
+    assert all(split.stop - split.start <= 1000 + most for split in limited)
+
+
+def test_a_thousand_splits_are_planned_quickly(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=4 << 20) as log:
+        log.extend([b"v" * 1000] * 100_000, batch_bytes=16384)
+    plan_splits(tmp_path, "t", target_bytes=100_000)
+    began = time.perf_counter()
+    splits = plan_splits(tmp_path, "t", target_bytes=100_000)
+    assert len(splits) > 900
+    assert time.perf_counter() - began < 0.5
+
+
+def test_what_was_compacted_since_is_looked_for_again(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(10):
+            log.append(b"%d" % i)
+            log.roll()
+    splits = plan_splits(tmp_path, "t")
+    merged = b"".join(p.read_bytes() for p in sorted((tmp_path / "t-0").glob("*.log")))
+    for path in (tmp_path / "t-0").glob("0*"):
+        path.unlink()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(merged)
+    assert [r.value for r in read(splits)] == [b"%d" % i for i in range(10)]
+
+
+def test_errors_name_code_and_place(tmp_path: Path) -> None:
+    def code(*args: Any, **options: Any) -> str:
+        with pytest.raises(SparkSourceError) as caught:
+            plan_splits(*args, **options)
+        assert str(caught.value).startswith(caught.value.code + ": ")
+        return caught.value.code
+
+    assert code(tmp_path / "no", "t") == "KSTORE_PATH_NOT_FOUND"
+    assert code(BROKER, "t") == "KSTORE_TOPIC_NOT_FOUND"
+    assert code(BROKER, {"events": [7]}) == "KSTORE_TOPIC_NOT_FOUND"
+    assert code(BROKER, "events", starting={"events": {0: 5}}) == "KSTORE_INVALID_OPTION"
+    assert code(BROKER, "trimmed", starting={"trimmed": {0: 5}}) == "KSTORE_DATA_LOST"
+    assert code(BROKER, "trimmed", ending={"trimmed": {0: 500}}) == "KSTORE_OFFSET_OUT_OF_RANGE"
+    assert code(BROKER, "trimmed", ending={"trimmed": {0: -2}}) == "KSTORE_INVALID_OPTION"
+    assert code(BROKER, "events", starting=Bounds(timestamp=2**50)) == "KSTORE_OFFSET_OUT_OF_RANGE"
+    assert code(BROKER, "events", min_partitions=0) == "KSTORE_INVALID_OPTION"
+    late = Bounds(timestamp=2**50, when_none_later="latest")
+    assert plan_splits(BROKER, "events", starting=late) == []
+    assert plan_splits(BROKER, re.compile("nothing")) == []
+    lenient = plan_splits(BROKER, "trimmed", starting={"trimmed": {0: 5}}, fail_on_data_loss=False)
+    assert lenient[0].start == 19
+
+
+def test_options_in_any_case_and_their_values() -> None:
+    given = {"PATH": "/x", "subscribe": "a, b", "MINPARTITIONS": "3", "includeheaders": "TRUE"}
+    options = SourceOptions.of(given, stream=False)
+    assert (options.root, options.topics, options.min_partitions) == ("/x", ["a", "b"], 3)
+    assert options.include_headers is True
+    assert options.starting.offsets == "earliest"
+    assert SourceOptions.of(given, stream=True).starting.offsets == "latest"
+    for wrong in (
+        {"minPartitions": "0"},
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"a": {"0": true}}'},
+        {"endingOffsets": "earliest"},
+        {"isolation": "read"},
+        {"assign": '{"a": [0]}'},
+        {"subscribePattern": "["},
+        {"kafka.bootstrap.servers": "x"},
+        {"topic": "a"},
+        {"path": "s3://x"},
+        {"path": ""},
+    ):
+        with pytest.raises(SparkSourceError, match=r"^KSTORE_(INVALID_OPTION|UNSUPPORTED): "):
+            SourceOptions.of({"path": "/x", "subscribe": "a"} | wrong, stream=False)
+
+
+def test_the_root_as_an_executor_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSTORE_ROOT_MAP", "/data/kafka=/mnt/k:/other/=/o")
+    assert mapped_root("/data/kafka") == "/mnt/k"
+    assert mapped_root("/data/kafka/logs") == "/mnt/k/logs"
+    assert mapped_root("/data/kafka2") == "/data/kafka2"
+    assert mapped_root("/other/a") == "/o/a"
+
+
+def test_murmur2_is_kafkas() -> None:
+    known = {  # what Kafka's Utils.murmur2 gives
+        b"21": -973932308,
+        b"foobar": -790332482,
+        b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        b"abc": 479470107,
+    }
+    assert {key: murmur2(key) for key in known} == known
+    dice = random.Random(1)
+    keys = [dice.randbytes(dice.randrange(50)) for _ in range(2000)]
+    cells = Cells.of(keys)
+    import numpy
+
+    for count in (1, 2, 7, 1000):
+        found = partitions_of_keys(cells.offsets, numpy.frombuffer(cells.data, numpy.uint8), count)
+        assert found.tolist() == [partition_of_key(key, count) for key in keys]
+
+
+def test_kstore_imports_neither_spark_nor_arrow() -> None:
+    text = (
+        "import sys, kstore, kstore.spark; "
+        "sys.exit(any(name.partition('.')[0] in ('pyspark', 'pyarrow', 'pandas') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0
+    text = "import sys, kstore; sys.exit('kstore.spark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0

@@ -1,0 +1,178 @@
+"""Publishing without Spark: every system call of it fails once, or the process dies there; each record is there once."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.engine.file import calls_made, fail_call
+from kstore.spark.errors import SparkSourceError
+from kstore.spark.publish import JOURNAL, Sink, Transaction
+
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(autouse=True)
+def _no_fault_stays() -> Iterator[None]:
+    yield
+    fail_call(0)
+
+
+@pytest.fixture
+def ram() -> Iterator[Path]:
+    """A directory in memory, where the system has such; these tests sync thousands of times."""
+    shm = Path("/dev/shm")
+    made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
+    yield made
+    shutil.rmtree(made)
+
+
+def stage(sink: Sink, job: str, tasks: int = 2, rows: int = 30) -> list[Any]:
+    """Rows task-number, for three partitions by their keys."""
+    staged: list[Any] = []
+    for task in range(tasks):
+        stage = sink.stage(job, f"p{task}", topic="t", counts={"t": 3}, task=task)
+        for start in (0, rows // 2):
+            names = [f"{job}-{task}-{i}".encode() for i in range(start, start + rows // 2)]
+            stage.add(pa.RecordBatch.from_pydict({"value": names, "key": names}))
+        staged += stage.close()
+    return staged
+
+
+def values(root: Path) -> list[bytes]:
+    found: list[bytes] = []
+    store = kstore.LogStore(root)
+    for tp in store:
+        with store.open(*tp) as log:
+            found += [r.value or b"" for r in log]
+    return sorted(found)
+
+
+def expected(*jobs: str) -> list[bytes]:
+    return sorted(f"{job}-{task}-{i}".encode() for job in jobs for task in range(2) for i in range(30))
+
+
+def left(sink: Sink) -> list[Path]:
+    return [p for p in Path(sink.staging).rglob("*") if p.is_file()]
+
+
+def test_once_for_each_transaction(ram: Path) -> None:
+    sink = Sink(ram / "log")
+    assert sink.publish(Transaction("q", 0), stage(sink, "q-0"), counts={"t": 3})
+    assert sink.publish(Transaction("q", 1), stage(sink, "q-1"), counts={"t": 3})
+    assert not sink.publish(Transaction("q", 1), stage(sink, "q-1"), counts={"t": 3})
+    assert not sink.publish(Transaction("q", 0), stage(sink, "q-0"))
+    assert sink.publish(Transaction("other", 0), stage(sink, "o-0"), counts={"t": 3})
+    assert sink.publish(Transaction("job"), stage(sink, "job"))
+    assert not sink.publish(Transaction("job"), stage(sink, "job"))
+    assert values(ram / "log") == expected("q-0", "q-1", "o-0", "job")
+    assert kstore.LogStore(ram / "log").topics == {"t": [0, 1, 2]}
+    for log in (kstore.open(ram / "log" / f"t-{p}") for p in range(3)):
+        for batch in log.batches():
+            batch.ensure_valid()
+
+
+def test_every_system_call_fails_once(ram: Path) -> None:
+    counting = Sink(ram / "count")
+    staged = stage(counting, "a")
+    fail_call(0)
+    counting.publish(Transaction("a"), staged, counts={"t": 3})
+    calls = calls_made()
+    assert calls > 50
+    failed = 0
+    for nth in range(1, calls + 1):
+        sink = Sink(ram / str(nth) / "log")
+        staged = stage(sink, "a")
+        fail_call(nth)
+        try:
+            sink.publish(Transaction("a"), staged, counts={"t": 3})
+        except SparkSourceError as e:
+            failed += 1
+            assert e.code in ("KSTORE_IO", "KSTORE_LOG_FAILED"), e  # noqa: PT017
+        finally:
+            fail_call(0)
+        sink.discard(Transaction("a"), "a")  # Spark calls abort, and the user tries again
+        again = Sink(ram / str(nth) / "log")
+        again.publish(Transaction("a"), stage(again, "a2"), counts={"t": 3})
+        found = values(again_root := ram / str(nth) / "log")
+        assert found in (expected("a"), expected("a2")), nth
+        assert again.publish(Transaction("b"), stage(again, "b"), counts={"t": 3})
+        assert values(again_root) == sorted(found + expected("b"))
+        assert again.recover() is False
+    assert failed > 30
+
+
+def test_the_process_dies_at_every_system_call(ram: Path) -> None:
+    counting = Sink(ram / "count")
+    staged = stage(counting, "a")
+    fail_call(0)
+    counting.publish(Transaction("a"), staged, counts={"t": 3})
+    for nth in range(1, calls_made() + 1, 2):
+        sink = Sink(ram / str(nth) / "log")
+        staged = stage(sink, "a")
+        child = os.fork()
+        if child == 0:
+            try:
+                fail_call(nth, how=("kill", "kill_half")[nth // 2 % 2])
+                sink.publish(Transaction("a"), staged, counts={"t": 3})
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 9, nth
+        if (ram / str(nth) / "log" / JOURNAL).exists():
+            sink.recover()
+        again = Sink(ram / str(nth) / "log")
+        again.publish(Transaction("a"), stage(again, "a2"), counts={"t": 3})
+        assert values(ram / str(nth) / "log") in (expected("a"), expected("a2")), nth
+
+
+def test_what_is_staged_is_needed_until_it_is_published(ram: Path) -> None:
+    sink = Sink(ram / "log")
+    staged = stage(sink, "a")
+    with kstore.open(ram / "log" / "t-1", "a"), pytest.raises(SparkSourceError, match=r"KSTORE_LOG_LOCKED"):
+        sink.publish(Transaction("a"), staged, counts={"t": 3})
+    assert left(sink)
+    sink.sweep()
+    assert left(sink)
+    sink.discard(Transaction("a"), "a")
+    assert not left(sink)
+    with pytest.raises(SparkSourceError, match=r"KSTORE_STAGING_LOST: .*file .*a/p0"):
+        sink.publish(Transaction("a"), staged, counts={"t": 3})
+    assert sink.publish(Transaction("b"), stage(sink, "b"), counts={"t": 3})
+    assert values(ram / "log") == expected("b")
+    stage(sink, "c")
+    sink.sweep(-1)
+    assert not Path(sink.staging).exists()
+
+
+def test_other_writers_may_come_between(ram: Path) -> None:
+    """A transaction that stopped half way goes on where it stopped, though another program has written since."""
+    sink = Sink(ram / "log")
+    staged = stage(sink, "a")
+    halves = 0
+    for nth in range(40, 400, 9):
+        root = ram / str(nth) / "log"
+        sink = Sink(root)
+        staged = stage(sink, "a")
+        fail_call(nth)
+        try:
+            sink.publish(Transaction("a"), staged, counts={"t": 3})
+        except SparkSourceError:
+            pass
+        finally:
+            fail_call(0)
+        if not root.exists():
+            continue
+        for partition in range(3):
+            with kstore.open(root / f"t-{partition}", "a") as log:
+                log.append(b"stranger")
+        halves += sink.recover()
+        again = Sink(root)
+        again.publish(Transaction("a"), stage(again, "a2"), counts={"t": 3})
+        found = [v for v in values(root) if v != b"stranger"]
+        assert found in (expected("a"), expected("a2"))
+    assert halves
