@@ -34,7 +34,7 @@ def bench_append_batches(race: Race, data: Data, limit: Peer, kafka: Peer, krabk
 
 
 def bench_append_batches_many(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
-    """The same, 64 batches in one call. Kafka, one a call: as it was above."""
+    """The same, 64 batches in one call, for Kafka too; the figure above has it with one a call."""
 
     def work(log: kstore.LogWriter, encoded: list[bytes]) -> int:
         for joined in encoded:

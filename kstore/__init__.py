@@ -39,7 +39,9 @@ from kstore.errors import (
     UnexpectedAppendOffsetError,
     UnsupportedCodecError,
 )
+from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
+from kstore.log.pages import Residency
 from kstore.log.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -50,7 +52,9 @@ from kstore.log.partition import (
     PartitionLog,
 )
 from kstore.log.retention import Decision
+from kstore.log.sending import Sent
 from kstore.log.slice import Slice
+from kstore.log.span import Span
 from kstore.log.writer import DataLossWarning, LogWriter
 from kstore.store import LogStore
 
@@ -70,6 +74,7 @@ __all__ = [
     "CorruptSnapshotError",
     "DataLossWarning",
     "Decision",
+    "Follower",
     "InvalidConfigError",
     "InvalidProducerEpochError",
     "InvalidRecordError",
@@ -92,9 +97,12 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordTooLargeError",
+    "Residency",
     "Segment",
+    "Sent",
     "Skipped",
     "Slice",
+    "Span",
     "TopicPartition",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",

@@ -7,24 +7,26 @@ from collections.abc import Sequence
 
 from kstore._version import __version__
 from kstore.errors import KstoreError
-from kstore.tools import append, dump, find, records, recover, retain, stat, truncate
+from kstore.tools import append, dump, find, follow, records, recover, retain, stat, truncate
 
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, what looks wrong
   kstore records data/orders-0 --since 2026-11-20 --format jsonl
   kstore find data/orders-0 --timestamp 1711530458631
+  kstore follow data/orders-0 --start 4711 --format jsonl
   kstore dump --files data/orders-0/00000000000000000000.log --deep-iteration --print-data-log
 
   kstore append data/orders-0 --key-separator : < lines.txt
   kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
 
-dump, records, find and stat write nothing and take no lock: the directory may belong to a broker that runs, or that
+dump, records, follow, find and stat write nothing and take no lock: the directory may belong to a broker that runs, or that
 crashed. append, retain, recover and truncate take the lock that a broker takes, and wait for nobody.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
     "dump": (dump, "print files as kafka-dump-log does"),
     "records": (records, "print the records of a partition"),
+    "follow": (follow, "print records as they are appended"),
     "find": (find, "find a record by offset or by time"),
     "stat": (stat, "describe a partition, or a whole log directory"),
     "append": (append, "append lines or JSON Lines from standard input"),

@@ -1,6 +1,5 @@
 """Many small appends, few batches: what stands behind log.appender()."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.pythread cimport (
     NOWAIT_LOCK,
     WAIT_LOCK,
@@ -10,10 +9,10 @@ from cpython.pythread cimport (
     PyThread_release_lock,
     PyThread_type_lock,
 )
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
-from kstore.engine.builder cimport Builder, encode_headers
-from kstore.engine.tail cimport Tail, as_bytes
+from kstore.engine.builder cimport Builder, ks_fields, read_fields
+from kstore.engine.tail cimport Tail
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
 
@@ -34,6 +33,7 @@ cdef class Batcher:
     cdef int64_t tickets          # records taken
     cdef int64_t written          # records appended to the log
     cdef int64_t first_ticket     # of the open batch
+    cdef int64_t now              # the clock, as last read
     cdef bint gathering           # a batch is open
     cdef bint finished            # it is closed, and not yet written
     cdef bint closed
@@ -70,49 +70,40 @@ cdef class Batcher:
         batch cannot be written: then this record was not taken, and that batch is tried again by the next call.
         """
         cdef Builder builder
-        cdef const uint8_t *key_at = NULL
-        cdef const uint8_t *value_at = NULL
-        cdef const uint8_t *headers_at = <const uint8_t *>b"\0"
-        cdef int64_t key_size = -1, value_size = -1, headers_size = 1, now, at, ticket, delta = 0
-        cdef size_t body
-        cdef bytes key_bytes, value_bytes, headers_bytes
-        if value is not None:
-            value_bytes = value if PyBytes_CheckExact(value) else as_bytes(value, "value")
-            value_at = <const uint8_t *>PyBytes_AS_STRING(value_bytes)
-            value_size = PyBytes_GET_SIZE(value_bytes)
-        if key is not None:
-            key_bytes = key if PyBytes_CheckExact(key) else as_bytes(key, "key")
-            key_at = <const uint8_t *>PyBytes_AS_STRING(key_bytes)
-            key_size = PyBytes_GET_SIZE(key_bytes)
-        if headers:
-            headers_bytes = encode_headers(headers)
-            headers_at = <const uint8_t *>PyBytes_AS_STRING(headers_bytes)
-            headers_size = PyBytes_GET_SIZE(headers_bytes)
+        cdef ks_fields f
+        cdef int64_t now, at, ticket, delta = 0
+        cdef size_t body = 0
+        made = read_fields(value, key, headers, &f)
         self.acquire()
         try:
             if self.closed:
                 raise LogClosedError("the appender is closed")
             builder = self.builder
-            now = self.log.now()
+            if timestamp is None or self.log.log_append_time or not self.gathering:
+                self.now = self.log.now()
+            now = self.now  # a given timestamp is judged by the time its batch began: reading clocks costs
             at = now if timestamp is None else self.log.check_timestamp(timestamp, now)
-            if self.log.keys_required and key_size < 0:
+            if self.log.keys_required and f.key_size < 0:
                 raise InvalidRecordError("a record of a compacted topic has no key")
             if self.gathering:
                 delta = at - builder.batch.base_timestamp
-                body = ks_record_body(delta, builder.batch.records_count, key_size, value_size, headers_size)
+                body = ks_record_body(delta, builder.batch.records_count, f.key_size, f.value_size, f.headers_size)
                 if self.finished or (
                     builder.used + <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body) > self.batch_bytes
                 ):
                     self.write()
             if not self.gathering:
-                body = ks_record_body(0, 0, key_size, value_size, headers_size)
+                body = ks_record_body(0, 0, f.key_size, f.value_size, f.headers_size)
                 if <int64_t>body > self.log.max_message_bytes:
                     raise RecordTooLargeError("record", size=<int64_t>body, limit=self.log.max_message_bytes)
                 self.begin()
-            if builder.put(body, at, key_at, key_size, value_at, value_size, headers_at, headers_size) < 0:
+            if builder.put(
+                body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size
+            ) < 0:
                 raise RecordTooLargeError("record", size=<int64_t>body, limit=self.log.max_message_bytes)
             ticket = self.tickets
             self.tickets += 1
+            del made
             return ticket
         finally:
             PyThread_release_lock(self.mutex)
@@ -131,6 +122,9 @@ cdef class Batcher:
 
     cdef int write(self) except -1:
         """Appends the open batch to the log; it stays open, to be tried again, where that fails."""
+        if self.builder.batch.records_count == 0:  # its first record found no memory
+            self.gathering = False
+            return 0
         if not self.finished:
             self.builder.finish()
             self.finished = True

@@ -3,7 +3,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libkstore.format cimport ks_batch
 
 
+# What a record says, as pointers into Python objects that the caller keeps; null has size -1.
+cdef struct ks_fields:
+    const uint8_t *key
+    const uint8_t *value
+    const uint8_t *headers      # as they lie in a record, their count included
+    int64_t key_size
+    int64_t value_size
+    int64_t headers_size
+
+
 cdef bytes encode_headers(object headers)
+cdef object read_fields(object value, object key, object headers, ks_fields *f)
 
 
 cdef class Builder:
@@ -22,9 +33,6 @@ cdef class Builder:
         self, size_t body, int64_t timestamp, const uint8_t *key, int64_t key_size, const uint8_t *value,
         int64_t value_size, const uint8_t *headers, int64_t headers_size,
     ) noexcept nogil
-    cdef int add(
-        self, int64_t timestamp, const uint8_t *key, int64_t key_size, const uint8_t *value, int64_t value_size,
-        const uint8_t *headers, int64_t headers_size,
-    ) noexcept nogil
+    cdef int add(self, int64_t timestamp, const ks_fields *f) noexcept nogil
     cdef int finish(self) except -1 nogil
     cdef int pack(self) except -1

@@ -1,6 +1,6 @@
 """Records in, encoded v2 batches out (spec 2.2, 2.3), over include/kstore/build.h."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -18,6 +18,8 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.codecs import NAMES as CODECS
+
+cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 
 cdef enum:
     FIRST_ROOM = 64 << 10
@@ -46,6 +48,46 @@ cdef bytes encode_headers(object headers):
             raw = bytes(memoryview(value))
             parts += (varint(len(raw)), raw)
     return b"".join(parts)
+
+
+cdef bytes as_bytes(value, str what):
+    if isinstance(value, str):
+        raise TypeError(f"{what} is bytes, not str: encode it")
+    return bytes(memoryview(value))
+
+
+cdef object read_fields(object value, object key, object headers, ks_fields *f):
+    """Points `f` at a record's fields. Value and key must outlive it, and so must what is returned. TypeError."""
+    cdef bytes data
+    made = None
+    f.value = NULL
+    f.value_size = -1
+    f.key = NULL
+    f.key_size = -1
+    f.headers = NO_HEADERS
+    f.headers_size = 1
+    if value is not None:
+        if PyBytes_CheckExact(value):
+            data = value
+        else:
+            data = as_bytes(value, "value")
+            made = (data,)
+        f.value = <const uint8_t *>PyBytes_AS_STRING(data)
+        f.value_size = PyBytes_GET_SIZE(data)
+    if key is not None:
+        if PyBytes_CheckExact(key):
+            data = key
+        else:
+            data = as_bytes(key, "key")
+            made = (made, data)
+        f.key = <const uint8_t *>PyBytes_AS_STRING(data)
+        f.key_size = PyBytes_GET_SIZE(data)
+    if headers:
+        data = encode_headers(headers)
+        made = (made, data)
+        f.headers = <const uint8_t *>PyBytes_AS_STRING(data)
+        f.headers_size = PyBytes_GET_SIZE(data)
+    return made
 
 
 cdef class Builder:
@@ -120,13 +162,12 @@ cdef class Builder:
         b.records_count += 1
         return 0
 
-    cdef int add(
-        self, int64_t timestamp, const uint8_t *key, int64_t key_size, const uint8_t *value, int64_t value_size,
-        const uint8_t *headers, int64_t headers_size,
-    ) noexcept nogil:
+    cdef int add(self, int64_t timestamp, const ks_fields *f) noexcept nogil:
         cdef int64_t delta = timestamp - self.batch.base_timestamp if self.batch.records_count else 0
-        cdef size_t body = ks_record_body(delta, self.batch.last_offset_delta + 1, key_size, value_size, headers_size)
-        return self.put(body, timestamp, key, key_size, value, value_size, headers, headers_size)
+        cdef size_t body = ks_record_body(
+            delta, self.batch.last_offset_delta + 1, f.key_size, f.value_size, f.headers_size
+        )
+        return self.put(body, timestamp, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size)
 
     cdef int finish(self) except -1 nogil:
         """Closes the open batch: packs its records, where there is a codec, and writes its header."""
@@ -184,13 +225,10 @@ def encode_batch(
     cdef Builder builder = Builder.__new__(Builder)
     cdef ks_batch *b = &builder.batch
     cdef int attributes = 0
-    cdef int64_t timestamp, key_size, value_size, delta, last = -1
-    cdef const uint8_t *key_at
-    cdef const uint8_t *value_at
-    cdef const uint8_t *headers_at
+    cdef int64_t timestamp, delta, last = -1
+    cdef ks_fields f
     cdef uint8_t *p
     cdef size_t body
-    cdef bytes key, value, raw
     if codec not in CODECS:
         raise ValueError(f"codec is one of {', '.join(CODECS)}, not {codec!r}")
     if producer_id >= 0 and producer_epoch < 0:
@@ -218,24 +256,20 @@ def encode_batch(
         if not last < delta <= INT32_MAX:
             raise ValueError(f"offset delta {delta} after {last}")
         last = delta
-        raw = encode_headers(headers)
-        key_at = NULL if key is None else <const uint8_t *>PyBytes_AS_STRING(key)
-        key_size = -1 if key is None else PyBytes_GET_SIZE(key)
-        value_at = NULL if value is None else <const uint8_t *>PyBytes_AS_STRING(value)
-        value_size = -1 if value is None else PyBytes_GET_SIZE(value)
-        headers_at = <const uint8_t *>PyBytes_AS_STRING(raw)
+        made = read_fields(value, key, headers, &f)
         if b.records_count == 0:
             b.base_timestamp = timestamp if delete_horizon is None else delete_horizon
         body = ks_record_body(
-            timestamp - b.base_timestamp, delta, key_size, value_size, PyBytes_GET_SIZE(raw)
+            timestamp - b.base_timestamp, delta, f.key_size, f.value_size, f.headers_size
         )
         if body > INT32_MAX or builder.ensure(<int64_t>body + KS_RECORD_OVERHEAD) < 0:
             raise OverflowError("a batch holds at most 2^31 - 1 bytes")
         p = builder.data + builder.used
         builder.used += ks_put_record(
-            p, body, timestamp - b.base_timestamp, delta, key_at, key_size, value_at, value_size, headers_at,
-            PyBytes_GET_SIZE(raw),
+            p, body, timestamp - b.base_timestamp, delta, f.key, f.key_size, f.value, f.value_size, f.headers,
+            f.headers_size,
         ) - p
+        del made
         b.max_timestamp = max(b.max_timestamp, timestamp)
         b.records_count += 1
     b.last_offset_delta = <int32_t>max(last, <int64_t>0) if last_offset_delta is None else last_offset_delta

@@ -5,10 +5,11 @@ half way, or kill the process (`fail_call`); otherwise that costs one comparison
 """
 
 import errno as _errno
+import mmap
 import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno, PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final
 from libc.errno cimport EINTR, ENOENT, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
@@ -21,6 +22,11 @@ from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid,
 cdef extern from "<fcntl.h>" nogil:
     int O_CLOEXEC
 
+cdef extern from "<pthread.h>" nogil:
+    ctypedef unsigned long pthread_t
+    pthread_t pthread_self()
+    int pthread_equal(pthread_t a, pthread_t b)
+
 cdef extern from "<signal.h>" nogil:
     int SIGKILL
 
@@ -29,6 +35,27 @@ cdef extern from *:
     #ifdef __linux__
     #include <fcntl.h>
     #include <linux/falloc.h>
+    #include <sys/mman.h>
+    #include <sys/sendfile.h>
+    static ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) {
+        off_t at = position;
+        return sendfile(target, fd, &at, size);
+    }
+    static int ks_advise(int fd, int64_t position, int64_t size, int advice) {
+        static const int kinds[] = {POSIX_FADV_NORMAL, POSIX_FADV_SEQUENTIAL, POSIX_FADV_WILLNEED, POSIX_FADV_DONTNEED};
+        return posix_fadvise(fd, position, size, kinds[advice]);
+    }
+    /* The mapping is never touched, so a file that is shortened meanwhile does no harm. */
+    static int ks_resident(int fd, int64_t position, size_t size, unsigned char *into) {
+        void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, position);
+        int status, error;
+        if (at == MAP_FAILED) return -1;
+        status = mincore(at, size, into);
+        error = errno;
+        munmap(at, size);
+        errno = error;
+        return status;
+    }
     static int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) {
         return fallocate(fd, keep_size ? FALLOC_FL_KEEP_SIZE : 0, position, size);
     }
@@ -39,9 +66,26 @@ cdef extern from *:
         errno = EOPNOTSUPP;
         return -1;
     }
+    static ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) {
+        (void)target; (void)fd; (void)position; (void)size;
+        errno = ENOSYS;
+        return -1;
+    }
+    static int ks_advise(int fd, int64_t position, int64_t size, int advice) {
+        (void)fd; (void)position; (void)size; (void)advice;
+        return 0;
+    }
+    static int ks_resident(int fd, int64_t position, size_t size, unsigned char *into) {
+        (void)fd; (void)position; (void)size; (void)into;
+        errno = ENOSYS;
+        return -1;
+    }
     #endif
     """
     int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) nogil
+    ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) nogil
+    int ks_advise(int fd, int64_t position, int64_t size, int advice) nogil
+    int ks_resident(int fd, int64_t position, size_t size, unsigned char *into) nogil
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void *buf, size_t count, int64_t offset)
@@ -49,6 +93,9 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     MOST = 1 << 30  # bytes of one system call: Linux stops a little below 2 GiB
+
+ADVICE = ("normal", "sequential", "willneed", "dontneed")
+cdef int64_t page_size = mmap.PAGESIZE
 
 # ---- the gate, where tests let calls fail ---------------------------------------------------------------------------
 
@@ -62,12 +109,14 @@ cdef int64_t made = 0
 cdef int failing_errno = 0
 cdef int failing_how = 0       # 0 error, 1 stop half way, 2 be killed, 3 be killed half way
 cdef bint counting = False
+cdef bint own_only = False     # only calls of `own_thread` count
+cdef pthread_t own_thread
 
 
 cdef int gate(int kind) noexcept nogil:
     """0: go on. -1: fail, errno is set. 1: do half of it, then fail as the disk would. 2: do half, then die."""
     global countdown, made, counting
-    if not counting:
+    if not counting or (own_only and not pthread_equal(pthread_self(), own_thread)):
         return 0
     made += 1
     if countdown == 0:
@@ -85,17 +134,21 @@ cdef int gate(int kind) noexcept nogil:
     return -1
 
 
-def fail_call(int64_t nth, int error=_errno.EIO, str how="error"):
+def fail_call(int64_t nth, int error=_errno.EIO, str how="error", *, bint own=False):
     """For tests: lets the `nth` system call from here on (from 1; 0: none) fail with this errno.
+
+    own: only the calls of this thread count.
 
     how: "error"; "half", where a write first lands in part; "kill", the process dies at that call by SIGKILL;
     "kill_half", it dies with a write half done.
     """
-    global countdown, made, failing_errno, failing_how, counting
+    global countdown, made, failing_errno, failing_how, counting, own_only, own_thread
     failing_how = ("error", "half", "kill", "kill_half").index(how)
     failing_errno = error
     made = 0
     countdown = nth
+    own_only = own
+    own_thread = pthread_self()
     counting = True
 
 
@@ -297,6 +350,56 @@ cdef class File:
             status = self.sync_all()
         if status < 0:
             self.raise_errno()
+
+    def send(self, int target, int64_t position, int64_t size):
+        """Sends up to `size` bytes from `position` to the descriptor `target` by sendfile: nothing is copied into the
+        process. Returns how many it took, 0 at the end of the file. OSError (BlockingIOError where none fits now)."""
+        cdef ssize_t n
+        cdef int how
+        if position < 0 or size < 0:
+            raise ValueError(f"position {position} and size {size} must not be negative")
+        size = min(size, <int64_t>MOST)
+        while True:
+            how = gate(WRITES)
+            n = -1
+            if how >= 0:
+                with nogil:
+                    n = ks_sendfile(target, self.fd, position, <size_t>(size if how == 0 else size // 2))
+            if how == 2:
+                kill(getpid(), SIGKILL)
+            if n >= 0:
+                return n
+            if errno != EINTR:
+                PyErr_SetFromErrno(OSError)  # it is the socket that fails, mostly
+            PyErr_CheckSignals()
+
+    def advise(self, int64_t position, int64_t size, str advice not None):
+        """Tells the system how these bytes will be read: "normal", "sequential", "willneed" or "dontneed".
+
+        A hint: that it cannot be taken is no error. "sequential" holds for all who share this File."""
+        cdef int kind = ADVICE.index(advice)
+        with nogil:
+            ks_advise(self.fd, position, size, kind)
+
+    def resident(self, int64_t position, int64_t size):
+        """Which of these bytes are in the page cache: one byte for every page (of mmap.PAGESIZE) that they touch, 1 or
+        0; none from the end of the file on. OSError where the system does not tell."""
+        cdef int64_t first = position // page_size * page_size
+        cdef int64_t until = min(position + size, self.length()), i, count
+        cdef int status
+        if position < 0 or until <= first or size <= 0:
+            return b""
+        count = (until - first + page_size - 1) // page_size
+        cdef bytes pages = PyBytes_FromStringAndSize(NULL, count)
+        cdef unsigned char *at = <unsigned char *>PyBytes_AS_STRING(pages)
+        with nogil:
+            status = -1 if gate(READS) else ks_resident(self.fd, first, <size_t>(until - first), at)
+            if status == 0:
+                for i in range(count):
+                    at[i] &= 1
+        if status < 0:
+            self.raise_errno()
+        return pages
 
     def fileno(self):
         """The descriptor; it stays open as long as this object lives."""

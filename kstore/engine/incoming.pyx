@@ -36,6 +36,9 @@ from kstore.engine.batch import REASONS, RecordBatch
 from kstore.errors import InvalidRecordError, InvalidTimestampError, OffsetsOutOfOrderError, RecordTooLargeError
 
 cdef enum:
+    SMALL = 32 << 10   # with less to check the GIL is kept: giving it up and getting it back takes longer
+
+cdef enum:
     BROKEN = -1        # a ks_fault tells
     RECORDS = -2       # the fault lies in a record
     HEADER = -3        # what a producer may not put into a header
@@ -102,56 +105,65 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
     return 0
 
 
+cdef int walk(
+    uint8_t *p, int64_t size, const ks_rules *rules, int64_t now, ks_arrival *arrival, ks_batch *b, ks_fault *fault
+) noexcept nogil:
+    """Checks batch after batch, up to the first that is refused: 0, or why that one is, its header in b."""
+    cdef int64_t at = 0, whole, last = -1
+    cdef int status
+    while size - at >= KS_MAGIC_END:
+        status = ks_entry_size(p + at, p + size, &whole, fault)
+        if status == KS_E_SHORT:
+            return 0
+        if status != KS_OK or ks_check_batch(p + at, p + size, b, fault) != KS_OK:
+            return BROKEN
+        if rules.follower:
+            if rules.newest_epoch >= 0 and b.leader_epoch != -1 and b.leader_epoch > rules.newest_epoch:
+                return 0
+            if b.last_offset <= last or (b.magic == 2 and b.base_offset <= last):
+                return ORDER
+            last = b.last_offset
+        else:
+            status = check_header(b, rules)
+            if status < 0:
+                return status
+            if b.magic < 2 or ks_codec(b) or (rules.codec > 0 and not b.attributes & KS_CONTROL):
+                arrival.rebuild = True
+            else:
+                status = check_records(p + at, b, rules, now, fault)
+                if status < 0:
+                    return status
+        if arrival.count == 0:
+            arrival.first_offset = b.base_offset if b.magic == 2 else -1
+            arrival.first_last_offset = b.last_offset
+        arrival.last_offset = b.last_offset
+        arrival.max_timestamp = max(arrival.max_timestamp, b.max_timestamp)
+        arrival.producers = arrival.producers or b.producer_id >= 0
+        arrival.count += 1
+        at += whole
+        arrival.size = at
+    return 0
+
+
 cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t now, ks_arrival *arrival) except -1:
     """Checks the batches in p .. p + size, which are ours to correct. A last one that was cut is left out.
 
-    Raises as PartitionLog.append_batches says. The GIL is free while it runs."""
+    Raises as PartitionLog.append_batches says. The GIL is free while it runs, where that pays."""
     cdef ks_batch b
     cdef ks_fault fault
-    cdef int64_t at = 0, whole, last = -1
-    cdef int status = 0
+    cdef int64_t at
+    cdef int status
     memset(arrival, 0, sizeof(arrival[0]))
     memset(&fault, 0, sizeof(fault))
+    memset(&b, 0, sizeof(b))
     arrival.max_timestamp = -1
     arrival.first_offset = -1
-    with nogil:
-        while size - at >= KS_MAGIC_END:
-            status = ks_entry_size(p + at, p + size, &whole, &fault)
-            if status == KS_E_SHORT:
-                status = 0
-                break
-            if status != KS_OK:
-                status = BROKEN
-                break
-            if ks_check_batch(p + at, p + size, &b, &fault) != KS_OK:
-                status = BROKEN
-                break
-            if rules.follower:
-                if rules.newest_epoch >= 0 and b.leader_epoch != -1 and b.leader_epoch > rules.newest_epoch:
-                    break
-                if b.last_offset <= last or (b.magic == 2 and b.base_offset <= last):
-                    status = ORDER
-                    break
-                last = b.last_offset
-            else:
-                status = check_header(&b, rules)
-                if status < 0:
-                    break
-                if b.magic < 2 or ks_codec(&b) or (rules.codec > 0 and not b.attributes & KS_CONTROL):
-                    arrival.rebuild = True
-                else:
-                    status = check_records(p + at, &b, rules, now, &fault)
-                    if status < 0:
-                        break
-            if arrival.count == 0:
-                arrival.first_offset = b.base_offset if b.magic == 2 else -1
-                arrival.first_last_offset = b.last_offset
-            arrival.last_offset = b.last_offset
-            arrival.max_timestamp = max(arrival.max_timestamp, b.max_timestamp)
-            arrival.producers = arrival.producers or b.producer_id >= 0
-            arrival.count += 1
-            at += whole
-            arrival.size = at
+    if size < SMALL:
+        status = walk(p, size, rules, now, arrival, &b, &fault)
+    else:
+        with nogil:
+            status = walk(p, size, rules, now, arrival, &b, &fault)
+    at = arrival.size
     if status == BROKEN:
         raise_fault(&fault, "batches to be appended", at, -1)
     if status == RECORDS:
@@ -164,7 +176,9 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
             "batch larger than max.message.bytes", size=b.size, limit=rules.max_message_bytes, position=at
         )
     if status == ORDER:
-        raise OffsetsOutOfOrderError(f"batch at byte {at}: offsets {b.base_offset} to {b.last_offset} after {last}")
+        raise OffsetsOutOfOrderError(
+            f"batch at byte {at}: offsets {b.base_offset} to {b.last_offset} after {arrival.last_offset}"
+        )
     if status == HEADER:
         raise_header(&b, at)
     if status == REFUSED:

@@ -4,7 +4,18 @@ from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
-from posix.mman cimport MADV_RANDOM, MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, madvise, mmap, msync, munmap
+from posix.mman cimport (
+    MADV_RANDOM,
+    MAP_FAILED,
+    MAP_SHARED,
+    MS_SYNC,
+    PROT_READ,
+    PROT_WRITE,
+    madvise,
+    mmap,
+    msync,
+    munmap,
+)
 
 from kstore.engine.file cimport File, gate
 

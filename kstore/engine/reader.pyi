@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, Protocol, Self, final
 
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.segment import Segment
@@ -9,6 +9,11 @@ class Skipped(NamedTuple):
     position: int
     size: int
     error: Exception
+
+class _Pages(Protocol):
+    def enter(self, segment: Segment, position: int, end: int, /) -> int: ...
+    def advance(self, position: int, /) -> int: ...
+    def leave(self) -> None: ...
 
 class Reader:
     def __new__(
@@ -22,6 +27,7 @@ class Reader:
         on_error: str = "raise",
         control: bool = False,
         aborted: Iterable[tuple[int, int]] | None = None,
+        pages: _Pages | None = None,
     ) -> Self: ...
     @property
     def skipped(self) -> list[Skipped]: ...

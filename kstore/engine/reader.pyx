@@ -10,8 +10,6 @@ from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
 
 from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
-from kstore.engine.segment cimport Segment
-from kstore.engine.window cimport Window
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -23,7 +21,6 @@ from libkstore.format cimport (
     KS_MIN_SIZE,
     KS_OK,
     KS_TRANSACTIONAL,
-    ks_batch,
     ks_check_batch,
     ks_fail,
     ks_fault,
@@ -54,24 +51,6 @@ cdef class Reader:
     `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). One thread at a time.
     """
 
-    cdef readonly list skipped
-    cdef tuple segments
-    cdef Segment segment
-    cdef Py_ssize_t index
-    cdef int64_t start_offset
-    cdef int64_t stop_offset
-    cdef int64_t position
-    cdef int64_t end
-    cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
-    cdef bint skip
-    cdef bint strict_tail
-    cdef bint control
-    cdef Window window
-    cdef ks_batch batch
-    cdef int64_t at                # of the current batch
-    cdef list aborted              # (first offset, producer id), last first
-    cdef set aborting
-
     def __cinit__(
         self,
         tuple segments not None,
@@ -83,6 +62,7 @@ cdef class Reader:
         str on_error="raise",
         bint control=False,
         aborted=None,
+        pages=None,
     ):
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
@@ -98,6 +78,8 @@ cdef class Reader:
         self.end = byte_limit
         self.position = first_position
         self.strict_tail = byte_limit < 0
+        self.pages = pages
+        self.mark = INT64_MAX
         if aborted is not None:
             self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
             self.aborting = set()
@@ -107,13 +89,12 @@ cdef class Reader:
         cdef int64_t limit
         while True:
             self.index += 1
-            if self.index >= len(self.segments):
+            if self.index >= len(self.segments) or (<Segment>self.segments[self.index]).base_offset >= self.stop_offset:
                 self.segment = None
+                if self.pages is not None:
+                    self.pages.leave()
                 return False
             self.segment = self.segments[self.index]
-            if self.segment.base_offset >= self.stop_offset:
-                self.segment = None
-                return False
             try:
                 limit = self.segment.limit()
                 self.window.reset(self.segment.opened(), limit, self.segment.origin)
@@ -126,6 +107,8 @@ cdef class Reader:
                     if self.index == 0 and self.start_offset > self.segment.base_offset:
                         located = self.segment.translate(self.start_offset)
                         self.position = limit if located is None else located.position
+                if self.pages is not None:
+                    self.mark = self.pages.enter(self.segment, self.position, self.end)
                 return True
             except (CorruptRecordError, OSError) as e:
                 if not self.skip:
@@ -154,12 +137,17 @@ cdef class Reader:
 
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
         """0 if the batch at `position` is sound and in order; -2 damaged; -3 system."""
-        cdef int64_t have = self.window.fill(position, size, AHEAD), following
-        cdef bint follows_on
+        cdef int64_t have = self.window.fill(position, size, AHEAD)
         if have < 0:
             return -3
         if ks_check_batch(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
             return -2
+        return self.in_order(position, size, fault)
+
+    cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
+        """The same of the offsets alone; only the header, which is in self.batch, must have been read."""
+        cdef int64_t have, following
+        cdef bint follows_on
         if self.batch.base_offset <= self.last_offset or self.batch.base_offset < self.segment.base_offset:
             ks_fail(fault, KS_E_OFFSET, 0, max(self.last_offset + 1, self.segment.base_offset), self.batch.base_offset)
             return -2
@@ -169,12 +157,11 @@ cdef class Reader:
         # Two batches that overlap contradict each other, and the one that follows on from the batch before is believed.
         follows_on = self.batch.base_offset == max(self.last_offset + 1, self.segment.base_offset)
         if not follows_on and self.end - position > size + KS_MAGIC_END:
+            have = self.window.fill(position, size + KS_MAGIC_END, AHEAD)
+            if have < 0:
+                return -3
             if have < size + KS_MAGIC_END:
-                have = self.window.fill(position, size + KS_MAGIC_END, AHEAD)
-                if have < 0:
-                    return -3
-                if have < size + KS_MAGIC_END:
-                    return 0
+                return 0
             following = ks_load_i64(self.window.at(position + size))
             # only where a batch seems to begin there; what else it may be is told when its turn comes
             if (
@@ -247,6 +234,8 @@ cdef class Reader:
                     self.at = self.position
                     self.position += size
                     self.last_offset = self.batch.last_offset
+                    if self.position >= self.mark:
+                        self.mark = self.pages.advance(self.position)
                     if self.batch.last_offset < self.start_offset:
                         continue
                     return True
@@ -294,6 +283,10 @@ cdef class Reader:
                     self.aborting.discard(self.batch.producer_id)
             return True
         return not (self.batch.attributes & KS_TRANSACTIONAL and self.batch.producer_id in self.aborting)
+
+    cdef int note_skipped(self, int64_t position, int64_t size, error) except -1:
+        self.skipped.append(Skipped(self.segment.path, position, size, error))
+        return 0
 
     cdef Records records(self):
         cdef Records records = Records.__new__(Records)
@@ -359,5 +352,4 @@ cdef class RecordReader(Reader):
         """A batch whose bytes are as written but whose records do not parse."""
         if not self.skip:
             raise error
-        self.skipped.append(Skipped(self.segment.path, self.at, self.batch.size, error))
-        return 0
+        return self.note_skipped(self.at, self.batch.size, error)

@@ -693,6 +693,83 @@ cdef class Segment:
         twin._max_timestamp_so_far = TimestampOffset(max_timestamp, max_offset)
         return twin
 
+    def followed(self, int64_t last_offset, int64_t most=4 << 20):
+        """(segment, its last offset): this one, whose last offset is given, with the whole batches that were appended
+        behind it, checksums verified; itself where there are none. About `most` bytes at most.
+
+        Unlike `grown` it leaves the indexes as they are, so that what it costs does not depend on the segment."""
+        cdef Segment twin
+        cdef Window w
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t position = self.limit(), size, have, until
+        cdef int64_t length = self.opened().length() - self.origin
+        if length <= position:
+            return self, last_offset
+        w = self._spare  # no borrow(): its limit is ours
+        self._spare = None
+        if w is None:
+            w = Window.__new__(Window)
+        w.reset(self._log, length, self.origin)
+        until = position + most
+        with nogil:
+            while position < until:
+                size = step(w, position, NEAR, &b, &fault)
+                if size < 0:
+                    break
+                have = w.fill(position, size, NEAR)
+                if have < size or ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK:
+                    break
+                if b.base_offset <= last_offset or b.last_offset >= self.end_offset:
+                    break
+                last_offset = b.last_offset
+                position += size
+        if position == self.limit():
+            self._spare = w
+            return self, last_offset
+        twin = Segment(
+            self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin,
+            self.index_interval_bytes, self.max_decompressed_bytes,
+        )
+        twin._log = self._log
+        twin._limit = position
+        twin._offset_index = self.offsets()
+        twin._time_index = self.times()
+        twin._spare = w
+        return twin, last_offset
+
+    def whole_until(self, int64_t start, int64_t end):
+        """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only."""
+        cdef Window w
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef OffsetIndex index
+        cdef int64_t position = start, size, low, high, middle
+        if end <= start:
+            return start
+        index = self.offsets()
+        w = self.borrow()
+        low, high = 0, index.count
+        while low < high:  # to the first entry behind `end`
+            middle = (low + high) // 2
+            if index.position_at(middle) <= end:
+                low = middle + 1
+            else:
+                high = middle
+        if low > 0 and index.position_at(low - 1) > start:  # a hint: it counts if the batch there is the one it names
+            position = index.position_at(low - 1)
+            if step(w, position, LOOK, &b, &fault) < 0 or b.last_offset != index.offset_at(low - 1):
+                position = start
+        while True:
+            size = step(w, position, 4096, &b, &fault)
+            if size == SYSTEM:
+                w.raise_failure(-1)
+            if size < 0 or position + size > end:
+                break
+            position += size
+        self._spare = w
+        return position
+
     # ---- walks ----------------------------------------------------------------------------------------------------
 
     def scan(self, *, bint verify=True, int64_t stop=INT64_MAX):

@@ -3,7 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore.engine.active cimport Active
 from kstore.engine.builder cimport Builder
+from kstore.engine.cells cimport Cells
 from kstore.engine.incoming cimport ks_arrival
+from kstore.engine.times cimport Times
 from libkstore.format cimport ks_batch
 
 cdef extern from "gate.h" nogil:
@@ -14,9 +16,6 @@ cdef extern from "gate.h" nogil:
     void ks_gate_destroy(ks_gate *g)
     int ks_gate_enter(ks_gate *g, int64_t offset)
     void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
-
-
-cdef bytes as_bytes(value, str what)
 
 
 cdef class Tail:
@@ -45,9 +44,11 @@ cdef class Tail:
     cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
     cdef list unsynced
     cdef bint names_unsynced
+    cdef list waiting             # bells to ring at the next change; None for none
 
     cdef int acquire(self) except -1
     cdef void release(self) noexcept
+    cdef int ring(self) except -1
     cdef int check_usable(self) except -1
     cdef int64_t now(self, bint exact=*) except? -1
     cdef int fail(self, str what) except -1
@@ -59,7 +60,8 @@ cdef class Tail:
     cdef int wait_durable(self, int64_t offset, bint sealed=*) except -1
     cdef int64_t sync_once(self, bint sealed) except -1
     cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2
-    cdef int refuse_record(self, int64_t slot, int status, int64_t timestamp, int64_t now) except -1
+    cdef int check_columns(self, Cells values, Cells keys, Times times, int64_t now, int64_t *slot) noexcept nogil
+    cdef int refuse_record(self, int64_t slot, int status, int64_t size, int64_t timestamp, int64_t now) except -1
     cdef int note_epoch(self, const ks_batch *b) except -1
     cdef int take(self, encoded, bint as_they_are) except -1
     cdef int number(self, int64_t offset, int32_t epoch) except -1

@@ -23,14 +23,15 @@ from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.active cimport REFUSED, ROLL_NOT, Active
-from kstore.engine.builder cimport Builder, encode_headers
+from kstore.engine.batch cimport raise_fault
+from kstore.engine.builder cimport Builder, ks_fields, read_fields
 from kstore.engine.cells cimport Cells, ks_cell
 from kstore.engine.file cimport File
 from kstore.engine.headers cimport HeaderLists
 from kstore.engine.incoming cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.times cimport Times
 from libkstore.build cimport ks_put_offset, ks_record_body, ks_varlong_size
-from libkstore.format cimport KS_LOG_APPEND_TIME, ks_batch, ks_fault, ks_parse_header
+from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
 from kstore.engine.batch import RecordBatch
 
@@ -81,6 +82,17 @@ class Appended(NamedTuple):
     last_offset: int
     batch_count: int
     duplicate: bool = False
+
+
+cdef object new_tuple = tuple.__new__  # a NamedTuple's own __new__ is Python code
+
+
+cdef int header_at(const uint8_t *p, const uint8_t *end, ks_batch *b) except -1:
+    """The header of a batch that was checked before."""
+    cdef ks_fault fault
+    if ks_parse_header(p, end, b, &fault) != KS_OK:
+        raise_fault(&fault, "batches to be appended", 0, -1)
+    return 0
 
 
 cdef class Held:
@@ -161,6 +173,9 @@ cdef class Tail:
     def _account(self, batches):
         """Takes the producers of these RecordBatches into account, once they are written."""
 
+    def _forget_analysis(self):
+        """What was analyzed has not been appended."""
+
     def _flush_due(self):
         """flush.messages says that it is time."""
 
@@ -220,6 +235,21 @@ cdef class Tail:
 
     cdef void release(self) noexcept:
         PyThread_release_lock(self.mutex)
+        if self.waiting is not None:
+            self.ring()
+
+    cdef int ring(self) except -1:
+        waiting, self.waiting = self.waiting, None
+        for bell in waiting:
+            bell.ring()
+        return 0
+
+    def _ring_at_change(self, bell):
+        """Rings this bell once, after the log has next been changed or closed."""
+        if self.waiting is None:
+            self.waiting = [bell]
+        elif bell not in self.waiting:
+            self.waiting.append(bell)
 
     cdef int check_usable(self) except -1:
         if self.closed:
@@ -322,23 +352,9 @@ cdef class Tail:
         With durability "group" or "each" the record is on the disk when this returns.
         """
         cdef Builder builder = self.builder
-        cdef const uint8_t *key_at = NULL
-        cdef const uint8_t *value_at = NULL
-        cdef const uint8_t *headers_at = <const uint8_t *>b"\0"
-        cdef int64_t key_size = -1, value_size = -1, headers_size = 1, now, at, offset
-        cdef bytes key_bytes, value_bytes, headers_bytes
-        if value is not None:
-            value_bytes = value if PyBytes_CheckExact(value) else as_bytes(value, "value")
-            value_at = <const uint8_t *>PyBytes_AS_STRING(value_bytes)
-            value_size = PyBytes_GET_SIZE(value_bytes)
-        if key is not None:
-            key_bytes = key if PyBytes_CheckExact(key) else as_bytes(key, "key")
-            key_at = <const uint8_t *>PyBytes_AS_STRING(key_bytes)
-            key_size = PyBytes_GET_SIZE(key_bytes)
-        if headers:
-            headers_bytes = encode_headers(headers)
-            headers_at = <const uint8_t *>PyBytes_AS_STRING(headers_bytes)
-            headers_size = PyBytes_GET_SIZE(headers_bytes)
+        cdef ks_fields f
+        cdef int64_t now, at, offset
+        made = read_fields(value, key, headers, &f)
         self.acquire()
         try:
             self.check_usable()
@@ -347,15 +363,15 @@ cdef class Tail:
                 at = now
             else:
                 at = self.check_timestamp(timestamp, now)
-            if self.keys_required and key_size < 0:
+            if self.keys_required and f.key_size < 0:
                 raise InvalidRecordError("a record of a compacted topic has no key")
             offset = self.end
             builder.used = 0
             if builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0) < 0:
                 raise MemoryError("a batch")
-            if builder.add(at, key_at, key_size, value_at, value_size, headers_at, headers_size) < 0:
+            if builder.add(at, &f) < 0:
                 raise RecordTooLargeError(
-                    "record", size=key_size + value_size + headers_size, limit=self.max_message_bytes
+                    "record", size=f.key_size + f.value_size + f.headers_size, limit=self.max_message_bytes
                 )
             builder.finish()
             self.refuse_size(builder.used)
@@ -367,6 +383,7 @@ cdef class Tail:
             raise
         finally:
             self.release()
+        del made
         if self.durability:
             self.wait_durable(offset + 1)
         return offset
@@ -416,7 +433,7 @@ cdef class Tail:
         cdef const uint8_t *key_at
         cdef const uint8_t *value_at
         cdef const uint8_t *headers_at
-        cdef size_t body
+        cdef size_t body = 0
         cdef int status = 0, attributes
         cdef bint open_batch = False
         if batch_bytes < 0:
@@ -429,19 +446,12 @@ cdef class Tail:
             times = Times.of(timestamps, count, now)
             attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
             with nogil:
-                if timestamps is not None and not self.log_append_time:
-                    for i in range(count):
-                        at = times.data[i] if times.data is not NULL else times.constant
-                        if at >= 0 and (now - at > self.before_max_ms or at - now > self.after_max_ms):
-                            status = BAD_TIMESTAMP
-                            break
-                if status == 0 and self.keys_required:
-                    for i in range(count):
-                        if ks_cell(&key_cells.cells, i, &key_size) == NULL:
-                            status = NO_KEY
-                            break
+                status = self.check_columns(value_cells, key_cells, times, now, &i)
             if status < 0:
-                self.refuse_record(i, status, times.data[i] if times.data is not NULL else times.constant, now)
+                ks_cell(&value_cells.cells, i, &value_size)
+                ks_cell(&key_cells.cells, i, &key_size)
+                at = times.data[i] if times.data is not NULL else times.constant
+                self.refuse_record(i, status, key_size + value_size, at, now)
             first = self.end
             builder.used = 0
             i = 0
@@ -508,9 +518,7 @@ cdef class Tail:
                             self.write_out(builder.data + sent, builder.used - sent)
                         builder.used = sent = 0
             if status == TOO_LARGE:
-                raise RecordTooLargeError(
-                    f"record {i}", size=key_size + value_size + headers_size, limit=self.max_message_bytes
-                )
+                self.refuse_record(i, status, key_size + value_size + headers_size, 0, now)
             if status == NO_MEMORY:
                 raise MemoryError("a batch")
             self.settle()
@@ -523,9 +531,32 @@ cdef class Tail:
             self.wait_durable(first + count)
         return range(first, first + count)
 
-    cdef int refuse_record(self, int64_t slot, int status, int64_t timestamp, int64_t now) except -1:
+    cdef int check_columns(self, Cells values, Cells keys, Times times, int64_t now, int64_t *slot) noexcept nogil:
+        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can."""
+        cdef int64_t i, at, key_size = 0, value_size = 0
+        cdef int64_t most = INT64_MAX if self.builder.codec else min(self.max_message_bytes, self.segment_bytes)
+        for i in range(values.cells.count):
+            slot[0] = i
+            ks_cell(&values.cells, i, &value_size)
+            ks_cell(&keys.cells, i, &key_size)
+            if value_size + key_size > most:
+                return TOO_LARGE
+            if self.keys_required and key_size < 0:
+                return NO_KEY
+            at = times.data[i] if times.data is not NULL else times.constant
+            if at >= 0 and not self.log_append_time and (
+                now - at > self.before_max_ms or at - now > self.after_max_ms
+            ):
+                return BAD_TIMESTAMP
+        return 0
+
+    cdef int refuse_record(self, int64_t slot, int status, int64_t size, int64_t timestamp, int64_t now) except -1:
         if status == NO_KEY:
             raise InvalidRecordError(f"record {slot} of a compacted topic has no key")
+        if status == TOO_LARGE:
+            raise RecordTooLargeError(
+                f"record {slot}", size=size, limit=min(self.max_message_bytes, self.segment_bytes)
+            )
         try:
             self.check_timestamp(timestamp, now)
         except InvalidTimestampError as e:
@@ -603,6 +634,7 @@ cdef class Tail:
             self.settle()
         except BaseException:
             self.active.unstage()
+            self._forget_analysis()
             raise
         finally:
             if builder.room > MOST_KEPT:
@@ -610,7 +642,7 @@ cdef class Tail:
             self.release()
         if self.durability:
             self.wait_durable(last + 1)
-        return Appended(first, last, found.count)
+        return new_tuple(Appended, (first, last, found.count, False))
 
     cdef int take(self, encoded, bint as_they_are) except -1:
         """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them there.
@@ -627,9 +659,9 @@ cdef class Tail:
             builder.used = builder.start = 0
             if builder.ensure(view.len) < 0:
                 raise MemoryError("batches to be appended")
-            if view.len < SMALL:
+            if 0 < view.len < SMALL:
                 memcpy(builder.data, view.buf, <size_t>view.len)
-            else:
+            elif view.len:
                 with nogil:
                     memcpy(builder.data, view.buf, <size_t>view.len)
             builder.used = view.len
@@ -642,10 +674,9 @@ cdef class Tail:
     cdef int number(self, int64_t offset, int32_t epoch) except -1:
         """Gives the batches given, which were checked, their offsets and the leader's epoch."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             ks_put_offset(self.given + at, offset, epoch)
             offset += b.last_offset_delta + <int64_t>1
             at += b.size
@@ -654,11 +685,10 @@ cdef class Tail:
     cdef list parsed(self):
         """The batches given as RecordBatches, for the Python code that watches producers."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0
         batches = []
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             batches.append(RecordBatch(PyBytes_FromStringAndSize(<char *>self.given + at, b.size)))
             at += b.size
         return batches
@@ -666,10 +696,9 @@ cdef class Tail:
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
         """Begins the segment that the first batch given, or all of them, need (spec 5.1)."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t first
         cdef int reason
-        ks_parse_header(self.given, self.given + self.given_size, &b, &fault)
+        header_at(self.given, self.given + self.given_size, &b)
         if joined:
             b.size = self.given_size
             b.max_timestamp = found.max_timestamp
@@ -685,10 +714,9 @@ cdef class Tail:
     cdef int64_t put_each(self, int64_t now) except -1:
         """Places and writes the batches given, each as an append of its own; the last offset."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0, sent = 0
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             self.refuse_size(b.size)
             if at > sent and self.active.roll_reason(
                 b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
@@ -703,14 +731,13 @@ cdef class Tail:
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1:
         """The same as one append: one decision to roll, one write (spec 6.2)."""
         cdef ks_batch b
-        cdef ks_fault fault
         cdef int64_t at = 0
         if self.given_size > self.segment_bytes:
             raise RecordTooLargeError(
                 "append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes
             )
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             self.note_epoch(&b)
             at += b.size
         self.roll_first(found, True, now)
@@ -723,7 +750,7 @@ cdef class Tail:
             PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
         at = 0
         while at < self.given_size:
-            ks_parse_header(self.given + at, self.given + self.given_size, &b, &fault)
+            header_at(self.given + at, self.given + self.given_size, &b)
             self.active.stage(&b)
             at += b.size
         self.write_out(self.given, self.given_size)
@@ -811,9 +838,3 @@ cdef class Tail:
     def clock_ms(self):
         """The time by this log's clock, in ms."""
         return self.now()
-
-
-cdef bytes as_bytes(value, str what):
-    if isinstance(value, str):
-        raise TypeError(f"{what} is bytes, not str: encode it")
-    return bytes(memoryview(value))

@@ -7,7 +7,7 @@ from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cython cimport final
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 
 from kstore.engine.file cimport File
 
@@ -21,7 +21,9 @@ cdef class Window:
     """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a time."""
 
     def __dealloc__(self):
-        PyMem_RawFree(self.data)
+        if not self.lent:
+            PyMem_RawFree(self.data)
+        PyMem_RawFree(self.spare)
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept:
         """Points at another file (or another state of it), positions counted from `origin`; the buffer stays."""
@@ -51,7 +53,21 @@ cdef class Window:
             have = 0
         if have >= want:  # the limit, not the window, is what ends the bytes
             return have
-        if want > self.room:
+        if self.lent:  # others look at these bytes: they stay where they are, and reading goes on elsewhere
+            if self.spare is not NULL and self.spare_room >= want:
+                grown = self.spare
+                self.room = self.spare_room
+                self.spare = NULL
+            else:
+                grown = <uint8_t *>PyMem_RawMalloc(<size_t>want)
+                if grown is NULL:
+                    return E_MEMORY
+                self.room = want
+            if have:
+                memcpy(grown, self.at(position), <size_t>have)
+            self.data = grown
+            self.lent = False
+        elif want > self.room:
             grown = <uint8_t *>PyMem_RawMalloc(<size_t>want)
             if grown is NULL:
                 return E_MEMORY
@@ -69,6 +85,13 @@ cdef class Window:
             return E_SYSTEM
         self.length += n
         return self.length
+
+    cdef void lend(self, uint8_t *spare, int64_t room) noexcept:
+        """Someone else owns the buffer from now on; `spare` (or NULL) is ours, to go on with."""
+        self.lent = True
+        PyMem_RawFree(self.spare)
+        self.spare = spare
+        self.spare_room = room
 
     cdef int raise_failure(self, int64_t status) except -1:
         if status == E_MEMORY:

@@ -409,6 +409,15 @@ class LoadOptions(NamedTuple):
     recover: bool
 
 
+def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
+    """Whether the last segment still has a batch that ends where the log did: it may have been truncated, and have grown
+    beyond that point since."""
+    try:
+        return max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
+    except CorruptFileError:
+        return False
+
+
 def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     """The log now, given what it was: the same object where nothing has changed.
 
@@ -416,7 +425,11 @@ def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     """
     last = before.segments[-1] if before.segments else None
     stems = {}
-    for name in os.listdir(path):  # noqa: PTH208 - iterdir takes thrice as long
+    try:
+        names = os.listdir(path)  # noqa: PTH208 - iterdir takes thrice as long
+    except FileNotFoundError:
+        raise LogNotFoundError(f"no partition directory at {path}") from None
+    for name in names:
         offset = layout.parse_offset(name)
         if name.endswith(".log") and offset is not None and offset >= 0:
             stems[offset] = name[:-4]
@@ -428,6 +441,7 @@ def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         or any(base not in known for base in stems if base < last.base_offset)
         or last.file().size() < last.size
         or not last.is_file_of_its_name()
+        or not _ends_as_it_did(last, before)
     ):
         return load(path, **options._asdict())
     log_start_offset = options.log_start_offset

@@ -1,26 +1,33 @@
 """One partition: a directory of segments, read as Kafka would read it."""
 
+import os
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, NamedTuple, Self, overload
 
-from kstore.engine.batch import Record
+from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import BatchReader, RecordReader
 from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
+from kstore.log.feed import DirectoryFeed, Feed
+from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
+from kstore.log.pages import CACHE, Pages, Residency, residency_of
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
+from kstore.log.scan import Header, Scan, Wanted, checked_columns
+from kstore.log.sending import Outlet, Sent
 from kstore.log.slice import Slice
+from kstore.log.span import Span
 from kstore.log.transactions import Transactions
 
 EARLIEST = -2
@@ -55,12 +62,30 @@ def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
     return now.log_end_offset, len(segments) - 1, segments[-1].size
 
 
+def _pages(cache: str) -> Pages:
+    if cache not in CACHE:
+        raise ValueError(f"cache is one of {', '.join(CACHE)}, not {cache!r}")
+    return Pages(drop=cache == "drop")
+
+
+class _Bound(NamedTuple):
+    """How far a read may go: to `offset`, which begins at `position` of the segment `at`."""
+
+    now: Loaded
+    committed: bool
+    offset: int
+    at: int
+    position: int
+
+
 class PartitionLog:
     """A partition directory opened for reading: a view of what it held when it was opened. Writes nothing, locks nothing.
 
     After an unclean stop the view is what Kafka would have after its recovery; `recovery` says what lies beyond.
     Thread-safe: nothing in it changes.
     """
+
+    _options = LoadOptions(None, None, None, 4096, 256 << 20, True)
 
     def __init__(
         self,
@@ -139,6 +164,10 @@ class PartitionLog:
         """The state of every producer id that the log remembers."""
         return self._read_transactions().producers.states
 
+    def residency(self) -> list[Residency]:
+        """How much of each segment is in the page cache now. OSError where the system does not tell."""
+        return [residency_of(segment) for segment in self.segments]
+
     def topic_id(self) -> uuid.UUID | None:
         """The topic id in partition.metadata, None where there is no such file. CorruptCheckpointError."""
         try:
@@ -165,33 +194,106 @@ class PartitionLog:
         isolation: str = "read_uncommitted",
         *,
         min_one_message: bool = True,
+        whole_batches: bool = False,
         on_error: str = "raise",
     ) -> Slice:
         """The bytes from the batch that holds `offset` on, at most `max_bytes` of one segment (spec 7.1).
 
-        A batch larger than max_bytes comes whole when it is the first, unless min_one_message is false. Reading at the
-        log end offset gives an empty slice; OffsetOutOfRangeError below the start or above the end.
+        A batch larger than max_bytes comes whole when it is the first, unless min_one_message is false. With
+        whole_batches the slice ends where a batch does. Reading at the log end offset gives an empty slice;
+        OffsetOutOfRangeError below the start or above the end.
         """
+        return self._slice(
+            self._bound(offset, max_bytes, isolation),
+            offset,
+            max_bytes,
+            min_one_message,
+            whole_batches,
+            on_error,
+        )
+
+    def span(
+        self,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        isolation: str = "read_uncommitted",
+        *,
+        min_one_message: bool = True,
+        whole_batches: bool = True,
+    ) -> Span:
+        """The same over as many segments as max_bytes reaches into: slices of one moment, to be sent in one call."""
+        bound = self._bound(offset, max_bytes, isolation)
+        slices: list[Slice] = []
+        while True:
+            part = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
+            if part.segment is None or part.size == 0:
+                break
+            slices.append(part)
+            max_bytes -= part.size
+            # on with the next segment, if this one is exhausted
+            if (
+                max_bytes <= 0
+                or part.position + part.size < part.segment.size
+                or part.segment.end_offset >= bound.offset
+            ):
+                break
+            offset = max(offset, part.segment.end_offset)
+            min_one_message = False
+        return Span(slices)
+
+    def send(
+        self,
+        sock: Outlet,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        isolation: str = "read_uncommitted",
+        *,
+        whole_batches: bool = True,
+    ) -> Sent:
+        """Sends what `span` gives to a socket, without copying it where that is possible; see Slice.send.
+
+        To go on where a socket took only a part, keep the span, and send that from a position on.
+        """
+        return self.span(offset, max_bytes, isolation, whole_batches=whole_batches).send(sock)
+
+    def _bound(self, offset: int, max_bytes: int, isolation: str) -> _Bound:
+        """What a read from `offset` on may see, all of one moment."""
         if max_bytes < 0:
             raise ValueError(f"max_bytes {max_bytes} must not be negative")
         committed = self._is_committed(isolation)
         now = self._now()
-        segments, end = now.segments, now.log_end_offset
+        end = now.log_end_offset
         if not now.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, now.log_start_offset, end)
         bound = min(self.last_stable_offset(), end) if committed else end
-        bound_at, bound_position = len(segments), 0
         if bound < end:  # the bound becomes the beginning of the batch that holds it (spec 7.3)
-            bound, bound_at, bound_position = _position_of(now, bound)
-        if offset < bound:
+            return _Bound(now, committed, *_position_of(now, bound))
+        return _Bound(now, committed, bound, len(now.segments), 0)
+
+    def _slice(
+        self,
+        bound: _Bound,
+        offset: int,
+        max_bytes: int,
+        min_one_message: bool,
+        whole_batches: bool,
+        on_error: str,
+    ) -> Slice:
+        now, committed = bound.now, bound.committed
+        segments = now.segments
+        if offset < bound.offset:
             at = max(_floor(segments, offset), 0)
-            while at < min(bound_at + 1, len(segments)):
+            while at < min(bound.at + 1, len(segments)):
                 segment = segments[at]
                 located = segment.translate(offset)
                 if located is not None:
                     size = max(max_bytes, located.size) if min_one_message else max_bytes
-                    end_position = bound_position if at == bound_at else segment.size
+                    end_position = bound.position if at == bound.at else segment.size
                     size = max(0, min(size, end_position - located.position))
+                    if whole_batches:
+                        size = (
+                            segment.whole_until(located.position, located.position + size) - located.position
+                        )
                     aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
                     return Slice(
                         segment,
@@ -200,7 +302,7 @@ class PartitionLog:
                         size,
                         first_batch_size=located.size,
                         aborted=aborted,
-                        stop_offset=bound,
+                        stop_offset=bound.offset,
                         on_error=on_error,
                     )
                 at += 1
@@ -209,10 +311,15 @@ class PartitionLog:
     def from_file_start(self) -> "PartitionLog":
         """The same log with everything readable that its files still hold, below the log start offset too."""
         now = self._now()
+        first = now.segments[0].base_offset if now.segments else now.log_start_offset
+        return self._twin(replace(now, log_start_offset=min(first, now.log_start_offset)))
+
+    def _twin(self, now: Loaded) -> "PartitionLog":
+        """Another view of the same log, which goes its own way from here on."""
         twin = object.__new__(PartitionLog)
         twin.path = self.path
-        first = now.segments[0].base_offset if now.segments else now.log_start_offset
-        twin._loaded = replace(now, log_start_offset=min(first, now.log_start_offset))
+        twin._options = self._options
+        twin._loaded = now
         twin._closed = False
         twin._transactions = self._known_transactions()
         twin._reached = Reached(())
@@ -271,14 +378,18 @@ class PartitionLog:
         isolation: str = "read_uncommitted",
         on_error: str = "raise",
         control: bool = False,
+        cache: str = "keep",
     ) -> RecordReader:
         """An iterator of the records with start <= offset < stop; both default to the ends of the log.
 
         Transaction markers are left out unless `control` is true. on_error="skip" goes on at the next good batch and
-        lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError.
+        lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError. With cache="drop" the
+        page cache is left as it was found: what the scan brought in goes out behind it.
         """
-        segments, start, stop, aborted = self._range(start, stop, isolation)
-        return RecordReader(segments, start, stop, on_error=on_error, control=control, aborted=aborted)
+        segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
+        return RecordReader(
+            segments, start, stop, on_error=on_error, control=control, aborted=aborted, pages=_pages(cache)
+        )
 
     def batches(
         self,
@@ -287,16 +398,71 @@ class PartitionLog:
         *,
         isolation: str = "read_uncommitted",
         on_error: str = "raise",
+        cache: str = "keep",
     ) -> BatchReader:
         """The same for whole batches, control batches included: those that hold an offset of the range."""
-        segments, start, stop, aborted = self._range(start, stop, isolation)
-        return BatchReader(segments, start, stop, on_error=on_error, aborted=aborted)
+        segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
+        return BatchReader(segments, start, stop, on_error=on_error, aborted=aborted, pages=_pages(cache))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        key: bytes | None = None,
+        key_prefix: bytes | None = None,
+        header: Header | None = None,
+        isolation: str = "read_uncommitted",
+        batch_rows: int = 1 << 14,
+        batch_bytes: int = 16 << 20,
+        threads: int = 1,
+        views: bool = False,
+        in_order: bool = False,
+        on_error: str = "raise",
+    ) -> Scan:
+        """The records with start <= offset < stop and since <= timestamp < until (ms), as columns; markers are left out.
+
+        An iterable of ColumnBatch objects and an Arrow stream: pyarrow.table(log.scan()), and so with Polars, DuckDB
+        and pandas; no Arrow library is needed. `columns` are those of Record by default (offset, timestamp,
+        timestamp_type, key, value, headers); also base_offset, last_offset, base_timestamp, max_timestamp,
+        producer_id, producer_epoch, base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size
+        and position of the record's batch.
+
+        `key` and `key_prefix` compare bytes; `header` is a name, a (name, value) pair, or a mapping of such pairs that
+        must all be there. A batch has at most batch_rows rows and about batch_bytes bytes, so memory is bounded.
+        views=True: keys and values of more than 12 bytes are views of what was read, not copies, and keep that alive.
+        threads=2 decodes two parts of the log at once and keeps the order. in_order=True says that timestamps rise
+        from batch to batch: then the scan ends at the first batch that begins at `until` or later, where otherwise
+        any later batch may hold an earlier record. Batches that end before `since` are passed by on their header's
+        word, unread. Errors and on_error are those of `records`.
+        """
+        if batch_rows < 1 or batch_bytes < 1:
+            raise ValueError(f"batch_rows {batch_rows} and batch_bytes {batch_bytes} must be at least 1")
+        if not 1 <= threads <= 64:
+            raise ValueError(f"threads is from 1 to 64, not {threads}")
+        wanted = Wanted(
+            checked_columns(columns),
+            batch_rows,
+            batch_bytes,
+            views,
+            since,
+            until,
+            key,
+            key_prefix,
+            header,
+            in_order,
+            on_error,
+        )
+        segments, first, end, aborted = self._range(self._now(), start, stop, isolation)
+        return Scan(segments, first, end, aborted, wanted, threads)
 
     def _range(
-        self, start: int | None, stop: int | None, isolation: str
+        self, now: Loaded, start: int | None, stop: int | None, isolation: str
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
         committed = self._is_committed(isolation)
-        now = self._now()
         start = now.log_start_offset if start is None else max(start, now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(stop, now.log_end_offset)
         at = max(_floor(now.segments, start), 0)
@@ -414,6 +580,53 @@ class PartitionLog:
         self._transactions = None
         return True
 
+    @overload
+    def follow(
+        self,
+        offset: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: str = "read_uncommitted",
+        records: Literal[False] = False,
+    ) -> Follower[RecordBatch]: ...
+
+    @overload
+    def follow(
+        self,
+        offset: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: str = "read_uncommitted",
+        records: Literal[True],
+    ) -> Follower[Record]: ...
+
+    def follow(
+        self,
+        offset: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: str = "read_uncommitted",
+        records: bool = False,
+    ) -> Follower[RecordBatch] | Follower[Record]:
+        """The batches from the one that holds `offset` on (None: the end), and then what comes, whoever appends it.
+
+        `for batch in log.follow(offset)` and `async for` both. It waits without turning, through rolls and deletions,
+        and ends when nothing came for `timeout` seconds. `records` gives the records from `offset` on instead.
+        OffsetOutOfRangeError outside the log, and when the position is deleted; see Follower.
+        """
+        self._is_committed(isolation)
+        now = self._now()
+        if offset is None:
+            offset = now.log_end_offset
+        feed = self._feed(isolation)
+        if records:
+            return Follower[Record](feed, offset, timeout, True)
+        return Follower[RecordBatch](feed, offset, timeout, False)
+
+    def _feed(self, isolation: str) -> Feed:
+        """Where a follower gets new batches from."""
+        return DirectoryFeed(self._twin(self._now()), isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
+
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -427,6 +640,11 @@ class PartitionLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     def __repr__(self) -> str:
         return (

@@ -1,18 +1,22 @@
 """What a read returns: a part of one segment, not a copy of it."""
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 from kstore.engine.batch import Record
 from kstore.engine.reader import BatchReader, RecordReader
 from kstore.engine.segment import Segment
+from kstore.errors import CorruptRecordError
+from kstore.log.sending import Outlet, Sent, send_parts
 
 
 class Slice:
     """`size` bytes at `position` of a segment, beginning with the batch that holds `offset` (spec 7.1).
 
-    A slice begins at a batch and may end inside one, because the size asked for ended there; what is cut off is
-    ignored. Iterating gives the records from `offset` on; markers and, for read_committed, records of aborted
-    transactions are left out. The file stays readable as long as the slice lives, whatever becomes of its name.
+    A slice begins at a batch and may end inside one, because the size asked for ended there (whole_batches=True sees
+    that it does not); what is cut off is ignored. Iterating gives the records from `offset` on; markers and, for
+    read_committed, records of aborted transactions are left out. The file stays readable as long as the slice lives,
+    whatever becomes of its name.
     """
 
     def __init__(
@@ -66,6 +70,52 @@ class Slice:
             byte_limit=self.size,
             aborted=self.aborted,
             on_error=self._on_error,
+        )
+
+    # ---- sending --------------------------------------------------------------------------------------------------
+
+    def send(self, sock: Outlet, position: int = 0) -> Sent:
+        """Sends its bytes from byte `position` of the slice on, without copying them where that is possible.
+
+        A blocking socket takes all; one with a timeout what it takes in that time (TimeoutError for nothing); a
+        non-blocking one what it takes at once, perhaps nothing. `size` of the result counts the bytes, to go on from;
+        `path` is "sendfile", or "copy" for TLS sockets and others that cannot do that. CorruptRecordError if the
+        bytes were truncated away meanwhile; OSError.
+        """
+        return send_parts([self], sock, position)
+
+    async def send_async(self, to: object, position: int = 0) -> Sent:
+        """The same for asyncio, all of it: `to` is a StreamWriter, a transport or a non-blocking socket."""
+        from kstore.log.transports import send_parts_async
+
+        return await send_parts_async([self], to, position)
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """The descriptor of its file, and where in that a byte of the slice lies."""
+        assert self.segment is not None
+        return self.segment.file().fileno(), self.segment.origin + self.position + position
+
+    def _send_to(self, target: int, position: int) -> int:
+        """By sendfile to a descriptor, what it takes at once."""
+        assert self.segment is not None
+        sent = self.segment.file().send(target, self._place(position)[1], self.size - position)
+        return sent or self._shortened(position)
+
+    def _copy(self, position: int, size: int) -> bytes:
+        """A copy of up to `size` of its bytes."""
+        assert self.segment is not None
+        data = self.segment.file().read(self._place(position)[1], min(size, self.size - position))
+        return data or self._shortened(position)
+
+    def _shortened(self, position: int) -> NoReturn:
+        assert self.segment is not None
+        raise CorruptRecordError(
+            "the log was truncated while it was sent",
+            file=self.segment.path,
+            position=self.position + position,
+            offset=self.offset,
+            expected=f"{self.size - position} bytes",
+            found="the end of the file",
         )
 
     @property

@@ -30,6 +30,7 @@ from kstore.errors import (
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
 from kstore.log.epochs import LeaderEpochs
+from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
 from kstore.log.loader import Loaded, load
@@ -151,6 +152,7 @@ class LogWriter(Tail, PartitionLog):
         self._seen: tuple[object, ...] = ()
         self._reached = Reached(())
         self._transactions = None
+        self._stable_meanwhile: int | None = None
         self._deleted: list[tuple[int, str]] = []  # (when it may go, path)
         self._flushed_to_disk = recovery.recovery_point
         durable = end if recovery.clean else min(recovery.recovery_point, end)
@@ -194,6 +196,10 @@ class LogWriter(Tail, PartitionLog):
     def _now(self) -> Loaded:
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
+        return self._current()
+
+    def _current(self) -> Loaded:
+        """The log at this moment, or as it was when it was closed."""
         held = self._sealed_and_active
         view = held[1].view()
         seen = (held, view, self._start, self._epochs)
@@ -239,8 +245,11 @@ class LogWriter(Tail, PartitionLog):
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)
 
+    def _feed(self, isolation: str) -> Feed:
+        return WriterFeed(self, self._current, self._ring_at_change, isolation)
+
     def _read_transactions(self) -> Transactions:
-        now = self._now()
+        now = self._current()
         return Transactions.of(self._producers, now.log_start_offset, now.log_end_offset)
 
     def _known_transactions(self) -> Transactions:
@@ -248,7 +257,9 @@ class LogWriter(Tail, PartitionLog):
 
     def last_stable_offset(self) -> int:
         """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end."""
-        return self._read_transactions().last_stable_offset
+        held = self._stable_meanwhile  # to be read before the producers are
+        stable = self._read_transactions().last_stable_offset
+        return stable if held is None else min(held, stable)
 
     def producers(self) -> dict[int, ProducerState]:
         """The state of every producer id that the log remembers."""
@@ -333,7 +344,15 @@ class LogWriter(Tail, PartitionLog):
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
 
     def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
-        return self._producers.analyze(batches, origin, transaction_version)
+        duplicate = self._producers.analyze(batches, origin, transaction_version)
+        if duplicate is None:
+            # From the writing of a batch until its producer is accounted for, and a transaction that it ends is in the
+            # index of the aborted, readers of committed data stay where they are.
+            self._stable_meanwhile = self.last_stable_offset()
+        return duplicate
+
+    def _forget_analysis(self) -> None:
+        self._stable_meanwhile = None
 
     def _account(self, batches: list[RecordBatch]) -> None:
         try:
@@ -347,6 +366,7 @@ class LogWriter(Tail, PartitionLog):
                             self._producers.ongoing[aborted.first_offset] = aborted.producer_id
                             raise
             self._producers.end_offset = self._end_offset
+            self._stable_meanwhile = None
         except OSError as e:
             self._refuse(f"the transaction index of {self.active.path} was not written: {e}")
             raise

@@ -1,15 +1,17 @@
-"""kstore records: the records of a partition as JSON Lines, CSV or text."""
+"""kstore records: the records of a partition as JSON Lines, CSV, text, Arrow or Parquet."""
 
 import argparse
 import csv
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from kstore.engine.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.partition import PartitionLog
+from kstore.tools.columns import FORMATS, write_columns
 from kstore.tools.fields import batch_fields, record_fields, redacted
 from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.progress import Progress
@@ -23,9 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_open_arguments(parser)
     parser.add_argument(
         "--format",
-        choices=("jsonl", "csv", "text"),
+        choices=("jsonl", "csv", "text", *FORMATS),
         default="text",
-        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8",
+        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8; arrow (an IPC stream) and parquet "
+        "need pyarrow",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="where arrow and parquet go (default: stdout, unless that is a terminal)",
+    )
+    parser.add_argument(
+        "--columns",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="columns for arrow and parquet (default: offset, timestamp, timestamp_type, key, value, headers)",
     )
     parser.add_argument("--start", type=int, metavar="OFFSET", help="first offset (default: log start)")
     parser.add_argument("--stop", type=int, metavar="OFFSET", help="offset to stop before (default: log end)")
@@ -103,6 +117,8 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
 def run(args: argparse.Namespace) -> int:
     """Prints the records."""
     with open_partition(args) as log:
+        if args.format in FORMATS:
+            return run_columns(log, args)
         if args.format == "jsonl":
             last: RecordBatch | None = None
             about: dict[str, Any] = {}
@@ -120,21 +136,39 @@ def run(args: argparse.Namespace) -> int:
             out.writerow(COLUMNS)
             for _, _, record in chosen(log, args):
                 if record is not None:
-                    headers = json.dumps({n: _text(v, args.redact) for n, v in record.headers})
-                    out.writerow(
-                        (
-                            record.offset,
-                            record.timestamp,
-                            _text(record.key, args.redact),
-                            _text(record.value, args.redact),
-                            headers if record.headers else "",
-                        )
-                    )
+                    out.writerow(as_row(record, args.redact))
         else:
             for _, batch, record in chosen(log, args):
                 if record is not None:
-                    print(_line(batch, record, args.redact))
+                    print(as_line(batch, record, args.redact))
         return 0
+
+
+def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
+    """Writes the records as columns."""
+    if args.redact or args.control:
+        sys.exit("kstore: --redact and --control do not go with --format arrow or parquet")
+    if args.below_start:
+        log = log.from_file_start()
+    if args.output is None and sys.stdout.isatty():
+        sys.exit("kstore: binary output to a terminal: name a file with --output, or redirect")
+    try:
+        scan = log.scan(
+            args.columns,
+            since=args.since,
+            until=args.until,
+            start=args.start,
+            stop=args.stop,
+            isolation=args.isolation,
+            on_error=args.on_error,
+        )
+    except ValueError as e:
+        sys.exit(f"kstore: {e}")
+    with open(args.output, "wb") if args.output else nullcontext(sys.stdout.buffer) as out:  # noqa: PTH123
+        write_columns(scan, args.format, out)
+    for skipped in scan.skipped:
+        print(f"kstore: left out {skipped.size} bytes: {skipped.error}", file=sys.stderr)
+    return 0
 
 
 def _text(data: bytes | None, redact: bool) -> str | None:
@@ -143,7 +177,28 @@ def _text(data: bytes | None, redact: bool) -> str | None:
     return redacted(data) if redact else data.decode("utf-8", "backslashreplace")
 
 
-def _line(batch: RecordBatch, record: Record, redact: bool) -> str:
+def as_row(record: Record, redact: bool) -> tuple[object, ...]:
+    """A record as the fields of a CSV row, named in COLUMNS."""
+    headers = json.dumps({n: _text(v, redact) for n, v in record.headers})
+    return (
+        record.offset,
+        record.timestamp,
+        _text(record.key, redact),
+        _text(record.value, redact),
+        headers if record.headers else "",
+    )
+
+
+def as_json(batch: RecordBatch, record: Record, redact: bool) -> str:
+    """A record as a line of JSON, with the fields of its batch."""
+    about = batch_fields(batch)
+    if about.pop("valid") is False:
+        about["valid"] = False
+    return json.dumps({**record_fields(batch, record, redact=redact), "batch": about}, separators=(",", ":"))
+
+
+def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
+    """A record as a line of text."""
     key = _text(record.key, redact)
     value = _text(record.value, redact)
     line = f"{record.offset}\t{time_text(record.timestamp)}\t{'<null>' if key is None else key}"

@@ -1,0 +1,105 @@
+"""Memory of column batches: grown without the GIL, owned by Python objects, and used again.
+
+Fresh pages cost more than what is written to them here, so a buffer that nobody looks at any more serves the next
+batch of the same scan. The pool belongs to the scan and to its buffers: it goes with the last of them.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cython cimport final
+from libc.stdint cimport int64_t, uint8_t
+
+cdef enum:
+    LEAST = 512
+    MOST_KEPT = 48 << 20
+
+cdef uint8_t NOTHING = 0  # where empty buffers point
+
+
+cdef int ks_grow(ks_vector *v, int64_t more) noexcept nogil:
+    cdef int64_t room = max(v.size + more, max(2 * v.room, <int64_t>LEAST))
+    cdef uint8_t *grown = <uint8_t *>PyMem_RawRealloc(v.data, <size_t>room)
+    if grown is NULL:
+        return -1
+    v.data = grown
+    v.room = room
+    return 0
+
+
+@final
+cdef class Pool:
+    """Buffers to be used again. Every method needs the GIL, which is its lock."""
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.count):
+            PyMem_RawFree(self.data[i])
+
+    cdef uint8_t *take(self, int64_t least, int64_t *room) noexcept:
+        """The smallest buffer of at least so many bytes, a new one if need be; NULL where memory ran out."""
+        cdef int i, best = -1
+        cdef uint8_t *data
+        for i in range(self.count):
+            if self.room[i] >= least and (best < 0 or self.room[i] < self.room[best]):
+                best = i
+        if best < 0 or self.room[best] > 8 * least + (64 << 10):  # one much too large is left for who needs it
+            room[0] = max(least, <int64_t>LEAST)
+            return <uint8_t *>PyMem_RawMalloc(<size_t>room[0])
+        data = self.data[best]
+        room[0] = self.room[best]
+        self.kept -= room[0]
+        self.count -= 1
+        self.data[best] = self.data[self.count]
+        self.room[best] = self.room[self.count]
+        return data
+
+    cdef void give(self, uint8_t *data, int64_t room) noexcept:
+        if data is NULL:
+            return
+        if self.count == POOL_SLOTS or self.kept + room > MOST_KEPT:
+            PyMem_RawFree(data)
+            return
+        self.data[self.count] = data
+        self.room[self.count] = room
+        self.count += 1
+        self.kept += room
+
+    cdef void prepare(self, ks_vector *v, int64_t least) noexcept:
+        """An empty vector with room, if there is memory; where there is none, growing it will fail."""
+        PyMem_RawFree(v.data)
+        v.size = 0
+        v.room = 0
+        v.data = self.take(least, &v.room)
+        if v.data is NULL:
+            v.room = 0
+
+
+@final
+cdef class Buffer:
+    """Bytes that no longer change, for as long as someone looks at them. Exports the buffer protocol, read-only."""
+
+    def __dealloc__(self):
+        if self.pool is not None:
+            self.pool.give(self.data, self.room)
+        else:
+            PyMem_RawFree(self.data)
+
+    @staticmethod
+    cdef Buffer of(ks_vector *v, Pool pool):
+        """Takes the memory of a vector, which is empty then."""
+        cdef Buffer self = Buffer.around(v.data, v.size, v.room, pool)
+        v.data = NULL
+        v.size = v.room = 0
+        return self
+
+    @staticmethod
+    cdef Buffer around(uint8_t *data, int64_t size, int64_t room, Pool pool):
+        cdef Buffer self = Buffer.__new__(Buffer)
+        self.data = data
+        self.size = size
+        self.room = room
+        self.pool = pool
+        return self
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.data if self.data is not NULL else &NOTHING, self.size, 1, flags)

@@ -1,0 +1,39 @@
+from libc.stdint cimport int64_t
+
+from kstore.engine.batch cimport Records
+from kstore.engine.segment cimport Segment
+from kstore.engine.window cimport Window
+from libkstore.format cimport ks_batch, ks_fault
+
+
+cdef class Reader:
+    cdef readonly list skipped
+    cdef tuple segments
+    cdef Segment segment
+    cdef Py_ssize_t index
+    cdef int64_t start_offset
+    cdef int64_t stop_offset
+    cdef int64_t position
+    cdef int64_t end
+    cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
+    cdef bint skip
+    cdef bint strict_tail
+    cdef bint control
+    cdef Window window
+    cdef ks_batch batch
+    cdef int64_t at                # of the current batch
+    cdef list aborted              # (first offset, producer id), last first
+    cdef set aborting
+    cdef object pages              # is told where the reader is, for the page cache's sake
+    cdef int64_t mark              # from which position on it wants to be told again
+
+    cdef bint next_segment(self) except -1
+    cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil
+    cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
+    cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
+    cdef int64_t resume(self, int64_t position) except -1
+    cdef int leave_out(self, int64_t position, int64_t size, error) except -1
+    cdef bint advance(self) except -1
+    cdef bint wanted(self) except -1
+    cdef int note_skipped(self, int64_t position, int64_t size, error) except -1
+    cdef Records records(self)

@@ -1,0 +1,25 @@
+from typing import final
+
+from kstore.engine.buffers import Pool
+from kstore.engine.columns import Field
+
+COLUMNS: tuple[str, ...]
+
+@final
+class Rows:
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        batch_rows: int,
+        batch_bytes: int,
+        views: bool,
+        pool: Pool | None = None,
+    ) -> None: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def schema(self) -> Field: ...
+    @property
+    def pool(self) -> Pool: ...
+
+__pyx_capi__: dict[str, object]  # what other extension modules cimport

@@ -1,0 +1,213 @@
+"""Following a log: what is there, and then what comes, as it comes."""
+
+import select
+from collections import deque
+from time import monotonic
+from types import TracebackType
+from typing import Generic, Self, TypeVar, cast
+
+from kstore.engine.batch import Record, RecordBatch
+from kstore.engine.reader import BatchReader
+from kstore.errors import CorruptRecordError
+from kstore.log.bell import Bell
+from kstore.log.feed import Feed
+
+Item = TypeVar("Item", bound=RecordBatch | Record)
+
+_HEARTBEAT = (
+    1.0  # s: for changes that inotify does not tell, such as those that another machine makes to a share
+)
+_POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where nothing tells of changes
+_TURNS = 32  # items that one asyncio task takes before the others have a turn
+
+
+class Follower(Generic[Item]):
+    """An iterator, also an asynchronous one, of the batches (or records) from an offset on; at the end it waits for more.
+
+    It ends when nothing has come for `timeout` seconds, when it is closed, and when the writer of this process that it
+    follows is closed and all is read. OffsetOutOfRangeError when its position is deleted or truncated away before it
+    gets there: `first` and `end` of the error tell what is left, `offset` of the follower where it was. For one thread
+    (or task) at a time; `close` is for any.
+    """
+
+    def __init__(self, feed: Feed, offset: int, timeout: float | None, records: bool) -> None:
+        self.offset = offset
+        self.timeout = timeout
+        self._feed = feed
+        self._first = offset
+        self._records = records
+        self._reader: BatchReader | None = None
+        self._stop = offset
+        self._pending: deque[Record] = deque()
+        self._fresh = False  # nothing was read of it yet
+        self._doubted = -1
+        self._closed = False
+        self._taken = 0
+        self._bell = Bell()
+        self._poll = select.epoll()
+        self._poll.register(self._bell.fileno(), select.EPOLLIN)
+        if feed.watch is not None:
+            self._poll.register(feed.watch.fileno(), select.EPOLLIN)
+
+    # ---- taking what is there -------------------------------------------------------------------------------------
+
+    def take(self) -> Item | None:
+        """The next one if it is there, else None. Does not wait. OffsetOutOfRangeError, CorruptRecordError, OSError."""
+        if not self._records:
+            return cast("Item | None", self._take_batch())
+        while not self._pending:
+            batch = self._take_batch()
+            if batch is None:
+                return None
+            if not batch.is_control:
+                self._pending.extend(r for r in batch.records(verify=False) if r.offset >= self._first)
+        return cast(Item, self._pending.popleft())
+
+    def _take_batch(self) -> RecordBatch | None:
+        while not self._closed:
+            if self._reader is None:
+                found = self._feed.read(self.offset)
+                if found is None:
+                    return None
+                self._reader, self._stop, self._fresh = found.reader, found.stop, True
+            try:
+                batch = next(self._reader, None)
+            except (FileNotFoundError, CorruptRecordError):
+                # Deleted before it was opened, or truncated and written anew under the reader? Then another look finds
+                # something else there.
+                self._reader = None
+                if self._doubted == self.offset:
+                    raise
+                self._doubted = self.offset
+                self._feed.doubt()
+                continue
+            if batch is not None:
+                self._fresh = False
+                self.offset = batch.last_offset + 1
+                return batch
+            self._reader = None
+            if (
+                self._fresh
+            ):  # all of it was compacted away, or aborted; were it truncated away, another look would tell
+                self.offset = max(self.offset, self._stop)
+        return None
+
+    # ---- waiting --------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Item:
+        wait = _Wait(self.timeout)
+        while True:
+            # Armed first and looked at then, or what comes between the look and the arming would be slept through.
+            ended = self._feed.ended
+            if wait.rounds:
+                self._feed.arm(self._bell)
+                self._feed.look()
+            item = self.take()
+            if item is not None:
+                return item
+            if self._closed or ended:
+                raise StopIteration
+            if wait.rounds:
+                seconds = wait.seconds(self._feed.told)
+                if seconds is None:
+                    raise StopIteration
+                self._heard(bool(self._poll.poll(seconds)), wait)
+            wait.rounds += 1
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        import asyncio
+
+        wait = _Wait(self.timeout)
+        self._taken += 1
+        if self._taken % _TURNS == 0:
+            await asyncio.sleep(0)
+        while True:
+            ended = self._feed.ended
+            if wait.rounds:
+                self._feed.arm(self._bell)
+                self._feed.look()
+            item = self.take()
+            if item is not None:
+                return item
+            if self._closed or ended:
+                raise StopAsyncIteration
+            if wait.rounds:
+                seconds = wait.seconds(self._feed.told)
+                if seconds is None:
+                    raise StopAsyncIteration
+                self._heard(await self._readable(seconds), wait)
+            wait.rounds += 1
+
+    async def _readable(self, seconds: float) -> bool:
+        """Whether something tells of a change within that time."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+
+        def wake(told: bool) -> None:
+            if not future.done():
+                future.set_result(told)
+
+        loop.add_reader(self._poll.fileno(), wake, True)
+        timer = loop.call_later(seconds, wake, False)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            if not self._poll.closed:
+                loop.remove_reader(self._poll.fileno())
+
+    def _heard(self, told: bool, wait: "_Wait") -> None:
+        if told:
+            self._bell.clear()
+        elif not self._feed.told or wait.beat():
+            self._feed.doubt()
+
+    # ---- closing --------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the iteration, also of a thread that waits in it."""
+        self._closed = True
+        self._bell.ring()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Follower(offset={self.offset})"
+
+
+class _Wait:
+    """How long one wait for the next item may last, and how much of it at a time."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.rounds = 0
+        self._deadline = None if timeout is None else monotonic() + timeout
+        self._poll = _POLLS[0]
+
+    def seconds(self, told: bool) -> float | None:
+        """How long to sleep now; None when the time is over."""
+        most = _HEARTBEAT
+        if not told:
+            most = self._poll
+            self._poll = min(2 * most, _POLLS[1])
+        if self._deadline is None:
+            return most
+        left = self._deadline - monotonic()
+        return min(left, most) if left > 0 else None
+
+    def beat(self) -> bool:
+        """Whether a silence is one to doubt: not where it is the time that has run out."""
+        return self._deadline is None or self._deadline > monotonic()

@@ -1,0 +1,114 @@
+"""Bytes of segments to sockets: by sendfile, which copies nothing into the process, or else by copying them."""
+
+import errno
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+CHUNK = 256 << 10  # of a copy: small enough to stay in the cache
+# what a target answers that sendfile cannot serve
+_CANNOT = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)
+
+
+class Outlet(Protocol):
+    """What is needed of a socket."""
+
+    def send(self, data: Any, /) -> int: ...
+    def fileno(self) -> int: ...
+
+
+class Sent(NamedTuple):
+    """What a send did: how many bytes were taken, and whether "sendfile" or "copy" was the way."""
+
+    size: int
+    path: str
+
+
+class Part(Protocol):
+    """What is needed of a slice."""
+
+    size: int
+
+    def _send_to(self, target: int, position: int) -> int: ...
+    def _copy(self, position: int, size: int) -> bytes: ...
+    def _place(self, position: int) -> tuple[int, int]: ...
+    def _shortened(self, position: int) -> NoReturn: ...
+
+
+def parts_from(parts: Sequence[Part], position: int) -> Iterator[tuple[Part, int]]:
+    """The parts from a position of all of them on, each with where in it to begin."""
+    if position < 0 or position > sum(part.size for part in parts):
+        raise ValueError(f"position {position} lies outside the {sum(p.size for p in parts)} bytes to send")
+    for part in parts:
+        if position < part.size:
+            yield part, position
+        position = max(0, position - part.size)
+
+
+def _is_tls(sock: object) -> bool:
+    ssl = sys.modules.get("ssl")  # who has such a socket has imported it
+    return ssl is not None and isinstance(sock, ssl.SSLSocket)
+
+
+class Target:
+    """A socket, and how it takes bytes."""
+
+    def __init__(self, sock: Outlet) -> None:
+        self.sock = sock
+        self.copies = _is_tls(sock) or not hasattr(sock, "fileno")
+
+    def push(self, part: Part, position: int) -> int:
+        """What it takes at once, at least one byte; BlockingIOError for none."""
+        if not self.copies:
+            try:
+                return part._send_to(self.sock.fileno(), position)
+            except OSError as e:
+                if e.errno not in _CANNOT or self.sock.fileno() < 0:
+                    raise
+                self.copies = True
+        data = part._copy(position, CHUNK)
+        try:
+            return self.sock.send(data)
+        except OSError as e:
+            if _is_tls(self.sock) and type(e).__name__ in ("SSLWantWriteError", "SSLWantReadError"):
+                raise BlockingIOError(errno.EAGAIN, "the TLS socket takes nothing now") from e
+            raise
+
+
+def send_parts(parts: Sequence[Part], sock: Outlet, position: int) -> Sent:
+    """Sends parts one after the other; see Slice.send."""
+    target = Target(sock)
+    timeout = sock.gettimeout() if hasattr(sock, "gettimeout") else None
+    deadline = None if timeout is None else monotonic() + timeout
+    sent = 0
+    for part, at in parts_from(parts, position):
+        while at < part.size:
+            try:
+                size = target.push(part, at)
+            except (BlockingIOError, TimeoutError):
+                if deadline is None:
+                    raise  # SO_SNDTIMEO, or a descriptor whose flags somebody changed
+                if not _wait_writable(sock, deadline):
+                    if sent or timeout == 0:
+                        return result_of(target, sent)
+                    raise TimeoutError(f"nothing was taken within {timeout} s") from None
+                continue
+            at += size
+            sent += size
+    return result_of(target, sent)
+
+
+def result_of(target: Target, sent: int) -> Sent:
+    """The result, with the way that the last bytes went."""
+    return Sent(sent, "copy" if target.copies else "sendfile")
+
+
+def _wait_writable(sock: Outlet, deadline: float) -> bool:
+    left = deadline - monotonic()
+    if left <= 0:
+        return False
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLOUT)
+    return bool(poll.poll(left * 1000))

@@ -1,0 +1,40 @@
+"""Records as Arrow IPC or as Parquet, written by pyarrow where that is installed."""
+
+import sys
+from typing import Any, BinaryIO
+
+from kstore.log.scan import Scan
+from kstore.tools.progress import Progress
+
+FORMATS = ("arrow", "parquet")
+
+
+def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
+    """Writes a scan to a binary file, shows how far it is, and returns how many rows there were."""
+    pyarrow = _pyarrow()
+    schema = pyarrow.schema(scan)
+    written = 0
+    with _writer(pyarrow, form, out, schema) as writer, Progress(scan.size, "writing") as progress:
+        for batch in scan:
+            writer.write_batch(pyarrow.record_batch(batch))
+            written += len(batch)
+            progress.update(scan.bytes_passed)
+    return written
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        sys.exit("kstore: --format arrow and parquet need pyarrow: pip install pyarrow")
+    return pyarrow
+
+
+def _writer(pyarrow: Any, form: str, out: BinaryIO, schema: Any) -> Any:
+    if form == "arrow":
+        import pyarrow.ipc
+
+        return pyarrow.ipc.new_stream(out, schema)
+    import pyarrow.parquet
+
+    return pyarrow.parquet.ParquetWriter(out, schema, compression="zstd")

@@ -1,0 +1,128 @@
+"""Batches outlive their log, their scan and each other; what is exported is released once, whoever does it."""
+
+import gc
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+
+import kstore
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> kstore.PartitionLog:
+    with kstore.open(tmp_path / "some-0", "a") as out:
+        for i in range(0, 1000, 100):
+            out.extend([b"value %05d of some length" % j for j in range(i, i + 100)], headers={"h": b"x"})
+    return kstore.open(tmp_path / "some-0")
+
+
+RIGHT = [b"value %05d of some length" % j for j in range(1000)]
+
+
+@pytest.mark.parametrize("views", [False, True])
+def test_columns_outlive_everything(log: kstore.PartitionLog, views: bool) -> None:
+    scan = log.scan(views=views, batch_rows=70)
+    batches = list(scan)
+    columns = [batch.column("value") for batch in batches]
+    arrays = [pyarrow.array(column) for column in columns]
+    kept = [pyarrow.record_batch(batch)["headers"] for batch in batches]
+    offsets = [batch.column("offset").values for batch in batches]
+    log.close()
+    del scan, batches
+    gc.collect()
+    junk = [bytearray(100_000) for _ in range(100)]
+    assert [row for column in columns for row in column.to_list()] == RIGHT
+    del columns, junk
+    gc.collect()
+    assert [row for array in arrays for row in array.to_pylist()] == RIGHT
+    assert kept[3].to_pylist()[0] == [{"key": "h", "value": b"x"}]
+    assert np.concatenate(offsets).tolist() == list(range(1000))
+
+
+def test_arrays_are_views(log: kstore.PartitionLog) -> None:
+    (batch,) = log.scan()
+    column = batch.column("value")
+    assert column.offsets[:3].tolist() == [0, 26, 52]
+    assert bytes(column.data[:26]) == RIGHT[0]
+    assert batch.column("timestamp_type").values.dtype == np.int8
+    assert np.shares_memory(batch.column("offset").values, pyarrow.record_batch(batch)["offset"].to_numpy())
+    assert not column.data.flags.writeable
+    assert batch.column("key").validity.tolist() == [False] * 1000
+    assert column.validity is None
+    for wrong in (lambda: column.values, lambda: column.views, lambda: batch.column("offset").offsets):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(KeyError):
+        batch.column("crc")
+
+
+def references(batch: object) -> int:
+    gc.collect()
+    return sys.getrefcount(batch)
+
+
+def test_every_export_is_released_once(log: kstore.PartitionLog) -> None:
+    (batch,) = log.scan()
+    parts = (batch.values, batch.column("value"), batch.column("headers"))
+    before = [references(each) for each in parts]
+    unused = batch.__arrow_c_array__()
+    taken = pyarrow.record_batch(batch)
+    child = taken["value"]
+    assert [references(each) for each in parts] > before
+    del unused, taken
+    assert child.to_pylist() == RIGHT
+    del child
+    assert [references(each) for each in parts] == before
+
+
+def test_streams(log: kstore.PartitionLog) -> None:
+    scan = log.scan(["offset"], batch_rows=300)
+    assert pyarrow.schema(scan).names == ["offset"]
+    capsule = scan.__arrow_c_stream__()
+    del capsule  # never used
+    reader = pyarrow.RecordBatchReader.from_stream(scan)
+    first = reader.read_next_batch()
+    del reader, scan
+    gc.collect()
+    assert len(first) == 300
+    assert len(pyarrow.table(log.scan(threads=2))) == 1000
+    assert len(pyarrow.table(log.scan(["offset"], start=5, stop=9))) == 4
+
+
+def test_a_scan_is_read_anew_and_by_many_threads(log: kstore.PartitionLog) -> None:
+    scan = log.scan(batch_rows=100, threads=2)
+    found: list[list[bytes]] = []
+
+    def read() -> None:
+        found.append([row for batch in scan for row in batch.column("value").to_list()])
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [RIGHT] * 4
+
+
+def test_a_scan_left_in_the_midst(log: kstore.PartitionLog) -> None:
+    for threads in (1, 2):
+        batches = iter(log.scan(batch_rows=10, threads=threads))
+        assert next(batches).column("value").to_list() == RIGHT[:10]
+        del batches
+        gc.collect()
+
+
+@pytest.mark.parametrize("library", ["polars", "duckdb", "pandas"])
+def test_other_libraries(log: kstore.PartitionLog, library: str) -> None:
+    module = pytest.importorskip(library)
+    scan = log.scan()
+    if library == "polars":
+        assert module.DataFrame(scan)["value"].to_list() == RIGHT
+    elif library == "duckdb":
+        assert module.sql("select count(*), max(value) from scan").fetchone() == (1000, RIGHT[-1])
+    else:
+        assert module.DataFrame.from_arrow(scan)["value"].tolist() == RIGHT

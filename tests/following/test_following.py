@@ -1,0 +1,400 @@
+"""Following a log that a thread of this process, or another process, writes."""
+
+import asyncio
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+from appending import OPTIONS, obey, value_of
+
+import kstore
+from kstore.engine import file as layer
+
+Tell = Callable[[str], None]
+
+
+class Other:
+    """The process that writes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("appending.py")), str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        )
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def tell(self, line: str) -> None:
+        """Has it do something, and waits until that is done."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline()
+
+    def end(self) -> None:
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture(params=["process", "thread"])
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[kstore.PartitionLog, Tell]]:
+    """A log to follow, and how to have it written: by another process, or by this one."""
+    directory = tmp_path / "t-0"
+    if request.param == "thread":
+        with kstore.open(directory, "a", **OPTIONS) as log:
+            yield log, lambda line: obey(log, line)
+    else:
+        other = Other(directory)
+        yield kstore.open(directory), other.tell
+        other.end()
+
+
+def take(follower: "kstore.Follower[kstore.RecordBatch]", count: int) -> list[int]:
+    return [next(follower).base_offset for _ in range(count)]
+
+
+def later(seconds: float, work: Callable[[], object]) -> threading.Thread:
+    def run() -> None:
+        time.sleep(seconds)
+        work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_what_is_there_and_what_comes(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 50")
+    with log.follow(0, timeout=20) as follower:
+        offsets = []
+        for batch in follower:
+            (record,) = batch.records()
+            assert record.value == value_of(record.offset)
+            offsets.append(record.offset)
+            if record.offset == 49:
+                thread = later(0.1, lambda: tell("append 300"))  # rolls, too
+            if record.offset == 349:
+                break
+        thread.join()
+    assert offsets == list(range(350))
+
+
+def test_it_ends_when_nothing_comes(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 3")
+    began = time.monotonic()
+    assert [batch.base_offset for batch in log.follow(0, timeout=0.2)] == [0, 1, 2]
+    assert 0.2 <= time.monotonic() - began < 5
+    follower = log.follow(3, timeout=0)
+    assert list(follower) == []
+    tell("append 1")
+    assert [batch.base_offset for batch in follower] == [3]  # and it may be asked again
+    assert follower.offset == 4
+
+
+def test_from_the_end_on(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    follower = log.follow(timeout=20)
+    thread = later(0.05, lambda: tell("append 1"))
+    assert next(follower).base_offset == 0
+    thread.join()
+
+
+def test_rolls_and_retention_behind_it(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    follower = log.follow(0, timeout=1)
+    expected = 0
+    for _ in range(8):
+        tell("append 137")
+        tell("roll")
+        seen = [next(follower).base_offset for _ in range(137)]
+        assert seen == list(range(expected, expected + 137))
+        expected += 137
+        tell("retain")  # what was read is deleted, files and all
+    assert len(list(Path(log.path).glob("*.log"))) < 4
+    tell("append 1")
+    assert next(follower).base_offset == expected
+
+
+def test_a_position_that_was_deleted(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 1")
+    follower = log.follow(0, timeout=20)
+    assert next(follower).base_offset == 0
+    tell("append 1000")
+    tell("retain")
+    with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+        take(follower, 1001)
+    assert caught.value.asked == follower.offset
+    assert caught.value.first > follower.offset
+    on = log.follow(caught.value.first, timeout=0.1) if isinstance(log, kstore.LogWriter) else None
+    if on is not None:
+        assert [b.base_offset for b in on][-1] == 1000
+
+
+def test_delete_records(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 10")
+    follower = log.follow(0, timeout=20)
+    assert next(follower).base_offset == 0
+    while follower.offset < 10:
+        next(follower)
+    tell("append 20")
+    tell("delete 20")
+    with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+        take(follower, 20)
+    assert (caught.value.asked, caught.value.first, caught.value.end) == (10, 20, 30)
+
+
+def test_a_position_that_was_truncated(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 100")
+    follower = log.follow(0, timeout=20)
+    while follower.offset < 100:
+        next(follower)
+    tell("truncate 40")
+    with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+        next(follower)
+    assert caught.value.asked == 100
+    assert caught.value.end == 40
+
+
+def test_outside_the_log(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 3")
+    for offset in (4, -1):
+        with pytest.raises(kstore.OffsetOutOfRangeError):
+            next(log.follow(offset))
+    with pytest.raises(ValueError, match="isolation"):
+        log.follow(0, isolation="nonsense")
+
+
+def test_records(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 30")
+    follower = log.follow(12, timeout=0.3, records=True)
+    assert [(r.offset, r.value) for r in follower] == [(n, value_of(n)) for n in range(12, 30)]
+
+
+def test_closing_wakes_the_thread_that_waits(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, _ = both
+    follower = log.follow(0)
+    thread = later(0.1, follower.close)
+    assert list(follower) == []
+    thread.join()
+
+
+def test_the_end_of_the_writer_ends_it(tmp_path: Path) -> None:
+    log = kstore.open(tmp_path / "t-0", "a", **OPTIONS)
+    follower = log.follow(0)
+
+    def write() -> None:
+        obey(log, "append 500")
+        log.close()
+
+    thread = later(0.05, write)
+    assert [batch.base_offset for batch in follower] == list(range(500))
+    thread.join()
+
+
+def test_a_reader_outlives_the_closing_of_its_log(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", **OPTIONS) as writer:
+        obey(writer, "append 5")
+        with kstore.open(tmp_path / "t-0") as log:
+            follower = log.follow(0, timeout=0.5)
+        assert next(follower).base_offset == 0
+        obey(writer, "append 5")
+        assert [b.base_offset for b in follower] == list(range(1, 10))
+
+
+def test_several_followers_of_threads(tmp_path: Path) -> None:
+    log = kstore.open(tmp_path / "t-0", "a", **OPTIONS)
+    seen: list[list[int]] = [[] for _ in range(4)]
+
+    def follow(which: int) -> None:
+        seen[which] = [r.offset for r in log.follow(0, records=True)]
+
+    threads = [threading.Thread(target=follow, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        log.extend([value_of(n) for n in range(100)])
+        time.sleep(0.002)
+    log.close()
+    for thread in threads:
+        thread.join(30)
+    assert seen == [list(range(2000))] * 4
+
+
+def test_asyncio(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 10")
+
+    async def follow() -> list[int]:
+        return [batch.base_offset async for batch in log.follow(0, timeout=1)]
+
+    async def main() -> tuple[list[int], list[int]]:
+        task, other = asyncio.create_task(follow()), asyncio.create_task(follow())
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(tell, "append 200")
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(tell, "append 5")
+        return await task, await other
+
+    assert asyncio.run(main()) == (list(range(215)), list(range(215)))
+
+
+def test_asyncio_cancellation_and_closing(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+
+    async def follow(follower: "kstore.Follower[kstore.RecordBatch]") -> list[int]:
+        return [batch.base_offset async for batch in follower]
+
+    async def main() -> list[int]:
+        cancelled = asyncio.create_task(follow(log.follow()))
+        closed = log.follow()
+        ended = asyncio.create_task(follow(closed))
+        await asyncio.sleep(0.05)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await asyncio.to_thread(tell, "append 2")
+        await asyncio.sleep(0.3)
+        closed.close()
+        return await ended
+
+    assert asyncio.run(main()) == [0, 1]
+
+
+def test_committed_records_only(tmp_path: Path) -> None:
+    def batch(sequence: int) -> bytes:
+        records = [(-1, None, b"transactional", ())]
+        return kstore.encode_batch(
+            records, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+
+    def marker(commit: bool) -> bytes:
+        key, value = bytes((0, 0, 0, int(commit))), bytes((0, 0, 0, 0, 0, 0))
+        return kstore.encode_batch(
+            [(-1, key, value, ())], producer_id=7, producer_epoch=0, transactional=True, control=True
+        )
+
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        followers = [
+            log.follow(0, timeout=0.05, isolation="read_committed", records=True),
+            kstore.open(log.path).follow(0, timeout=0.05, isolation="read_committed", records=True),
+        ]
+
+        def expect(*offsets: int) -> None:
+            for follower in followers:
+                assert [r.offset for r in follower] == list(offsets)
+
+        log.append(b"0")
+        expect(0)
+        log.append_batches(batch(0))
+        log.append(b"2")
+        expect()
+        log.append_batches(marker(True), origin="coordinator", transaction_version=1)
+        expect(1, 2)
+        log.append_batches(batch(1))
+        log.append(b"5")
+        log.append_batches(marker(False), origin="coordinator", transaction_version=1)
+        expect(5)
+        log.append(b"7")
+        expect(7)
+
+
+def test_without_inotify(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", **OPTIONS) as writer:
+        obey(writer, "append 3")
+        log = kstore.open(writer.path)
+        time.sleep(0.1)  # the writer's own thread makes calls
+        layer.fail_call(1, errno.EMFILE)
+        try:
+            follower = log.follow(0, timeout=5)
+        finally:
+            layer.fail_call(0)
+        assert follower._feed.watch is None
+        for first in (0, 3, 203):
+            thread = later(0.02, lambda: obey(writer, "append 200"))
+            count = 3 if first == 0 else 200
+            assert [next(follower).base_offset for _ in range(count)] == list(range(first, first + count))
+            thread.join()
+        obey(writer, "truncate 100")
+        with pytest.raises(kstore.OffsetOutOfRangeError):
+            take(follower, 1000)
+
+
+def test_a_directory_that_goes(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as writer:
+        obey(writer, "append 3")
+    follower = kstore.open(tmp_path / "t-0").follow(3, timeout=20)
+    assert follower.take() is None
+    thread = later(0.05, lambda: shutil.rmtree(tmp_path / "t-0"))
+    with pytest.raises((kstore.LogNotFoundError, kstore.OffsetOutOfRangeError)):
+        next(follower)
+    thread.join()
+    with pytest.raises(kstore.LogNotFoundError):
+        kstore.open(tmp_path / "t-0")
+
+
+def test_it_neither_turns_nor_leaks(both: tuple[kstore.PartitionLog, Tell]) -> None:
+    log, tell = both
+    tell("append 1")
+    list(log.follow(0, timeout=0))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    used = time.process_time()
+    for _ in range(3):
+        list(log.follow(0, timeout=0.5))
+    assert time.process_time() - used < 0.3
+    for _ in range(30):
+        with log.follow(0, timeout=0) as follower:
+            list(follower)
+    del follower
+    tell("append 1")  # the log lets go of their bells
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+def test_another_process_sees_an_append_soon(tmp_path: Path) -> None:
+    """The goal is 200 us; here only that it is no polling interval. benchmarks/bench_follow.py measures."""
+    code = (
+        "import sys, time, struct, kstore\n"
+        "with kstore.open(sys.argv[1], 'a') as log:\n"
+        "    log.append(b'')\n"
+        "    print(flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    for _ in range(300):\n"
+        "        log.append(struct.pack('q', time.monotonic_ns()))\n"
+        "        time.sleep(0.001)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "t-0")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    process.stdout.readline()
+    follower = kstore.open(tmp_path / "t-0").follow(1, timeout=10, records=True)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    delays = []
+    for record in follower:
+        delays.append(time.monotonic_ns() - int.from_bytes(record.value or b"", "little"))
+        if len(delays) == 300:
+            break
+    process.communicate(timeout=30)
+    assert median(delays) < 20_000_000

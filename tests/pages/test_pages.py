@@ -1,0 +1,103 @@
+"""What scans do to the page cache, and what is told of it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+SIZE = 24 << 20
+
+
+def is_kept_out(path: Path) -> bool:
+    """Whether the file system lets go of pages when asked (memory's own cannot)."""
+    path.write_bytes(b"." * (1 << 20))
+    return evict(path) == 0
+
+
+def evict(path: Path) -> int:
+    """Asks for a file's pages to be dropped; how many are left."""
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+    return kstore.engine.file.File(str(path)).resident(0, 1 << 40).count(1)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> kstore.PartitionLog:
+    """Two sealed segments and a small active one, none of it cached."""
+    if not is_kept_out(tmp_path / "probe"):
+        pytest.skip("pages cannot be dropped here")
+    with kstore.open(tmp_path / "t-0", "a", segment_bytes=SIZE // 2) as writer:
+        for _ in range(SIZE // (1 << 20)):
+            writer.extend([b"." * 1000] * 1048)
+        writer.flush()
+    for path in Path(tmp_path, "t-0").glob("*.log"):
+        evict(path)
+    return kstore.open(tmp_path / "t-0")
+
+
+def cached(log: kstore.PartitionLog) -> int:
+    return sum(part.cached_bytes for part in log.residency())
+
+
+def test_residency(log: kstore.PartitionLog) -> None:
+    assert [(part.base_offset, part.size) for part in log.residency()] == [
+        (segment.base_offset, segment.size) for segment in log.segments
+    ]
+    before = cached(log)
+    assert before < SIZE // 4  # opening read the tail
+    for segment in log.segments:
+        Path(segment.path).read_bytes()
+    assert [part.cached_bytes for part in log.residency()] == [segment.size for segment in log.segments]
+
+
+def test_residency_of_a_file_that_was_shortened(log: kstore.PartitionLog) -> None:
+    path = Path(log.segments[0].path)
+    assert log.segments[0].size > 10_000
+    os.truncate(path, 5000)
+    assert log.residency()[0].cached_bytes <= 8192
+    os.truncate(path, 0)
+    assert log.residency()[0].cached_bytes == 0
+
+
+@pytest.mark.parametrize("kind", ["batches", "records"])
+def test_a_scan_that_drops_leaves_the_cache_as_it_was(log: kstore.PartitionLog, kind: str) -> None:
+    before = cached(log)
+    count = sum(1 for _ in getattr(log, kind)(cache="drop"))
+    assert count > 1000
+    assert cached(log) <= before + (512 << 10)
+    assert sum(1 for _ in getattr(log, kind)(cache="keep")) == count
+    assert cached(log) == sum(segment.size for segment in log.segments)
+
+
+def test_what_was_cached_before_stays(log: kstore.PartitionLog) -> None:
+    segment = log.segments[0]
+    with Path(segment.path).open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # nothing beyond what is asked for
+        file.seek(5 << 20)
+        file.read(2 << 20)
+    before = log.residency()[0].cached_bytes
+    assert before >= 2 << 20
+    for _ in log.batches(cache="drop"):
+        pass
+    assert before - (512 << 10) <= log.residency()[0].cached_bytes <= before + (512 << 10)
+
+
+def test_a_scan_that_is_left_half_way(log: kstore.PartitionLog) -> None:
+    before = cached(log)
+    batches = log.batches(cache="drop")
+    for _ in range(300):
+        next(batches)
+    assert cached(log) < before + (14 << 20)
+    del batches
+    assert cached(log) <= before + (512 << 10)
+
+
+def test_a_short_scan(log: kstore.PartitionLog) -> None:
+    offset = log.segments[1].base_offset
+    assert sum(1 for _ in log.records(offset + 500, offset + 600, cache="drop")) == 100
+    with pytest.raises(ValueError, match="keep, drop"):
+        log.records(cache="nonsense")
