@@ -374,9 +374,7 @@ def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[t
     return cuts
 
 
-def _cuts_by_offset(
-    stretches: Sequence[_Stretch], start: int, stop: int, most: int
-) -> set[tuple[int, int]]:
+def _cuts_by_offset(stretches: Sequence[_Stretch], start: int, stop: int, most: int) -> set[tuple[int, int]]:
     """The same so that no split spans more than `most` offsets and the batch at its end."""
     cuts: set[tuple[int, int]] = set()
     at, current = 0, start
