@@ -14,7 +14,7 @@ def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
     pyarrow = _pyarrow()
     schema = pyarrow.schema(scan)
     written = 0
-    with _writer(pyarrow, form, out, schema) as writer, Progress(scan.size, "writing") as progress:
+    with _writer(form, out, schema) as writer, Progress(scan.size, "writing") as progress:
         for batch in scan:
             writer.write_batch(pyarrow.record_batch(batch))
             written += len(batch)
@@ -30,7 +30,7 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _writer(pyarrow: Any, form: str, out: BinaryIO, schema: Any) -> Any:
+def _writer(form: str, out: BinaryIO, schema: Any) -> Any:
     if form == "arrow":
         import pyarrow.ipc
 

@@ -58,8 +58,6 @@ def test_stream_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Pat
     assert sorted(values(out)) == list(range(900))
     ends = query.lastProgress["sources"][0]["endOffset"]
     assert (json.loads(ends) if isinstance(ends, str) else ends) == {"in": {"0": 800, "1": 100}}
-    run(source(spark, data), checkpoint, out)
-    assert len(values(out)) == 900
 
     # a crash after publishing, before Spark noted it: the last micro-batch runs again
     commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda p: int(p.name))

@@ -181,15 +181,35 @@ def test_commit_fails_after_publishing(spark: Any, tmp_path: Path) -> None:
 
 
 def test_writing_as_rows_as_spark_4_0_does(spark: Any, tmp_path: Path, broker: Path) -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from kstore.spark.sink import KStoreStreamRowWriter, _Target
 
-    from kstore.spark.sink import KStoreStreamRowWriter
+    class RowWriter(KStoreStreamRowWriter):
+        def _write(self, batches: Any) -> Any:  # outside a stream there is no query
+            return self.target.write(batches, "rows-0", "rows")
 
+    class RowSource(kstore.spark.KStoreDataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return "kstore_rows"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            from pyspark.sql.datasource import DataSourceWriter
+
+            rows = RowWriter(_Target.of(self.options, schema), schema)
+
+            class AsBatch(DataSourceWriter):  # type: ignore[misc]
+                def write(self, iterator: Any) -> Any:
+                    return rows.write(iterator)
+
+                def commit(self, messages: Any) -> None:
+                    rows.commit(messages, 0)
+
+            return AsBatch()
+
+    spark.dataSource.register(RowSource)
     frame = kstore.spark.dataframe(spark, broker, "codecs", includeHeaders=True)
-    frame = frame.select("key", "value", "timestamp", "headers")
-    schema = to_arrow_schema(frame.schema)
-    writer = KStoreStreamRowWriter(None, frame.columns, schema)  # type: ignore[arg-type]
-    [batch] = writer._batches(iter(frame.orderBy("offset").collect()))
-    [arrow] = frame.orderBy("offset").toArrow().combine_chunks().to_batches()
-    assert batch.num_rows == 99
-    assert batch.drop_columns("timestamp").to_pydict() == arrow.drop_columns("timestamp").to_pydict()
+    frame.write.format("kstore_rows").mode("append").options(path=str(tmp_path / "out")).save()
+    with kstore.open(broker / "codecs-0") as one, kstore.open(tmp_path / "out" / "codecs-0") as other:
+        assert [(r.key, r.value, r.timestamp, r.headers) for r in one] == [
+            (r.key, r.value, r.timestamp, r.headers) for r in other
+        ]
