@@ -198,10 +198,10 @@ def test_writing_as_rows_as_spark_4_0_does(spark: Any, tmp_path: Path, broker: P
             rows = RowWriter(_Target.of(self.options, schema), schema)
 
             class AsBatch(DataSourceWriter):  # type: ignore[misc]
-                def write(self, iterator: Any) -> Any:
+                def write(self, iterator):  # type: ignore[no-untyped-def] # what is pickled here lacks the globals
                     return rows.write(iterator)
 
-                def commit(self, messages: Any) -> None:
+                def commit(self, messages):  # type: ignore[no-untyped-def]
                     rows.commit(messages, 0)
 
             return AsBatch()
