@@ -174,7 +174,11 @@ def register(spark: Any) -> None:
         )
     cols.require_pyarrow()
     _compare_pythons()
-    spark.dataSource.register(KStoreDataSource)
+    try:
+        spark.dataSource.register(KStoreDataSource)
+    except Exception as e:  # Spark 4.0 refuses the name once it has found pyspark_kstore, which is this one
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(e):
+            raise
 
 
 def _compare_pythons() -> None:

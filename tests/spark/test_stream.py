@@ -49,8 +49,9 @@ def test_stream_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Pat
     fill(data, 0, 500)
     query = run(source(spark, data, maxOffsetsPerTrigger="200"), checkpoint, out)
     rows = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
-    assert rows == [200, 200, 100]
-    assert values(out) == list(range(500))
+    limits = spark.version >= "4.2"  # before, AvailableNow knows no limits: it is over after one such batch
+    assert rows == ([200, 200, 100] if limits else [200])
+    assert values(out) == list(range(sum(rows)))
 
     fill(data, 500, 300)
     fill(data, 800, 100, partition=1)  # a new partition starts at its beginning
@@ -91,6 +92,9 @@ def test_retention_between_two_runs(spark: Any, tmp_path: Path, strict: str) -> 
 
 def test_commit_of_a_micro_batch_fails_after_publishing(spark: Any, tmp_path: Path) -> None:
     from kstore.spark.datasource import KStoreDataSource
+
+    if spark.version < "4.2":
+        pytest.skip("needs several micro-batches of one AvailableNow")
     from kstore.spark.sink import KStoreStreamWriter, stream_writer
 
     mark = tmp_path / "failed once"
