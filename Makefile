@@ -4,10 +4,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := setup.py pyproject.toml $(wildcard kstore/engine/*.pyx kstore/engine/*.pxd include/kstore/*.h include/libkstore/*.pxd)
 
-.PHONY: demo test interop check bench asan wheel clean crash
+.PHONY: demo test test-spark interop check bench asan wheel clean crash
 
 demo: .venv/built
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/pipeline.py
 
 test: .venv/built
 	$(BIN)/python -m pytest $(ARGS)
@@ -16,12 +17,23 @@ test: .venv/built
 interop: .venv/built
 	$(BIN)/python -m pytest -m kafka $(ARGS)
 
+# The Spark tests with another version of it, as in VERSION=4.0.1 or VERSION=3.5.9, in an environment of its own. Java 17.
+VERSION ?= 4.3.0
+SPARK_VENV := .venv-spark-$(VERSION)
+test-spark: .venv/built
+	test -d $(SPARK_VENV) || $(PYTHON) -m venv $(SPARK_VENV)
+	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
+	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) pytest hypothesis pytest-benchmark "pandas>=2.2,<3" \
+		$(if $(filter 3.%,$(VERSION)),"pyarrow<18" "numpy<2",pyarrow) setuptools
+	$(SPARK_VENV)/bin/pip install --quiet cramjam deflate lz4 zstandard $(if $(filter 3.%,$(VERSION)),,"numpy>=2")
+	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
+
 check: .venv/built
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	PATH=$(CURDIR)/$(BIN):$$PATH cython-lint kstore include  # it looks for its helpers on the PATH
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest kstore --ignore-disjoint-bases --mypy-config-file pyproject.toml
+	$(BIN)/python -m mypy.stubtest kstore --allowlist tests/stubtest.allow --ignore-unused-allowlist --ignore-disjoint-bases --mypy-config-file pyproject.toml
 
 bench: .venv/built
 	$(BIN)/pip install --quiet --group bench
@@ -46,7 +58,7 @@ wheel: .venv/ready
 		|| { echo "kstore needs Python's headers (Debian: apt-get install python3-dev)"; exit 1; }
 	@$(PYTHON) -m venv .venv || { echo "kstore needs the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group build --group test --group lint
+	$(BIN)/pip install --quiet --group build --group test --group spark --group lint
 	@touch $@
 
 .venv/built: .venv/ready $(SOURCES)

@@ -3,18 +3,21 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
+from kstore.engine import columns as engine
 from kstore.engine.batch import CREATE_TIME, LOG_APPEND_TIME, Record
+from kstore.engine.predicate import Predicate
 from kstore.engine.reader import RecordReader
+from kstore.engine.rows import Rows
+from kstore.engine.scanner import Scanner
 from kstore.engine.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError
 from kstore.log.partition import PartitionLog
-from kstore.spark.errors import failure, translated
+from kstore.spark.errors import SparkSourceError, failure, translated
 from kstore.spark.plan import Piece, Split
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -23,9 +26,15 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 MAX_RECORDS = 65_536  # of a batch of columns; Spark's hand-over is fastest so (spec spark 2)
 MAX_BYTES = 8 << 20
 FIRST_RECORDS = 1_000  # of the first one: a LIMIT stops a task only between batches
-_LOOK = 1_024  # records between two looks at the size
-_TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
 ROOT_MAP = "KSTORE_ROOT_MAP"
+_TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
+_SCANNED = {
+    "key": "key",
+    "value": "value",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    "headers": "headers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +42,8 @@ class Cells:
     """Keys or values: cell i is data[offsets[i]:offsets[i + 1]], or none at all where `nulls` is true."""
 
     offsets: NDArray[numpy.int32]
-    data: bytes
+    data: NDArray[numpy.uint8]
     nulls: NDArray[numpy.bool_] | None
-
-    @classmethod
-    def of(cls, cells: Sequence[bytes | None]) -> "Cells":
-        """From Python objects."""
-        offsets = numpy.zeros(len(cells) + 1, numpy.int32)
-        lengths = numpy.fromiter((0 if c is None else len(c) for c in cells), numpy.int32, len(cells))
-        numpy.cumsum(lengths, out=offsets[1:])
-        if None in cells:
-            nulls = numpy.fromiter((c is None for c in cells), numpy.bool_, len(cells))
-            return cls(offsets, b"".join(c for c in cells if c is not None), nulls)
-        return cls(offsets, b"".join(cells), None)  # type: ignore[arg-type]
 
     @property
     def lengths(self) -> NDArray[numpy.int32]:
@@ -58,7 +56,23 @@ class Cells:
     def __getitem__(self, i: int) -> bytes | None:
         if self.nulls is not None and self.nulls[i]:
             return None
-        return self.data[self.offsets[i] : self.offsets[i + 1]]
+        return self.data[self.offsets[i] : self.offsets[i + 1]].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderCells:
+    """Headers: those of record i are cells bounds[i] to bounds[i + 1] of `names` and `values`."""
+
+    bounds: NDArray[numpy.int32]
+    names: Cells
+    values: Cells
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, i: int) -> tuple[tuple[str, bytes | None], ...]:
+        own = range(self.bounds[i], self.bounds[i + 1])
+        return tuple(((self.names[at] or b"").decode(), self.values[at]) for at in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +90,10 @@ class ColumnBatch:
     timestamp_types: NDArray[numpy.int32] | None
     keys: Cells | None
     values: Cells | None
-    headers: list[tuple[tuple[str, bytes | None], ...]] | None
+    headers: HeaderCells | None
 
     def __len__(self) -> int:
         return len(self.offsets)
-
-
-def read_columns(split: Split, columns: Sequence[str]) -> Iterator[ColumnBatch]:
-    """The records of a split in batches of columns. (To be made of log.scan, which makes no object a record.)"""
-    records = iterate(split)
-    wanted = frozenset(columns)
-    limit = FIRST_RECORDS
-    while chunk := _take(records, limit):
-        yield ColumnBatch(
-            split.topic,
-            split.partition,
-            numpy.fromiter((r.offset for r in chunk), numpy.int64, len(chunk)),
-            numpy.fromiter((r.timestamp for r in chunk), numpy.int64, len(chunk))
-            if "timestamp" in wanted
-            else None,
-            numpy.fromiter((timestamp_type(r) for r in chunk), numpy.int32, len(chunk))
-            if "timestampType" in wanted
-            else None,
-            Cells.of([r.key for r in chunk]) if "key" in wanted else None,
-            Cells.of([r.value for r in chunk]) if "value" in wanted else None,
-            [r.headers for r in chunk] if "headers" in wanted else None,
-        )
-        limit = MAX_RECORDS
 
 
 def timestamp_type(record: Record) -> int:
@@ -110,42 +101,143 @@ def timestamp_type(record: Record) -> int:
     return _TYPES.get(record.timestamp_type, -1)
 
 
-def _take(records: Iterator[Record], limit: int) -> list[Record]:
-    """Up to `limit` records, fewer where they are large."""
-    taken: list[Record] = []
-    size = 0
-    step = 1 if limit == FIRST_RECORDS else _LOOK
-    while len(taken) < limit and size < MAX_BYTES:
-        step = min(step, limit - len(taken))
-        some = list(islice(records, step))
-        if not some:
-            break
-        taken += some
-        grown = sum(len(r.key or b"") + len(r.value or b"") for r in some)
-        size += grown
-        step = _LOOK if grown < step * 1024 else max(1, min(_LOOK, (MAX_BYTES - size) * step // (2 * grown)))
-    return taken
+def read_columns(split: Split, columns: Sequence[str]) -> Iterator[ColumnBatch]:
+    """The records of a split in batches of columns; no object is made a record. SparkSourceError."""
+    wanted = ("offset", *(_SCANNED[name] for name in columns if name in _SCANNED))
+    first = True
+    for place in _places(split):
+        try:
+            for scanned in _scan(split, place, wanted, first):
+                batch = _batch_of(split, scanned)
+                place.reached = int(batch.offsets[-1]) + 1
+                first = False
+                yield batch
+        except (KstoreError, OSError) as e:
+            raise place.error(split, e) from e
 
 
 def iterate(split: Split) -> Iterator[Record]:
-    """The records of a split. SparkSourceError, with the offset up to which it came."""
-    at = split.start
+    """The records of a split, one by one. SparkSourceError."""
+    for place in _places(split):
+        try:
+            for record in _records_of(split, place):
+                place.reached = record.offset + 1
+                yield record
+        except (KstoreError, OSError) as e:
+            raise place.error(split, e) from e
+
+
+@dataclass(slots=True)
+class _Place:
+    """A piece, where its directory is, what of it is to be read, and how far that has come."""
+
+    piece: Piece
+    directory: str
+    start: int
+    stop: int
+    reached: int
+
+    def error(self, split: Split, error: BaseException) -> SparkSourceError:
+        file = f"{self.directory}/{self.piece.stem}.log"
+        return translated(error, topic=split.topic, partition=split.partition, offset=self.reached, file=file)
+
+
+def _places(split: Split) -> Iterator[_Place]:
     directory = f"{mapped_root(split.root)}/{split.topic}-{split.partition}"
     for number, piece in enumerate(split.pieces):
         following = split.pieces[number + 1 :]
+        start = max(split.start, piece.base_offset)
         stop = min(split.stop, following[0].base_offset) if following else split.stop
-        try:
-            for record in _records_of(split, piece, directory, max(at, piece.base_offset), stop):
-                at = record.offset + 1
-                yield record
-        except (KstoreError, OSError) as e:
-            file = f"{directory}/{piece.stem}.log"
-            raise translated(e, topic=split.topic, partition=split.partition, offset=at, file=file) from e
+        yield _Place(piece, directory, start, stop, start)
 
 
-def _records_of(split: Split, piece: Piece, directory: str, start: int, stop: int) -> Iterator[Record]:
+def _records_of(split: Split, place: _Place) -> Iterator[Record]:
+    segment = _segment(place)
+    if segment is None:
+        log = _look_again(split, place)
+        if log is not None:
+            yield from log.records(place.start, place.stop, isolation=_isolation(split))
+        return
+    yield from RecordReader(
+        (segment,),
+        place.start,
+        place.stop,
+        first_position=place.piece.position,
+        byte_limit=place.piece.size,
+        aborted=_aborted(split, place),
+    )
+
+
+def _scan(
+    split: Split, place: _Place, wanted: tuple[str, ...], small_first: bool
+) -> Iterator[engine.ColumnBatch]:
+    segment = _segment(place)
+    if segment is None:
+        log = _look_again(split, place)
+        if log is not None:
+            yield from log.scan(
+                wanted,
+                start=place.start,
+                stop=place.stop,
+                isolation=_isolation(split),
+                batch_rows=MAX_RECORDS,
+                batch_bytes=MAX_BYTES,
+            )
+        return
+
+    def scanner(start: int, rows: int) -> Scanner:
+        return Scanner(
+            (segment,), start, place.stop, first_position=place.piece.position, aborted=_aborted(split, place)
+        ).configure(
+            Rows(wanted, rows, MAX_BYTES, False),
+            Predicate(start, place.stop, None, None, None, None, None),
+            part_end=place.piece.position + place.piece.size,
+        )
+
+    start = place.start
+    if small_first:
+        small = next(scanner(start, FIRST_RECORDS), None)
+        if small is None:
+            return
+        start = int(small.column("offset").values[-1]) + 1
+        yield small
+    yield from scanner(start, MAX_RECORDS)
+
+
+def _cells(values: engine.Values) -> Cells:
+    valid = values.validity
+    return Cells(values.offsets, values.data, None if valid is None else ~valid)
+
+
+def _batch_of(split: Split, scanned: engine.ColumnBatch) -> ColumnBatch:
+    names = scanned.names
+    types = headers = None
+    if "timestamp_type" in names:
+        column = scanned.column("timestamp_type")
+        assert column.field.words is not None
+        numbers = [_TYPES.get(word, -1) for word in column.field.words.to_list()]
+        types = numpy.array(numbers, numpy.int32)[column.values]
+    if "headers" in names:
+        lists = scanned.column("headers")
+        pairs = lists.children[0]
+        headers = HeaderCells(lists.offsets, _cells(pairs.children[0]), _cells(pairs.children[1]))
+    return ColumnBatch(
+        split.topic,
+        split.partition,
+        scanned.column("offset").values,
+        scanned.column("timestamp").values if "timestamp" in names else None,
+        types,
+        _cells(scanned.column("key")) if "key" in names else None,
+        _cells(scanned.column("value")) if "value" in names else None,
+        headers,
+    )
+
+
+def _segment(place: _Place) -> Segment | None:
+    """The segment of a piece; None if it is not what it was when the splits were planned."""
+    piece = place.piece
     segment = Segment(
-        directory,
+        place.directory,
         piece.stem,
         piece.segment_offset,
         piece.segment_end,
@@ -155,27 +247,28 @@ def _records_of(split: Split, piece: Piece, directory: str, start: int, stop: in
     try:
         as_planned = segment.batch_at(piece.position).base_offset == piece.base_offset
     except (CorruptFileError, FileNotFoundError):
-        as_planned = False
-    if as_planned:
-        aborted = _aborted(split, piece.base_offset)
-        yield from RecordReader(
-            (segment,), start, stop, first_position=piece.position, byte_limit=piece.size, aborted=aborted
-        )
-        return
-    yield from _look_again(split, directory, start, stop)
+        return None
+    return segment if as_planned else None
 
 
-def _aborted(split: Split, start: int) -> list[tuple[int, int]] | None:
+def _isolation(split: Split) -> str:
+    return "read_uncommitted" if split.aborted is None else "read_committed"
+
+
+def _aborted(split: Split, place: _Place) -> list[tuple[int, int]] | None:
     if split.aborted is None:
         return None
     # one whose marker lies before is over; the reader would wait for that marker
-    return [(producer, first) for producer, first, marker in split.aborted if marker >= start]
+    return [
+        (producer, first) for producer, first, marker in split.aborted if marker >= place.piece.base_offset
+    ]
 
 
-def _look_again(split: Split, directory: str, start: int, stop: int) -> Iterator[Record]:
-    """After retention, truncation or compaction changed the files since the splits were planned."""
+def _look_again(split: Split, place: _Place) -> PartitionLog | None:
+    """The log, after retention, truncation or compaction changed the files since the splits were planned."""
+    start, stop = place.start, place.stop
     try:
-        log = PartitionLog(directory)
+        log = PartitionLog(place.directory)
         first, end = log.log_start_offset, log.log_end_offset
     except FileNotFoundError:
         if not os.path.isdir(mapped_root(split.root)):  # noqa: PTH112
@@ -184,7 +277,7 @@ def _look_again(split: Split, directory: str, start: int, stop: int) -> Iterator
                 f"this executor sees no log directory there; {ROOT_MAP}=FROM=TO in its environment maps the path",
                 topic=split.topic,
                 partition=split.partition,
-                file=directory,
+                file=place.directory,
             ) from None
         first = end = start
         log = None
@@ -198,11 +291,9 @@ def _look_again(split: Split, directory: str, start: int, stop: int) -> Iterator
             topic=split.topic,
             partition=split.partition,
             offset=start,
-            file=directory,
+            file=place.directory,
         )
-    if log is not None:
-        isolation = "read_uncommitted" if split.aborted is None else "read_committed"
-        yield from log.records(start, stop, isolation=isolation)
+    return log
 
 
 def mapped_root(root: str) -> str:
@@ -250,18 +341,20 @@ def to_arrow(batch: ColumnBatch, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([_array(pa, batch, field) for field in schema], schema=schema)
 
 
+def _bytes_array(pa: Any, kind: Any, cells: Cells) -> Any:
+    bits = None if cells.nulls is None else pa.py_buffer(numpy.packbits(~cells.nulls, bitorder="little"))
+    return pa.Array.from_buffers(
+        kind, len(cells), [bits, pa.py_buffer(cells.offsets), pa.py_buffer(cells.data)]
+    )
+
+
 def _array(pa: Any, batch: ColumnBatch, field: Any) -> Any:
     count = len(batch)
     match field.name:
         case "key" | "value":
             cells = batch.keys if field.name == "key" else batch.values
             assert cells is not None
-            bits = None
-            if cells.nulls is not None:
-                bits = pa.py_buffer(numpy.packbits(~cells.nulls, bitorder="little"))
-            return pa.Array.from_buffers(
-                pa.binary(), count, [bits, pa.py_buffer(cells.offsets), pa.py_buffer(cells.data)]
-            )
+            return _bytes_array(pa, field.type, cells)
         case "topic":
             return pa.repeat(batch.topic, count)
         case "partition":
@@ -277,5 +370,17 @@ def _array(pa: Any, batch: ColumnBatch, field: Any) -> Any:
             return pa.array(batch.timestamp_types)
         case _:
             assert batch.headers is not None
-            lists = [[{"key": k, "value": v} for k, v in own] if own else None for own in batch.headers]
-            return pa.array(lists, type=field.type)
+            bounds = batch.headers.bounds
+            pairs = pa.StructArray.from_arrays(
+                [
+                    _bytes_array(pa, pa.string(), batch.headers.names),
+                    _bytes_array(pa, pa.binary(), batch.headers.values),
+                ],
+                fields=list(field.type.value_type),
+            )
+            some = numpy.packbits(
+                numpy.diff(bounds) > 0, bitorder="little"
+            )  # none at all: null, as in Kafka's source
+            return pa.Array.from_buffers(
+                field.type, count, [pa.py_buffer(some), pa.py_buffer(bounds)], children=[pairs]
+            )

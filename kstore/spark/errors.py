@@ -88,5 +88,7 @@ def translated(
         topic=topic,
         partition=partition,
         offset=own if isinstance(own, int) and own >= 0 else offset,
-        file=getattr(error, "file", None) or getattr(error, "filename", None) or file,
+        file=next(
+            (own for name in ("file", "filename", "path") if (own := getattr(error, name, None))), file
+        ),
     )

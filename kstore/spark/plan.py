@@ -375,19 +375,25 @@ def _cuts_by_size(stretches: Sequence[_Stretch], size: int, parts: int) -> set[t
 
 
 def _cuts_by_offset(stretches: Sequence[_Stretch], start: int, stop: int, most: int) -> set[tuple[int, int]]:
-    """The same so that no split spans more than `most` offsets, as far as batches allow."""
+    """The same so that no split spans more than `most` offsets and the batch at its end."""
     cuts: set[tuple[int, int]] = set()
-    parts = -(-(stop - start) // most)
-    at = 0
-    for part in range(1, parts):
-        offset = start + (stop - start) * part // parts
-        while at + 1 < len(stretches) and stretches[at + 1].segment.base_offset <= offset:
+    at, current = 0, start
+    while current + most < stop:
+        target = current + most
+        while at + 1 < len(stretches) and stretches[at + 1].segment.base_offset <= target:
             at += 1
-        located = stretches[at].segment.translate(offset)
-        if located is not None and stretches[at].begin < located.position < stretches[at].end:
-            cuts.add((at, located.position))
-        elif located is None and at + 1 < len(stretches):
-            cuts.add((at + 1, stretches[at + 1].begin))
+        stretch = stretches[at]
+        located = stretch.segment.translate(target)
+        position = stretch.end if located is None else located.position
+        if located is not None and located.base_offset <= current:  # one batch holds them all
+            position += located.size
+        if position >= stretch.end:
+            at += 1
+            if at == len(stretches):
+                break
+            position = stretches[at].begin
+        cuts.add((at, position))
+        current = max(current + 1, stretches[at].segment.batch_at(position).base_offset)  # past any hole
     return cuts
 
 

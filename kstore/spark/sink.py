@@ -7,6 +7,8 @@ attempt writes where no other does, and whether something is published is the jo
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
+from itertools import islice
 from typing import Any
 
 from pyspark import TaskContext
@@ -177,21 +179,31 @@ class _Streaming:
 class KStoreStreamRowWriter(_Streaming, DataSourceStreamWriter):  # type: ignore[misc]
     """For Spark 4.0, which gives a stream's writer rows."""
 
-    def __init__(self, target: _Target, columns: Sequence[str], schema: Any) -> None:
+    def __init__(self, target: _Target, schema: StructType) -> None:
         super().__init__(target)
-        self.columns = columns
-        self.schema = schema
+        pa = cols.require_pyarrow()
+        own = {
+            column.name: pa.string()
+            for column in schema.fields
+            if column.name in ("key", "value") and isinstance(column.dataType, StringType)
+        }
+        fields = [
+            pa.field(field.name, own.get(field.name, field.type)) for field in cols.arrow_schema(schema.names)
+        ]
+        self.schema = pa.schema(fields)
 
     def write(self, iterator: Iterator[Any]) -> KStoreCommitMessage:
         """In a task: stages its rows."""
         return self._write(self._batches(iterator))
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[Any]:
-        from itertools import islice
-
         pa = cols.require_pyarrow()
         while some := list(islice(rows, _ROWS)):
-            yield pa.RecordBatch.from_pylist([row.asDict(recursive=True) for row in some], schema=self.schema)
+            cells = [row.asDict(recursive=True) for row in some]
+            for row in cells:
+                if row.get("timestamp") is not None:  # Spark makes it local, and does not say so
+                    row["timestamp"] = row["timestamp"].astimezone(UTC)
+            yield pa.RecordBatch.from_pylist(cells, schema=self.schema)
 
 
 if DataSourceStreamArrowWriter is not None:
@@ -220,6 +232,4 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> Any:
     target = _Target.of(given, schema)
     if DataSourceStreamArrowWriter is not None:
         return KStoreStreamWriter(target)
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return KStoreStreamRowWriter(target, schema.names, to_arrow_schema(schema))
+    return KStoreStreamRowWriter(target, schema)

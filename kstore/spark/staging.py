@@ -63,12 +63,11 @@ class Stage:
             return
         if self.topic is not None:
             topics = topics.fill_null(self.topic)
-        for topic in topics.unique().to_pylist():
-            own = (
-                rows
-                if topics.unique().to_pylist() == [topic]
-                else rows.filter(pa.compute.equal(topics, topic))
-            )
+        from pyarrow import compute  # pyarrow alone does not bring it
+
+        names = topics.unique().to_pylist()
+        for topic in names:
+            own = rows if len(names) == 1 else rows.filter(compute.equal(topics, topic))
             self._add_topic(pa, topic, own)
 
     def _add_topic(self, pa: Any, topic: str | None, rows: Any) -> None:

@@ -7,4 +7,4 @@ preload="$(${CC:-cc} -print-file-name=libasan.so) $(${CC:-cc} -print-file-name=l
 PYTHONPATH=build/asan PYTHONMALLOC=malloc LD_PRELOAD="$preload" \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
     pytest -p no:cacheprovider -q "${@:-tests/hostile}" tests/unit tests/columns tests/golden tests/conformance tests/faults \
-    tests/model tests/threads tests/following tests/sending
+    tests/model tests/threads tests/following tests/sending tests/pages

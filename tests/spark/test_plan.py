@@ -6,15 +6,17 @@ import re
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import kstore
 from kstore.engine.batch import Record
 from kstore.spark import Split, murmur2, partition_of_key, plan_splits
-from kstore.spark.columns import Cells, iterate, mapped_root
+from kstore.spark.columns import iterate, mapped_root, read_columns, timestamp_type
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.options import SourceOptions
 from kstore.spark.partitioner import partitions_of_keys
@@ -51,6 +53,25 @@ def read(splits: list[Split]) -> list[Record]:
     return [record for split in splits for record in iterate(pickle.loads(pickle.dumps(split)))]
 
 
+def columns(splits: list[Split]) -> list[tuple[Any, ...]]:
+    names = ("key", "value", "timestamp", "timestampType", "headers")
+    found = []
+    for split in splits:
+        for batch in read_columns(split, names):
+            batch = pickle.loads(pickle.dumps(batch))
+            found += [
+                (int(o), int(t), int(kind), batch.keys[i], batch.values[i], batch.headers[i])
+                for i, (o, t, kind) in enumerate(
+                    zip(batch.offsets, batch.timestamps, batch.timestamp_types, strict=True)
+                )
+            ]
+    return found
+
+
+def cells(records: list[Record]) -> list[tuple[Any, ...]]:
+    return [(r.offset, r.timestamp, timestamp_type(r), r.key, r.value, r.headers) for r in records]
+
+
 @pytest.mark.parametrize("scenario", [s for s in SCENARIOS if (GOLDEN / s).is_dir()])
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_splits_hold_what_the_log_holds(scenario: str, isolation: Any) -> None:
@@ -65,7 +86,8 @@ def test_splits_hold_what_the_log_holds(scenario: str, isolation: Any) -> None:
             for plan in PLANS:
                 splits = plan_splits(root, asked, isolation=isolation, **plan)
                 assert read(splits) == everything
-                assert all(a.stop == b.start for a, b in zip(splits, splits[1:], strict=False))
+                assert columns(splits) == cells(everything)
+                assert all(a.stop == b.start for a, b in pairwise(splits))
             first, end = log.log_start_offset, log.log_end_offset
             if isolation == "read_committed":
                 end = log.last_stable_offset()
@@ -80,7 +102,9 @@ def test_splits_hold_what_the_log_holds(scenario: str, isolation: Any) -> None:
                     target_bytes=2500,
                     isolation=isolation,
                 )
-                assert read(splits) == list(log.records(start, stop, isolation=isolation))
+                expected = list(log.records(start, stop, isolation=isolation))
+                assert read(splits) == expected
+                assert columns(splits) == cells(expected)
 
 
 def test_no_batch_is_in_two_splits_and_splits_are_small(tmp_path: Path) -> None:
@@ -122,6 +146,19 @@ def test_what_was_compacted_since_is_looked_for_again(tmp_path: Path) -> None:
         path.unlink()
     (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(merged)
     assert [r.value for r in read(splits)] == [b"%d" % i for i in range(10)]
+    assert [row[4] for row in columns(splits)] == [b"%d" % i for i in range(10)]
+
+
+def test_the_first_batch_is_small_and_none_is_large(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 200_000)
+        log.extend([b"v" * 100_000] * 200, batch_bytes=1 << 20)
+    [split] = plan_splits(tmp_path, "t")
+    batches = list(read_columns(split, ["value"]))
+    assert len(batches[0]) <= 1000
+    assert max(map(len, batches)) <= 65_536
+    assert max(len(b.values.data) for b in batches if b.values is not None) < 10 << 20
+    assert numpy.concatenate([b.offsets for b in batches]).tolist() == list(range(200_200))
 
 
 def test_errors_name_code_and_place(tmp_path: Path) -> None:
@@ -191,11 +228,9 @@ def test_murmur2_is_kafkas() -> None:
     assert {key: murmur2(key) for key in known} == known
     dice = random.Random(1)
     keys = [dice.randbytes(dice.randrange(50)) for _ in range(2000)]
-    cells = Cells.of(keys)
-    import numpy
-
+    offsets = numpy.cumsum([0, *map(len, keys)]).astype(numpy.int32)
     for count in (1, 2, 7, 1000):
-        found = partitions_of_keys(cells.offsets, numpy.frombuffer(cells.data, numpy.uint8), count)
+        found = partitions_of_keys(offsets, numpy.frombuffer(b"".join(keys), numpy.uint8), count)
         assert found.tolist() == [partition_of_key(key, count) for key in keys]
 
 

@@ -176,3 +176,18 @@ def test_other_writers_may_come_between(ram: Path) -> None:
         found = [v for v in values(root) if v != b"stranger"]
         assert found in (expected("a"), expected("a2"))
     assert halves
+
+
+def test_rows_for_several_topics(ram: Path) -> None:
+    sink = Sink(ram / "log")
+    stage = sink.stage("a", "p0", topic="rest")
+    names = ["one", "two", None, "one"]
+    stage.add(pa.RecordBatch.from_pydict({"value": [b"1", b"2", b"3", b"4"], "topic": names}))
+    with pytest.raises(SparkSourceError, match=r"KSTORE_INVALID_RECORD: topic a/b: no name of a topic"):
+        stage.add(pa.RecordBatch.from_pydict({"value": [b"5"], "topic": ["a/b"]}))
+    assert sink.publish(Transaction("a"), stage.close())
+    found = {}
+    for topic in ("one", "two", "rest"):
+        with kstore.open(ram / "log" / f"{topic}-0") as log:
+            found[topic] = [r.value for r in log]
+    assert found == {"one": [b"1", b"4"], "two": [b"2"], "rest": [b"3"]}

@@ -135,3 +135,81 @@ def test_what_may_not_be_written(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"KSTORE_INVALID_RECORD: topic t, partition 7: .*the topic has 1"):
         write(frame.selectExpr("value", "7 as partition"), tmp_path / "o", topic="t")
     assert not (tmp_path / "o").exists()
+
+
+def test_commit_fails_before_publishing(spark: Any, tmp_path: Path) -> None:
+    from pyspark.errors import AnalysisException
+
+    with (
+        kstore.open(tmp_path / "out" / "t-0", "a"),
+        pytest.raises(AnalysisException, match=r"KSTORE_LOG_LOCKED: topic t, partition 0, file .*lock"),
+    ):
+        write(numbers(spark, 100), tmp_path / "out", topic="t", txnId="one")
+    assert staged(tmp_path / "out") == []
+    assert values(tmp_path / "out") == []
+    write(numbers(spark, 100), tmp_path / "out", topic="t", txnId="one")
+    assert values(tmp_path / "out") == expected(100)
+
+
+def test_commit_fails_after_publishing(spark: Any, tmp_path: Path) -> None:
+    """Spark calls abort all the same; the records stay, and writing them again does nothing."""
+    from kstore.spark.datasource import KStoreDataSource
+    from kstore.spark.sink import KStoreWriter, batch_writer
+
+    class FailingWriter(KStoreWriter):
+        def commit(self, messages: Any) -> None:
+            super().commit(messages)
+            raise RuntimeError("injected after publishing")
+
+    class FailingSource(KStoreDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "kstore_failing"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            return FailingWriter(batch_writer(self.options, schema, overwrite=overwrite).target)
+
+    spark.dataSource.register(FailingSource)
+    options = {"path": str(tmp_path / "out"), "topic": "t", "txnId": "one"}
+    frame = numbers(spark, 100)
+    with pytest.raises(Exception, match="injected after publishing"):
+        frame.write.format("kstore_failing").mode("append").options(**options).save()
+    assert values(tmp_path / "out") == expected(100)
+    kept = {name: value for name, value in options.items() if name != "path"}
+    write(frame, tmp_path / "out", **kept)
+    assert values(tmp_path / "out") == expected(100)
+
+
+def test_writing_as_rows_as_spark_4_0_does(spark: Any, tmp_path: Path, broker: Path) -> None:
+    from kstore.spark.sink import KStoreStreamRowWriter, _Target
+
+    class RowWriter(KStoreStreamRowWriter):
+        def _write(self, batches: Any) -> Any:  # outside a stream there is no query
+            return self.target.write(batches, "rows-0", "rows")
+
+    class RowSource(kstore.spark.KStoreDataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return "kstore_rows"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            from pyspark.sql.datasource import DataSourceWriter
+
+            rows = RowWriter(_Target.of(self.options, schema), schema)
+
+            class AsBatch(DataSourceWriter):  # type: ignore[misc]
+                def write(self, iterator):  # type: ignore[no-untyped-def] # what is pickled here lacks the globals
+                    return rows.write(iterator)
+
+                def commit(self, messages):  # type: ignore[no-untyped-def]
+                    rows.commit(messages, 0)
+
+            return AsBatch()
+
+    spark.dataSource.register(RowSource)
+    frame = kstore.spark.dataframe(spark, broker, "codecs", includeHeaders=True)
+    frame.write.format("kstore_rows").mode("append").options(path=str(tmp_path / "out")).save()
+    with kstore.open(broker / "codecs-0") as one, kstore.open(tmp_path / "out" / "codecs-0") as other:
+        assert [(r.key, r.value, r.timestamp, r.headers) for r in one] == [
+            (r.key, r.value, r.timestamp, r.headers) for r in other
+        ]
