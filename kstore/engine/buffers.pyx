@@ -39,7 +39,7 @@ cdef class Pool:
         """The smallest buffer of at least so many bytes, a new one if need be; NULL where memory ran out."""
         cdef int i, best = -1
         cdef uint8_t *data
-        for i in range(self.count):
+        for i in range(self.count - 1, -1, -1):  # of equals, the one used last: it may still be in a cache
             if self.room[i] >= least and (best < 0 or self.room[i] < self.room[best]):
                 best = i
         if best < 0 or self.room[best] > 8 * least + (64 << 10):  # one much too large is left for who needs it
@@ -49,8 +49,9 @@ cdef class Pool:
         room[0] = self.room[best]
         self.kept -= room[0]
         self.count -= 1
-        self.data[best] = self.data[self.count]
-        self.room[best] = self.room[self.count]
+        for i in range(best, self.count):
+            self.data[i] = self.data[i + 1]
+            self.room[i] = self.room[i + 1]
         return data
 
     cdef void give(self, uint8_t *data, int64_t room) noexcept:

@@ -206,7 +206,8 @@ cdef Values words_of(tuple words):
         size = len(raw)
         if ks_ensure(&ends, 4) < 0 or ks_ensure(&data, size) < 0:
             raise MemoryError()
-        memcpy(data.data + data.size, <const char *>raw, <size_t>size)
+        if size:
+            memcpy(data.data + data.size, <const char *>raw, <size_t>size)
         data.size += size
         end = <int>data.size
         memcpy(ends.data + ends.size, &end, 4)

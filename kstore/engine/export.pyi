@@ -1,6 +1,10 @@
 from collections.abc import Iterator
+from typing import final
 
 from kstore.engine.columns import ColumnBatch, Field, Values
+
+@final
+class Source: ...
 
 def schema_capsule(field: Field) -> object: ...
 def array_capsule(values: Values) -> object: ...

@@ -10,6 +10,7 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cython cimport final
 from libc.errno cimport EINVAL, EIO, ENOMEM
 from libc.stdint cimport int64_t
 from libc.string cimport memset, strncpy
@@ -170,6 +171,7 @@ def array_capsule(Values values not None):
 
 # ---- streams --------------------------------------------------------------------------------------------------------
 
+@final
 cdef class Source:
     """Behind a stream: its schema, the batches to come, and the text of the last error."""
 

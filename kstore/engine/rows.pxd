@@ -71,7 +71,6 @@ cdef class Rows:
     cdef int add_block(self, Buffer block) except -1
     cdef bint is_full(self) noexcept nogil
     cdef int make_room(self, int64_t more) noexcept nogil
-    cdef int put(self, const ks_record *r, ks_run *run) noexcept nogil
     cdef int put_headers(self, const ks_record *r) noexcept nogil
     cdef int put_fields(self, int64_t more, const ks_batch *b, int64_t position, int kind) noexcept nogil
     cdef ColumnBatch take(self)

@@ -3,7 +3,9 @@ from typing import final
 from kstore.engine.buffers import Pool
 from kstore.engine.columns import Field
 
+CODECS: tuple[str, ...]
 COLUMNS: tuple[str, ...]
+TIMESTAMP_TYPES: tuple[str, ...]
 
 @final
 class Rows:
@@ -21,5 +23,3 @@ class Rows:
     def schema(self) -> Field: ...
     @property
     def pool(self) -> Pool: ...
-
-__pyx_capi__: dict[str, object]  # what other extension modules cimport

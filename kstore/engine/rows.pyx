@@ -198,6 +198,43 @@ cdef int begin_bytes(ks_bytes *c, int64_t rows, Pool pool) except -1:
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
+cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nogil:
+    """A row, for which there is room: 0, ROWS_FULL where offsets of 32 bits reach no further, or ROWS_MEMORY."""
+    cdef int64_t at = self.count
+    cdef int64_t added = (
+        (r.key_size if self.key.wanted and r.key_size > 0 else 0)
+        + (r.value_size if self.value.wanted and r.value_size > 0 else 0)
+        + (r.end - r.headers if self.with_headers else 0)
+    )
+    if at and self.bytes + 2 * added > INT32_MAX:
+        return ROWS_FULL
+    if self.key.wanted:
+        if self.views:
+            if put_view(&self.key, r.key, r.key_size, run) < 0:
+                return ROWS_MEMORY
+        elif put_cell(&self.key, r.key, r.key_size) < 0:
+            return ROWS_MEMORY
+    if self.value.wanted:
+        if self.views:
+            if put_view(&self.value, r.value, r.value_size, run) < 0:
+                return ROWS_MEMORY
+        elif put_cell(&self.value, r.value, r.value_size) < 0:
+            return ROWS_MEMORY
+    if self.with_offset:
+        (<int64_t *>self.offsets.data)[at] = r.offset
+    if self.with_timestamp:
+        (<int64_t *>self.timestamps.data)[at] = r.timestamp
+    if self.with_headers:
+        if r.headers_count:
+            if self.put_headers(r) < 0:
+                return ROWS_MEMORY
+            added += HEADER_COST * <int64_t>r.headers_count
+        (<int32_t *>self.lists.data)[at + 1] = <int32_t>self.header_name.count
+    self.count = at + 1
+    self.bytes += added
+    return 0
+
+
 @final
 cdef class Rows:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
@@ -327,7 +364,7 @@ cdef class Rows:
             if r.offset >= f.stop:
                 status = ROWS_END
                 break
-            status = self.put(&r, run)
+            status = put_row(self, &r, run)
             if status != KS_OK:
                 break
             run.p = p
@@ -336,42 +373,6 @@ cdef class Rows:
             if self.put_fields(self.count - before, b, run.position, 1 if b.attributes & KS_LOG_APPEND_TIME else 0) < 0:
                 return ROWS_MEMORY
         return status
-
-    cdef int put(self, const ks_record *r, ks_run *run) noexcept nogil:
-        """A row, for which there is room: 0, ROWS_FULL where offsets of 32 bits reach no further, or ROWS_MEMORY."""
-        cdef int64_t at = self.count
-        cdef int64_t added = (
-            (r.key_size if self.key.wanted and r.key_size > 0 else 0)
-            + (r.value_size if self.value.wanted and r.value_size > 0 else 0)
-            + (r.end - r.headers if self.with_headers else 0)
-        )
-        if at and self.bytes + 2 * added > INT32_MAX:
-            return ROWS_FULL
-        if self.key.wanted:
-            if self.views:
-                if put_view(&self.key, r.key, r.key_size, run) < 0:
-                    return ROWS_MEMORY
-            elif put_cell(&self.key, r.key, r.key_size) < 0:
-                return ROWS_MEMORY
-        if self.value.wanted:
-            if self.views:
-                if put_view(&self.value, r.value, r.value_size, run) < 0:
-                    return ROWS_MEMORY
-            elif put_cell(&self.value, r.value, r.value_size) < 0:
-                return ROWS_MEMORY
-        if self.with_offset:
-            (<int64_t *>self.offsets.data)[at] = r.offset
-        if self.with_timestamp:
-            (<int64_t *>self.timestamps.data)[at] = r.timestamp
-        if self.with_headers:
-            if r.headers_count:
-                if self.put_headers(r) < 0:
-                    return ROWS_MEMORY
-                added += HEADER_COST * <int64_t>r.headers_count
-            (<int32_t *>self.lists.data)[at + 1] = <int32_t>self.header_name.count
-        self.count = at + 1
-        self.bytes += added
-        return 0
 
     cdef int put_headers(self, const ks_record *r) noexcept nogil:
         """The headers of a record, which ks_next_record has walked."""
@@ -446,7 +447,7 @@ cdef class Rows:
             return ROWS_END
         if f.looks_inside and not ks_matches(f, &r):
             return ROWS_DONE
-        cdef int status = ROWS_MEMORY if self.make_room(1) < 0 else self.put(&r, &run)
+        cdef int status = ROWS_MEMORY if self.make_room(1) < 0 else put_row(self, &r, &run)
         if status == ROWS_MEMORY or (
             status == 0 and self.put_fields(1, b, position, TIMESTAMP_TYPES.index(record.timestamp_type)) < 0
         ):

@@ -14,7 +14,7 @@ from kstore.engine.buffers cimport Buffer
 from kstore.engine.predicate cimport Predicate, ks_filter
 from kstore.engine.reader cimport Reader
 from kstore.engine.rows cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, Rows, ks_run
-from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, ks_batch, ks_codec, ks_fault
+from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, KS_LOG_APPEND_TIME, ks_batch, ks_codec, ks_fault
 
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 
@@ -179,9 +179,12 @@ cdef class Scanner(Reader):
                     return END
                 if self.in_time_order and self.batch.base_timestamp > f.latest:
                     return END
-                if (self.batch.last_offset < self.start_offset or self.batch.max_timestamp < f.since) and not (
-                    self.watching and self.batch.attributes & KS_CONTROL
-                ):
+                if (
+                    self.batch.last_offset < self.start_offset
+                    or self.batch.max_timestamp < f.since
+                    # then it is the timestamp of all; otherwise no header tells how early its records are
+                    or (self.batch.attributes & KS_LOG_APPEND_TIME and self.batch.max_timestamp > f.latest)
+                ) and not (self.watching and self.batch.attributes & KS_CONTROL):
                     # by its header's word alone: neither its bytes nor its checksum are looked at
                     if self.batch.base_offset < 0 or self.batch.last_offset < self.batch.base_offset:
                         return OTHER

@@ -24,9 +24,18 @@ _ATTEMPTS = 20
 class Found:
     """A reader of new batches, and the offset that is reached with it."""
 
-    def __init__(self, reader: BatchReader, stop: int) -> None:
+    def __init__(self, segments: tuple[Segment, ...], reader: BatchReader, stop: int) -> None:
+        self.segments = segments
         self.reader = reader
         self.stop = stop
+
+
+def is_cut(segments: tuple[Segment, ...]) -> bool:
+    """Whether a file has become shorter than what its segment shows of it."""
+    try:
+        return any(s.file().size() < s.origin + s.size for s in segments)
+    except FileNotFoundError:
+        return True
 
 
 def check_range(offset: int, now: "Loaded") -> None:
@@ -102,7 +111,7 @@ class WriterFeed:
         segments, _, stop, aborted = self._log._range(now, offset, None, self._isolation)
         if stop <= offset:
             return None
-        return Found(BatchReader(segments, offset, stop, aborted=aborted), stop)
+        return Found(segments, BatchReader(segments, offset, stop, aborted=aborted), stop)
 
 
 class DirectoryFeed:
@@ -175,7 +184,7 @@ class DirectoryFeed:
         segments, _, stop, aborted = self._log._range(self._log._now(), offset, None, self._isolation)
         if stop <= offset:
             return None
-        return Found(BatchReader(segments, offset, stop, aborted=aborted), stop)
+        return Found(segments, BatchReader(segments, offset, stop, aborted=aborted), stop)
 
     def _read_grown(self, offset: int) -> Found | None:
         """What was appended to the last segment."""
@@ -194,7 +203,7 @@ class DirectoryFeed:
         self._unindexed += grown.size - position
         if self._unindexed > _INDEX_AFTER:
             self._stale = True
-        return Found(BatchReader((grown,), offset, first_position=position), self._end)
+        return Found((grown,), BatchReader((grown,), offset, first_position=position), self._end)
 
     def _refresh(self) -> None:
         for attempt in range(_ATTEMPTS):

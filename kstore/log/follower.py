@@ -8,9 +8,10 @@ from typing import Generic, Self, TypeVar, cast
 
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.reader import BatchReader
+from kstore.engine.segment import Segment
 from kstore.errors import CorruptRecordError
 from kstore.log.bell import Bell
-from kstore.log.feed import Feed
+from kstore.log.feed import Feed, is_cut
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -39,8 +40,10 @@ class Follower(Generic[Item]):
         self._reader: BatchReader | None = None
         self._stop = offset
         self._pending: deque[Record] = deque()
+        self._segments: tuple[Segment, ...] = ()
         self._fresh = False  # nothing was read of it yet
-        self._doubted = -1
+        self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached
+        self._doubted = -1  # where a look failed
         self._closed = False
         self._taken = 0
         self._bell = Bell()
@@ -61,6 +64,7 @@ class Follower(Generic[Item]):
                 return None
             if not batch.is_control:
                 self._pending.extend(r for r in batch.records(verify=False) if r.offset >= self._first)
+                self._first = self.offset  # a batch written after a truncation may begin below
         return cast(Item, self._pending.popleft())
 
     def _take_batch(self) -> RecordBatch | None:
@@ -70,6 +74,7 @@ class Follower(Generic[Item]):
                 if found is None:
                     return None
                 self._reader, self._stop, self._fresh = found.reader, found.stop, True
+                self._segments = found.segments
             try:
                 batch = next(self._reader, None)
             except (FileNotFoundError, CorruptRecordError):
@@ -86,10 +91,17 @@ class Follower(Generic[Item]):
                 self.offset = batch.last_offset + 1
                 return batch
             self._reader = None
-            if (
-                self._fresh
-            ):  # all of it was compacted away, or aborted; were it truncated away, another look would tell
-                self.offset = max(self.offset, self._stop)
+            if self._fresh:
+                # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but not before
+                # who truncates is done.
+                if is_cut(self._segments):
+                    self._feed.doubt()
+                    return None
+                if self._empty == (self.offset, self._stop):
+                    self.offset = self._stop
+                else:
+                    self._empty = (self.offset, self._stop)
+                    self._feed.doubt()
         return None
 
     # ---- waiting --------------------------------------------------------------------------------------------------

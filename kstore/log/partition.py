@@ -417,7 +417,7 @@ class PartitionLog:
         header: Header | None = None,
         isolation: str = "read_uncommitted",
         batch_rows: int = 1 << 14,
-        batch_bytes: int = 16 << 20,
+        batch_bytes: int = 4 << 20,
         threads: int = 1,
         views: bool = False,
         in_order: bool = False,

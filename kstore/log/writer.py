@@ -149,7 +149,8 @@ class LogWriter(Tail, PartitionLog):
             active = self._make_active(layout.segment_stem(end), end, now, end)
         self._sealed_and_active = (segments[:-1], active)
         self._start = loaded.log_start_offset
-        self._seen: tuple[object, ...] = ()
+        self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
+        self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._reached = Reached(())
         self._transactions = None
         self._stable_meanwhile: int | None = None
@@ -203,18 +204,19 @@ class LogWriter(Tail, PartitionLog):
         held = self._sealed_and_active
         view = held[1].view()
         seen = (held, view, self._start, self._epochs)
-        if all(a is b or a == b for a, b in zip(self._seen, seen, strict=False)) and self._seen:
-            return self._loaded
+        shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
+        if shown and all(a is b or a == b for a, b in zip(shown, seen, strict=False)):
+            return loaded
         segment, end = view
-        self._loaded = replace(
+        loaded = replace(
             self._loaded,
             segments=(*held[0], segment),
             log_start_offset=self._start,
             log_end_offset=max(end, self._start),
             leader_epochs=self._epochs,
         )
-        self._seen = seen
-        return self._loaded
+        self._shown = (seen, loaded)
+        return loaded
 
     @property
     def config(self) -> LogConfig:

@@ -1,6 +1,7 @@
 """Records as Arrow IPC or as Parquet, written by pyarrow where that is installed."""
 
 import sys
+from importlib import import_module
 from typing import Any, BinaryIO
 
 from kstore.log.scan import Scan
@@ -11,7 +12,7 @@ FORMATS = ("arrow", "parquet")
 
 def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
     """Writes a scan to a binary file, shows how far it is, and returns how many rows there were."""
-    pyarrow = _pyarrow()
+    pyarrow = _imported("pyarrow")
     schema = pyarrow.schema(scan)
     written = 0
     with _writer(form, out, schema) as writer, Progress(scan.size, "writing") as progress:
@@ -22,19 +23,14 @@ def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
     return written
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        sys.exit("kstore: --format arrow and parquet need pyarrow: pip install pyarrow")
-    return pyarrow
-
-
 def _writer(form: str, out: BinaryIO, schema: Any) -> Any:
     if form == "arrow":
-        import pyarrow.ipc
+        return _imported("pyarrow.ipc").new_stream(out, schema)
+    return _imported("pyarrow.parquet").ParquetWriter(out, schema, compression="zstd")
 
-        return pyarrow.ipc.new_stream(out, schema)
-    import pyarrow.parquet
 
-    return pyarrow.parquet.ParquetWriter(out, schema, compression="zstd")
+def _imported(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        sys.exit("kstore: --format arrow and parquet need pyarrow: pip install pyarrow")

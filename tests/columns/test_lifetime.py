@@ -116,13 +116,16 @@ def test_a_scan_left_in_the_midst(log: kstore.PartitionLog) -> None:
         gc.collect()
 
 
+@pytest.mark.parametrize("views", [False, True])
 @pytest.mark.parametrize("library", ["polars", "duckdb", "pandas"])
-def test_other_libraries(log: kstore.PartitionLog, library: str) -> None:
+def test_other_libraries(log: kstore.PartitionLog, library: str, views: bool) -> None:
     module = pytest.importorskip(library)
-    scan = log.scan()
+    scan = log.scan(views=views, batch_rows=300)
     if library == "polars":
-        assert module.DataFrame(scan)["value"].to_list() == RIGHT
+        frame = module.DataFrame(scan)
+        assert frame["value"].to_list() == RIGHT
+        assert frame["headers"].to_list()[999] == [{"key": "h", "value": b"x"}]
     elif library == "duckdb":
-        assert module.sql("select count(*), max(value) from scan").fetchone() == (1000, RIGHT[-1])
+        assert module.sql("select count(*), max(value) from scan").fetchall() == [(1000, RIGHT[-1])]
     else:
         assert module.DataFrame.from_arrow(scan)["value"].tolist() == RIGHT

@@ -141,3 +141,20 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="isolation"):
             log.scan(isolation="none")
         assert list(log.scan(since=1 << 70)) == list(log.scan(until=-(1 << 70))) == []
+
+
+@pytest.mark.parametrize("shift", [-61, 3])
+def test_parts_that_begin_at_no_batch(tmp_path: Path, shift: int) -> None:
+    """An index that names bytes inside batches costs the second thread its work, and no row."""
+    with long_log(tmp_path / "long-0", "uncompressed"):
+        pass
+    index = tmp_path / "long-0" / f"{0:020}.index"
+    entries = bytearray(index.read_bytes())
+    for at in range(80, len(entries) - 80, 8):
+        position = int.from_bytes(entries[at + 4 : at + 8], "big") + shift
+        entries[at + 4 : at + 8] = position.to_bytes(4, "big")
+    index.write_bytes(entries)
+    log = kstore.open(tmp_path / "long-0")
+    rows, error = scanned(log, columns=["offset", "key"], threads=2)
+    assert error is None
+    assert rows == [(i, b"%d" % i) for i in range(4000)]

@@ -6,4 +6,5 @@ KSTORE_BUILD=asan python setup.py --quiet build --build-lib build/asan --build-t
 preload="$(${CC:-cc} -print-file-name=libasan.so) $(${CC:-cc} -print-file-name=libubsan.so)"
 PYTHONPATH=build/asan PYTHONMALLOC=malloc LD_PRELOAD="$preload" \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    pytest -p no:cacheprovider -q "${@:-tests/hostile}" tests/unit tests/golden tests/conformance tests/faults tests/model tests/threads
+    pytest -p no:cacheprovider -q "${@:-tests/hostile}" tests/unit tests/columns tests/golden tests/conformance tests/faults \
+    tests/model tests/threads tests/following tests/sending tests/pages
