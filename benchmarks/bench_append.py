@@ -4,6 +4,8 @@ import kstore
 from benchmarks.data import SINGLE_BYTES, Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers.process import Peer
+from benchmarks.peers.store import APPEND, writing
+from benchmarks.stored import rows_of
 from benchmarks.written import contestant
 
 COUNT = 50_000  # records a turn
@@ -12,7 +14,8 @@ COUNT = 50_000  # records a turn
 def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
     """A record of 108 bytes, encoded and written before the call returns; no sync. kstore: log.append() from Python.
     C pwrite: that many bytes and nothing else; C: encoded too. Kafka: MemoryRecordsBuilder and UnifiedLog.appendAsLeader
-    (Kafka segment: LogSegment.append). krabka: Log.append."""
+    (Kafka segment: LogSegment.append). krabka: Log.append. aiokafka: its codec and a write. lmdb,
+    rocksdict, sqlite3: a commit each."""
 
     def load() -> list[tuple[bytes, bytes, int]]:
         rows = columns(data)
@@ -34,6 +37,7 @@ def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer)
         kafka.contestant("Kafka", "append_log"),
         kafka.contestant("Kafka segment", "append"),
         krabka.contestant("krabka", "append"),
+        *writing(APPEND, data.work, lambda: rows_of(columns(data), COUNT)),
         goals=(Goal("C pwrite", speed=0.5), Goal("Kafka", speed=2), Goal("krabka", speed=1)),
         arguments=lambda turn: (COUNT, SINGLE_BYTES),
     )

@@ -8,6 +8,8 @@ import kstore
 from benchmarks.data import ROWS, Columns, Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers.process import Peer
+from benchmarks.peers.store import EXTEND, writing
+from benchmarks.stored import rows_of
 from benchmarks.written import contestant
 from kstore.engine.codecs import NAMES as CODECS
 
@@ -43,6 +45,31 @@ def bench_extend(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer,
         krabka.contestant("krabka", "extend"),
         goals=(Goal("C", speed=1), Goal("Kafka", speed=2.2)) if given == "arrays" else (),
         arguments=lambda turn: (0, CALLS * ROWS),
+    )
+
+
+def bench_extend_stores(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
+    """138,000 records in one call. kstore: lists of bytes. aiokafka: its codec and a write for each batch. lmdb: one
+    transaction. rocksdict: WriteBatches of 1,000. sqlite3: transactions of 10,000. These take ready tuples; Arrow IPC
+    and Parquet a ready table. C and Kafka as above."""
+
+    def load() -> tuple[Any, Any, Any]:
+        rows = columns(data)
+        return list(map(bytes, rows.values)), list(map(bytes, rows.keys)), rows.timestamps(0, ROWS)
+
+    def work(log: kstore.LogWriter, columns: tuple[Any, Any, Any]) -> int:
+        log.extend(*columns)
+        return ROWS
+
+    race(
+        "extend_stores",
+        "record",
+        contestant("kstore", data, load, work),
+        limit.contestant("C", "extend"),
+        kafka.contestant("Kafka", "extend"),
+        *writing(EXTEND, data.work, lambda: rows_of(columns(data), ROWS)),
+        arguments=lambda turn: (0, ROWS),
+        rounds=min(race.rounds, 11),
     )
 
 

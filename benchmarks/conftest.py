@@ -1,8 +1,6 @@
 """Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB."""
 
-import contextlib
 import gc
-import importlib.metadata
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -17,7 +15,9 @@ from benchmarks.interleave import Figure, Race
 from benchmarks.peers import kafka as kafka_peer
 from benchmarks.peers import krabka as krabka_peer
 from benchmarks.peers import limits as limits_peer
-from benchmarks.peers.process import Peer, Process
+from benchmarks.peers import store
+from benchmarks.peers.process import Absent, Peer, Process
+from benchmarks.stored import Stored
 
 MIB = int(os.environ.get("KSTORE_BENCH_MIB", "1024"))
 SEGMENTS = int(os.environ.get("KSTORE_BENCH_SEGMENTS", "10000"))
@@ -25,12 +25,18 @@ ROUNDS = int(os.environ.get("KSTORE_BENCH_ROUNDS", "21"))
 WRITTEN_MIB = int(os.environ.get("KSTORE_BENCH_WRITTEN_MIB", "2048"))
 FIGURES = pytest.StashKey[list[Figure]]()
 ABOUT = pytest.StashKey[dict[str, str]]()
+LEFT_OUT = Absent("only in `make bench-all`")
 NOTES = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="Kafka on the JVM and krabka too")
+    parser.addoption("--report", metavar="DIR", help="where figures and picture go, also those of a part")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = []
-    config.stash[ABOUT] = {"kstore": kstore.__version__}
+    config.stash[ABOUT] = {"kstore": kstore.__version__} | {name: store.about(name) for name in store.NAMES}
     config.stash[NOTES] = []
 
 
@@ -51,13 +57,22 @@ def limit(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
 @pytest.fixture(scope="module")
 def kafka(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
     """A JVM for each subject: what one has taught the JIT does not slow the next."""
-    peer = kafka_peer.start(data.root, data.copy, data.work)
+    everything = pytestconfig.getoption("all")
+    peer = kafka_peer.start(data.root, data.copy, data.work) if everything else LEFT_OUT
     yield from _kept(peer, "Kafka", pytestconfig)
 
 
 @pytest.fixture(scope="session")
 def krabka(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
-    yield from _kept(krabka_peer.start(data.root, data.work), "krabka", pytestconfig)
+    peer = krabka_peer.start(data.root, data.work) if pytestconfig.getoption("all") else LEFT_OUT
+    yield from _kept(peer, "krabka", pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def stored(data: fixtures.Data) -> Iterator[Stored]:
+    stores = Stored(data)
+    yield stores
+    stores.close()
 
 
 def _kept(peer: Peer, name: str, config: pytest.Config) -> Iterator[Peer]:
@@ -96,8 +111,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not figures:
         return
     about = config.stash[ABOUT]
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        about["aiokafka"] = importlib.metadata.version("aiokafka")
     terminalreporter.section("kstore against its peers and the machine")
     for line in report.table(figures):
         terminalreporter.write_line(line)
