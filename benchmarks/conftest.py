@@ -4,6 +4,7 @@ import gc
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -17,6 +18,8 @@ from benchmarks.peers import krabka as krabka_peer
 from benchmarks.peers import limits as limits_peer
 from benchmarks.peers import store
 from benchmarks.peers.process import Absent, Peer, Process
+from benchmarks.scaling import Curve
+from benchmarks.scaling import table as scaling_table
 from benchmarks.stored import Stored
 
 MIB = int(os.environ.get("KSTORE_BENCH_MIB", "1024"))
@@ -24,6 +27,7 @@ SEGMENTS = int(os.environ.get("KSTORE_BENCH_SEGMENTS", "10000"))
 ROUNDS = int(os.environ.get("KSTORE_BENCH_ROUNDS", "21"))
 WRITTEN_MIB = int(os.environ.get("KSTORE_BENCH_WRITTEN_MIB", "2048"))
 FIGURES = pytest.StashKey[list[Figure]]()
+CURVES = pytest.StashKey[list[Curve]]()
 ABOUT = pytest.StashKey[dict[str, str]]()
 LEFT_OUT = Absent("only in `make bench-all`")
 NOTES = pytest.StashKey[list[str]]()
@@ -36,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = []
+    config.stash[CURVES] = []
     config.stash[ABOUT] = {"kstore": kstore.__version__} | {name: store.about(name) for name in store.NAMES}
     config.stash[NOTES] = []
 
@@ -92,6 +97,12 @@ def race(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Race:
     return Race(benchmark, request.config.stash[FIGURES], counted, ROUNDS)
 
 
+@pytest.fixture
+def curves(pytestconfig: pytest.Config) -> list[Curve]:
+    """Where scaling adds its curves."""
+    return pytestconfig.stash[CURVES]
+
+
 @pytest.fixture(scope="session")
 def written_mib() -> int:
     """How much is written where memory is watched meanwhile."""
@@ -105,19 +116,21 @@ def note(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    figures = config.stash[FIGURES]
+    figures, curves = config.stash[FIGURES], [curve for curve in config.stash[CURVES] if curve.points]
+    say = terminalreporter.write_line
     for line in config.stash[NOTES]:
-        terminalreporter.write_line(line)
-    if not figures:
+        say(line)
+    if not figures and not curves:
         return
     about = config.stash[ABOUT]
     terminalreporter.section("kstore against its peers and the machine")
-    for line in report.table(figures):
-        terminalreporter.write_line(line)
-    run = {"mib": MIB, "segments": SEGMENTS, "rounds": ROUNDS, "contestants": about}
-    terminalreporter.write_line("; ".join(f"{k}: {v}" for k, v in about.items()))
+    for line in [*report.table(figures), "", *report.summary(figures), "", *scaling_table(curves)]:
+        say(line)
+    say("; ".join(f"{k}: {v}" for k, v in about.items()))
     full_size = MIB >= 1024 and SEGMENTS >= 10_000
     if not full_size:
-        terminalreporter.write_line("Smaller than what the goals are meant for.")
-    whole = full_size and not terminalreporter.stats.get("deselected")
-    terminalreporter.write_line(f"written to {report.write(figures, run, whole=whole)}")
+        say("Smaller than what the goals are meant for.")
+    run = {"mib": MIB, "segments": SEGMENTS, "rounds": ROUNDS, "contestants": about}
+    directory = Path(config.getoption("report") or report.HERE / "build")
+    for path in report.write(figures, curves, run, directory):
+        say(f"written to {path}")
