@@ -102,10 +102,14 @@ def bench_size_of_log(data: Data, draw: Draw) -> None:
     get = draw("get", "record", "bytes of log", "random offsets; fair is the logarithm", fair=logarithm)
     find = draw("find", "lookup", "bytes of log", "random timestamps; fair is the logarithm", fair=logarithm)
     headers = draw("headers", "batch", "bytes of log", "all batch headers of the active segment")
-    opening = draw("open", "open", "bytes of log", "read-only, beside the writer")
-    with new_log(data) as log:
-        more = growing(log, rows, STRETCH)
-        for mib in powers(MIB):
+    beside = draw("open beside writer", "open", "bytes of log", "no clean marker: walks the active segment's headers")
+    opening = draw("open", "open", "bytes of log", "read-only, after a clean close")
+    path = data.work / "scaling" / "log-0"
+    shutil.rmtree(path.parent, ignore_errors=True)
+    path.parent.mkdir()
+    for mib in powers(MIB):
+        with kstore.open(path, "a") as log:
+            more = growing(log, rows, STRETCH)
             while log.log_end_offset // BATCH_RECORDS * BATCH_BYTES < (mib << 20) - (9 << 20):
                 more()
             while log.log_end_offset // BATCH_RECORDS * BATCH_BYTES < mib << 20:
@@ -116,8 +120,9 @@ def bench_size_of_log(data: Data, draw: Draw) -> None:
             get.add(size, measure(getting(log)))
             find.add(size, measure(finding(log)))
             headers.add(size, measure(lambda: len(log.segments[-1].read_headers()), rounds=3))
-            log.flush()
-            opening.add(size, measure(lambda: bool(kstore.open(log.path, clean=True).log_end_offset)))
+            beside.add(size, measure(lambda: bool(kstore.open(path).log_end_offset)))
+        opening.add(size, measure(lambda: bool(kstore.open(path).log_end_offset)))
+    shutil.rmtree(path.parent)
 
 
 def bench_segments(data: Data, draw: Draw) -> None:
