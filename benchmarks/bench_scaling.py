@@ -102,7 +102,9 @@ def bench_size_of_log(data: Data, draw: Draw) -> None:
     get = draw("get", "record", "bytes of log", "random offsets; fair is the logarithm", fair=logarithm)
     find = draw("find", "lookup", "bytes of log", "random timestamps; fair is the logarithm", fair=logarithm)
     headers = draw("headers", "batch", "bytes of log", "all batch headers of the active segment")
-    beside = draw("open beside writer", "open", "bytes of log", "no clean marker: walks the active segment's headers")
+    beside = draw(
+        "open beside writer", "open", "bytes of log", "no clean marker: walks the active segment's headers"
+    )
     opening = draw("open", "open", "bytes of log", "read-only, after a clean close")
     path = data.work / "scaling" / "log-0"
     shutil.rmtree(path.parent, ignore_errors=True)
@@ -219,7 +221,9 @@ def bench_threads(data: Data, draw: Draw) -> None:
     rows = columns(data)
     reading = kstore.open(data.batched.path)
     count = min(100 * BATCH_RECORDS, reading.log_end_offset)
-    walk = draw("iterate", "record", "threads", "each reads the same 1.6 MB; Python objects, so one at a time")
+    walk = draw(
+        "iterate", "record", "threads", "each reads the same 1.6 MB; Python objects, so one at a time"
+    )
     get = draw("get", "record", "threads", "random offsets; time a record of all")
     append = draw("extend", "record", "threads", "calls of 13,800 records to one log")
     durable = draw("append, durable", "record", "threads", 'durability="group": waiting threads share a sync')

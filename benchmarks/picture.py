@@ -10,7 +10,8 @@ import matplotlib as mpl
 mpl.use("agg")
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kstore", "font.size": 8})
 
-from matplotlib import pyplot as plt  # noqa: E402 - the back end comes first
+from matplotlib import pyplot as plt
+from matplotlib.patches import Patch
 
 COLOURS = {"best_peer": "#3f6fb5", "limit": "#b58a3f"}
 NAMES = {"best_peer": "the best peer", "limit": "the machine's limit in C"}
@@ -65,7 +66,14 @@ def _bars(axes: Any, figures: list[Any]) -> None:
             )
             text = f" {ratio['name']} {middle:.2f} "
             side = "left" if middle >= 1 else "right"
-            axes.text(max(high, middle) if middle >= 1 else min(low, middle), place + shift, text, va="center", ha=side, fontsize=6)
+            axes.text(
+                max(high, middle) if middle >= 1 else min(low, middle),
+                place + shift,
+                text,
+                va="center",
+                ha=side,
+                fontsize=6,
+            )
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.set_xlim(low / 2.5, high * 2.5)
@@ -73,7 +81,11 @@ def _bars(axes: Any, figures: list[Any]) -> None:
     axes.set_yticks(range(len(figures)), [figure["name"] for figure in figures])
     axes.set_ylim(len(figures) - 0.4, -0.6)
     axes.set_xlabel("times as fast (median, quartiles)")
-    axes.legend([plt.Rectangle((0, 0), 1, 1, color=COLOURS[kind]) for kind in NAMES], NAMES.values(), loc="lower right")
+    axes.legend(
+        [Patch(color=COLOURS[kind]) for kind in NAMES],
+        NAMES.values(),
+        loc="lower right",
+    )
 
 
 def _curves(axes: Any, against: str, curves: list[Any]) -> None:

@@ -37,7 +37,9 @@ def table(figures: Iterable[Figure]) -> list[str]:
 
 def summary(figures: Iterable[Figure]) -> list[str]:
     """kstore's speed over that of the best peer and of the machine's limit: more than 1 is faster."""
-    rows: list[tuple[str, ...]] = [("figure", "kstore", "best peer", "ratio", "quartiles", "limit", "ratio", "quartiles")]
+    rows: list[tuple[str, ...]] = [
+        ("figure", "kstore", "best peer", "ratio", "quartiles", "limit", "ratio", "quartiles")
+    ]
     for f in figures:
         ours = _time(median(next(iter(f.samples.values()))))
         cells = [cell for limit in (False, True) for cell in _cells(f.best(limit=limit))]

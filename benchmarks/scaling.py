@@ -7,7 +7,9 @@ from statistics import median, quantiles
 from time import perf_counter_ns
 from typing import Any
 
-TOLERANCE = 1.3  # so much dearer than the cheapest point before it may be noise, or a cache that no longer holds it
+TOLERANCE = (
+    1.3  # so much dearer than the cheapest point before it may be noise, or a cache that no longer holds it
+)
 ROUNDS = 7
 
 

@@ -1,6 +1,7 @@
 """The stores of peers/, filled with the first records of the segment that kstore reads, and kept for all subjects."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import kstore
@@ -35,8 +36,7 @@ class Stored:
             if isinstance(kind, Missing):
                 yield kind
             else:
-                store = self._filled(name, kind)
-                yield InProcess(name, prepare, lambda given, store=store: work(store, given))
+                yield InProcess(name, prepare, partial(work, self._filled(name, kind)))
 
     def _filled(self, name: str, kind: type[Store]) -> Store:
         if name not in self._open:

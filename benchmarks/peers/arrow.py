@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from benchmarks.peers.store import Row
 
@@ -38,12 +38,13 @@ def look_at(table: Any) -> tuple[int, int]:
 
 def walk(batches: Any, stop: int) -> tuple[int, int]:
     """Rows as Python objects."""
-    seen, offset = 0, -1
+    seen, last = 0, -1
     for batch in batches:
         if seen + batch.num_rows > stop:
             batch = batch.slice(0, stop - seen)
         for offset, _ts, _key, _value in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            last = offset
             seen += 1
         if seen == stop:
             break
-    return seen, offset
+    return seen, last

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from benchmarks.peers.arrow import TOGETHER, look_at, one_thread, table_of, walk
 from benchmarks.peers.store import COLUMNS, EXTEND, FIND, GET, SCAN, Row, Store

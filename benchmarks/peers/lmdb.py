@@ -52,10 +52,11 @@ class Lmdb(Store):
             self.reading_times = self.times.begin()
 
     def scan(self, stop: int) -> tuple[int, int]:
-        seen, key = 0, b""
+        seen, last = 0, b""
         for key, _value in islice(self.reading.cursor(), stop):
+            last = key
             seen += 1
-        return seen, int.from_bytes(key)
+        return seen, int.from_bytes(last)
 
     def get(self, offset: int) -> bytes:
         value: bytes = self.reading.get(KEY.pack(offset))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from benchmarks.peers.arrow import TOGETHER, look_at, one_thread, table_of, walk
 from benchmarks.peers.store import COLUMNS, EXTEND, SCAN, Row, Store

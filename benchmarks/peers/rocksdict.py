@@ -18,7 +18,7 @@ class Rocks(Store):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows = Rdict(str(path / "rows"), Options(raw_mode=True))
+        self.rows: Any = Rdict(str(path / "rows"), Options(raw_mode=True))
         self.times: Any = None
 
     @staticmethod
@@ -45,10 +45,11 @@ class Rocks(Store):
         self.rows.flush()
 
     def scan(self, stop: int) -> tuple[int, int]:
-        seen, key = 0, b""
+        seen, last = 0, b""
         for key, _value in islice(self.rows.items(), stop):
+            last = key
             seen += 1
-        return seen, int.from_bytes(key)
+        return seen, int.from_bytes(last)
 
     def get(self, offset: int) -> bytes:
         value: bytes = self.rows[KEY.pack(offset)]

@@ -35,11 +35,12 @@ class Sqlite(Store):
         self.db.execute("create index by_time on log (ts)")
 
     def scan(self, stop: int) -> tuple[int, int]:
-        seen, offset = 0, -1
+        seen, last = 0, -1
         query = "select offset, ts, key, value from log where offset < ? order by offset"
         for offset, _ts, _key, _value in self.db.execute(query, (stop,)):
+            last = offset
             seen += 1
-        return seen, offset
+        return seen, last
 
     def get(self, offset: int) -> bytes:
         value: bytes = self.db.execute("select value from log where offset = ?", (offset,)).fetchone()[0]

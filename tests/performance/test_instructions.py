@@ -43,4 +43,6 @@ def _recorded() -> dict[str, dict[str, float]]:
 def test_a_record_takes_no_more_instructions_than_recorded(name: str, counted: dict[str, float]) -> None:
     taken, before = counted[name], _recorded()[WHERE][name]
     assert taken <= before * HEADROOM, f"{name}: {taken:.0f} instructions a record, recorded {before:.0f}"
-    assert taken > before / 2, f"{name}: {taken:.0f} instructions a record, not {before:.0f}: record the better figure"
+    assert taken > before / 2, (
+        f"{name}: {taken:.0f} instructions a record, not {before:.0f}: record the better figure"
+    )
