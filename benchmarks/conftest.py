@@ -1,4 +1,5 @@
-"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB."""
+"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB (bench_scaling.py
+has two more)."""
 
 import gc
 import inspect

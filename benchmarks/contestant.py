@@ -12,6 +12,7 @@ import shutil
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import perf_counter
@@ -220,8 +221,9 @@ class Contest:
             ("offset", segment.offset_index.lookup, offsets),
             ("time", segment.time_index.lookup, times),
         ):
-            self.measure(f"W6-{name}", "ns", lambda f=lookup, w=wanted: _each(f, w) * 1e9)
-        self.measure("W6-find", "us", lambda: _each(lambda t: log.find(timestamp=t), times[:10_000]) * 1e6)
+            self.measure(f"W6-{name}", "ns", partial(_each, lookup, wanted, 1e9))
+        find = partial(_each, lambda timestamp: log.find(timestamp=timestamp), times[:10_000], 1e6)
+        self.measure("W6-find", "us", find)
 
     def W7(self) -> None:
         def sample() -> float:
@@ -280,12 +282,12 @@ def _random(span: int, count: int) -> list[int]:
     return drawn
 
 
-def _each(work: Callable[[int], Any], wanted: list[int]) -> float:
-    """Seconds a call."""
+def _each(work: Callable[[int], Any], wanted: list[int], scale: float) -> float:
+    """Time of a call, in so many parts of a second."""
     start = perf_counter()
     for each in wanted:
         work(each)
-    return (perf_counter() - start) / len(wanted)
+    return (perf_counter() - start) / len(wanted) * scale
 
 
 def _together(work: Callable[[], None], threads: int) -> None:
