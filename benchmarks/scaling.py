@@ -37,11 +37,12 @@ class Curve:
         self.points.append(Point(size, median(samples), low, high))
 
     def growth(self) -> tuple[float, float, float] | None:
-        """The worst rise beyond what is fair, and from which size to which; None with fewer than two points."""
+        """The worst rise beyond what is fair, and from which size to which; None with fewer than two points. Of lower
+        quartiles: what else runs on the machine makes samples longer, never shorter."""
         worst = None
         for i, late in enumerate(self.points):
             for early in self.points[:i]:
-                rise = late.ns / early.ns * self.fair(early.size) / self.fair(late.size)
+                rise = late.low / early.low * self.fair(early.size) / self.fair(late.size)
                 if worst is None or rise > worst[0]:
                     worst = rise, early.size, late.size
         return worst
@@ -75,7 +76,7 @@ def short(size: float) -> str:
     for scale, letter in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
         if size >= scale and size % scale == 0:
             return f"{size / scale:g} {letter}"
-    return f"{size:g}"
+    return f"{size / 1e6:.3g} M" if size >= 1e6 else f"{size:g}"
 
 
 def measure(work: Callable[[], int], rounds: int = ROUNDS) -> list[float]:
