@@ -93,6 +93,13 @@ def bench_extend_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec
         contestant("kstore", data, load, work, by_end=True, compression_type=codec),
         kafka.contestant("Kafka", "extend"),
         krabka.contestant("krabka", "extend"),
+        *writing(
+            EXTEND,
+            data.work,
+            lambda: rows_of(columns(data, packable=True), ROWS),
+            only=("aiokafka",),
+            codec=CODECS.index(codec),
+        ),
         goals=(Goal("Kafka", speed=1.2), Goal("krabka", speed=1.2)),
         arguments=lambda turn: (CODECS.index(codec), ROWS),
         rounds=min(race.rounds, 11),

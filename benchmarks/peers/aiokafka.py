@@ -24,11 +24,11 @@ class Aiokafka(Store):
     def append(self, loaded: Sequence[Row]) -> None:
         write = self.file.write
         for row in loaded:
-            write(_encode((row,)))
+            write(_encode((row,), self.codec))
 
     def extend(self, loaded: Sequence[Row]) -> None:
         for at in range(0, len(loaded), BATCH_RECORDS):
-            self.file.write(_encode(loaded[at : at + BATCH_RECORDS]))
+            self.file.write(_encode(loaded[at : at + BATCH_RECORDS], self.codec))
 
     def reopen(self) -> None:
         self.raw = self.path.read_bytes()  # its codec takes only bytes
@@ -56,8 +56,8 @@ class Aiokafka(Store):
         self.file.close()
 
 
-def _encode(rows: Sequence[Row]) -> bytearray:
-    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+def _encode(rows: Sequence[Row], codec: int) -> bytearray:
+    builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 20)
     for i, (_offset, timestamp, key, value) in enumerate(rows):
         builder.append(i, timestamp, key, value, [])
     encoded: bytearray = builder.build()

@@ -20,6 +20,7 @@ class Store:
 
     package: ClassVar[str]
     subjects: ClassVar[frozenset[str]]
+    codec: ClassVar[int] = 0  # Kafka's number, for a store that packs as Kafka does
 
     def __init__(self, path: Path) -> None: ...
 
@@ -102,14 +103,18 @@ def that_do(subject: str) -> list[tuple[str, type[Store] | Missing]]:
 
 
 def writing(
-    subject: str, work: Path, load: Callable[[], Sequence[Row]], only: Sequence[str] = NAMES
+    subject: str, work: Path, load: Callable[[], Sequence[Row]], only: Sequence[str] = NAMES, codec: int = 0
 ) -> list[InProcess[Any] | Missing]:
     """Contestants that write what `load` gives to a new store each turn; opening and closing are not counted."""
     made: list[InProcess[Any] | Missing] = []
     for name, store in that_do(subject):
         if name not in only:
             continue
-        made.append(store if isinstance(store, Missing) else _writer(name, store, subject, work, load))
+        if isinstance(store, Missing):
+            made.append(store)
+        else:
+            packing = type(store.__name__, (store,), {"codec": codec}) if codec else store
+            made.append(_writer(name, packing, subject, work, load))
     return made
 
 
