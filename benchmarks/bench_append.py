@@ -4,6 +4,8 @@ import kstore
 from benchmarks.data import SINGLE_BYTES, Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers.process import Peer
+from benchmarks.peers.store import APPEND, writing
+from benchmarks.stored import rows_of
 from benchmarks.written import contestant
 
 COUNT = 50_000  # records a turn
@@ -25,7 +27,8 @@ def single(log: kstore.LogWriter, records: list[tuple[bytes, bytes, int]]) -> in
 def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
     """A record of 108 bytes, encoded and written before the call returns; no sync. kstore: log.append() from Python.
     C pwrite: that many bytes and nothing else; C: encoded too. Kafka: MemoryRecordsBuilder and UnifiedLog.appendAsLeader
-    (Kafka segment: LogSegment.append). krabka: Log.append."""
+    (Kafka segment: LogSegment.append). krabka: Log.append. aiokafka: its codec and a write. lmdb,
+    rocksdict, sqlite3: a commit each."""
 
     race(
         "append",
@@ -36,6 +39,7 @@ def bench_append(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer)
         kafka.contestant("Kafka", "append_log"),
         kafka.contestant("Kafka segment", "append"),
         krabka.contestant("krabka", "append"),
+        *writing(APPEND, data.work, lambda: rows_of(columns(data), COUNT)),
         goals=(Goal("C pwrite", speed=0.5), Goal("Kafka", speed=2), Goal("krabka", speed=1)),
         arguments=lambda turn: (COUNT, SINGLE_BYTES),
     )

@@ -1,11 +1,11 @@
-"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB."""
+"""Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB; two more
+in bench_scaling.py."""
 
-import contextlib
 import gc
-import importlib.metadata
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -17,20 +17,32 @@ from benchmarks.interleave import Figure, Race
 from benchmarks.peers import kafka as kafka_peer
 from benchmarks.peers import krabka as krabka_peer
 from benchmarks.peers import limits as limits_peer
-from benchmarks.peers.process import Peer, Process
+from benchmarks.peers import store
+from benchmarks.peers.process import Absent, Peer, Process
+from benchmarks.scaling import Curve
+from benchmarks.scaling import table as scaling_table
+from benchmarks.stored import Stored
 
 MIB = int(os.environ.get("KSTORE_BENCH_MIB", "1024"))
 SEGMENTS = int(os.environ.get("KSTORE_BENCH_SEGMENTS", "10000"))
 ROUNDS = int(os.environ.get("KSTORE_BENCH_ROUNDS", "21"))
 WRITTEN_MIB = int(os.environ.get("KSTORE_BENCH_WRITTEN_MIB", "2048"))
 FIGURES = pytest.StashKey[list[Figure]]()
+CURVES = pytest.StashKey[list[Curve]]()
 ABOUT = pytest.StashKey[dict[str, str]]()
+LEFT_OUT = Absent("only in `make bench-all`")
 NOTES = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="Kafka on the JVM and krabka too")
+    parser.addoption("--report", metavar="DIR", help="where figures and picture go, also those of a part")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = []
-    config.stash[ABOUT] = {"kstore": kstore.__version__}
+    config.stash[CURVES] = []
+    config.stash[ABOUT] = {"kstore": kstore.__version__} | {name: store.about(name) for name in store.NAMES}
     config.stash[NOTES] = []
 
 
@@ -51,13 +63,22 @@ def limit(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
 @pytest.fixture(scope="module")
 def kafka(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
     """A JVM for each subject: what one has taught the JIT does not slow the next."""
-    peer = kafka_peer.start(data.root, data.copy, data.work)
+    everything = pytestconfig.getoption("all")
+    peer = kafka_peer.start(data.root, data.copy, data.work) if everything else LEFT_OUT
     yield from _kept(peer, "Kafka", pytestconfig)
 
 
 @pytest.fixture(scope="session")
 def krabka(data: fixtures.Data, pytestconfig: pytest.Config) -> Iterator[Peer]:
-    yield from _kept(krabka_peer.start(data.root, data.work), "krabka", pytestconfig)
+    peer = krabka_peer.start(data.root, data.work) if pytestconfig.getoption("all") else LEFT_OUT
+    yield from _kept(peer, "krabka", pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def stored(data: fixtures.Data) -> Iterator[Stored]:
+    stores = Stored(data)
+    yield stores
+    stores.close()
 
 
 def _kept(peer: Peer, name: str, config: pytest.Config) -> Iterator[Peer]:
@@ -77,6 +98,12 @@ def race(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Race:
     return Race(benchmark, request.config.stash[FIGURES], counted, ROUNDS)
 
 
+@pytest.fixture
+def curves(pytestconfig: pytest.Config) -> list[Curve]:
+    """Where scaling adds its curves."""
+    return pytestconfig.stash[CURVES]
+
+
 @pytest.fixture(scope="session")
 def written_mib() -> int:
     """How much is written where memory is watched meanwhile."""
@@ -90,21 +117,21 @@ def note(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    figures = config.stash[FIGURES]
+    figures, curves = config.stash[FIGURES], [curve for curve in config.stash[CURVES] if curve.points]
+    say = terminalreporter.write_line
     for line in config.stash[NOTES]:
-        terminalreporter.write_line(line)
-    if not figures:
+        say(line)
+    if not figures and not curves:
         return
     about = config.stash[ABOUT]
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        about["aiokafka"] = importlib.metadata.version("aiokafka")
     terminalreporter.section("kstore against its peers and the machine")
-    for line in report.table(figures):
-        terminalreporter.write_line(line)
-    run = {"mib": MIB, "segments": SEGMENTS, "rounds": ROUNDS, "contestants": about}
-    terminalreporter.write_line("; ".join(f"{k}: {v}" for k, v in about.items()))
+    for line in [*report.table(figures), "", *report.summary(figures), "", *scaling_table(curves)]:
+        say(line)
+    say("; ".join(f"{k}: {v}" for k, v in about.items()))
     full_size = MIB >= 1024 and SEGMENTS >= 10_000
     if not full_size:
-        terminalreporter.write_line("Smaller than what the goals are meant for.")
-    whole = full_size and not terminalreporter.stats.get("deselected")
-    terminalreporter.write_line(f"written to {report.write(figures, run, whole=whole)}")
+        say("Smaller than what the goals are meant for.")
+    run = {"mib": MIB, "segments": SEGMENTS, "rounds": ROUNDS, "contestants": about}
+    directory = Path(config.getoption("report") or report.HERE / "build")
+    for path in report.write(figures, curves, run, directory):
+        say(f"written to {path}")

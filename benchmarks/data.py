@@ -96,12 +96,11 @@ def make(mib: int, sealed_segments: int) -> Data:
         Shape("sealed", 10, 1, sealed_segments + 1),
     ]
     root = BUILD / "data" / f"{mib}-mib-{sealed_segments}-segments"
-    program = compile_c("fixtures")
     stamp, made = root / "complete", (HERE / "limits" / "fixtures.c").read_text() + f"{shapes} {ROWS}"
     if not (stamp.exists() and stamp.read_text() == made):
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
-        _write(program, root, shapes)
+        write(root, shapes)
         _write_columns(root)
         stamp.write_text(made)
     shutil.rmtree(root / "work", ignore_errors=True)
@@ -115,7 +114,9 @@ def make(mib: int, sealed_segments: int) -> Data:
     return Data(root, *parts)
 
 
-def _write(program: Path, root: Path, shapes: list[Shape]) -> None:
+def write(root: Path, shapes: list[Shape]) -> None:
+    """The partitions, and what a clean shutdown leaves beside them."""
+    program = compile_c("fixtures")
     lines = ["0", str(len(shapes))]
     for s in shapes:
         command = [str(program), str(root / f"{s.topic}-0")]

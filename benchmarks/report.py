@@ -1,15 +1,16 @@
-"""The table at the end of a run, and report/figures.json (of a smaller run: build/figures.json)."""
+"""The tables at the end of a run, figures.json and the picture."""
 
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.interleave import Figure
+from benchmarks.interleave import Comparison, Figure
+from benchmarks.scaling import Curve
 
 HERE = Path(__file__).parent
 HEAD = ("figure", "per", "kstore", "against", "its time", "ratio", "quartiles", "goal", "held")
@@ -31,16 +32,50 @@ def table(figures: Iterable[Figure]) -> list[str]:
         for name, reason in f.missing.items():
             rows.append((*first, name, "missing:", reason[:60], "", "", ""))
             first = ["", "", ""]
+    return aligned(rows)
+
+
+def summary(figures: Iterable[Figure]) -> list[str]:
+    """kstore's speed over that of the best peer and of the machine's limit: more than 1 is faster."""
+    rows: list[tuple[str, ...]] = [
+        ("figure", "kstore", "best peer", "ratio", "quartiles", "limit", "ratio", "quartiles")
+    ]
+    for f in figures:
+        ours = _time(median(next(iter(f.samples.values()))))
+        cells = [cell for limit in (False, True) for cell in _cells(f.best(limit=limit))]
+        rows.append((f.name, f"{ours}/{f.unit}", *cells))
+    return aligned(rows)
+
+
+def _cells(of: Comparison | None) -> tuple[str, str, str]:
+    if of is None:
+        return "none", "", ""
+    low, high = of.spread
+    return of.against, f"{of.median:.3g}", f"{low:.3g} .. {high:.3g}"
+
+
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def write(figures: Iterable[Figure], run: dict[str, Any], *, whole: bool) -> Path:
-    out = HERE / ("report" if whole else "build") / "figures.json"
-    out.parent.mkdir(exist_ok=True)
-    lines = ",\n".join(json.dumps(_rounded(f.as_json())) for f in figures)
-    out.write_text(f'{{"run": {json.dumps(machine() | run)},\n"figures": [\n{lines}\n]}}\n')
-    return out
+def write(
+    figures: Iterable[Figure], curves: Iterable[Curve], run: dict[str, Any], directory: Path
+) -> Iterator[Path]:
+    """figures.json, and a picture of it where matplotlib is there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    out = directory / "figures.json"
+    parts = [
+        ",\n".join(json.dumps(_rounded(each.as_json())) for each in several) for several in (figures, curves)
+    ]
+    about = json.dumps(machine() | run)
+    out.write_text(f'{{"run": {about},\n"figures": [\n{parts[0]}\n],\n"scaling": [\n{parts[1]}\n]}}\n')
+    yield out
+    try:
+        from benchmarks import picture
+    except ImportError:
+        return  # no matplotlib, no picture
+    yield picture.draw(out)
 
 
 def _rounded(value: Any) -> Any:

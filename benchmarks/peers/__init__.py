@@ -6,6 +6,7 @@ from time import perf_counter_ns
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
+SELF_CHECKED = -1  # a checksum that others cannot have: the contestant looks at its own work afterwards
 
 
 class Sample(NamedTuple):

@@ -1,0 +1,108 @@
+"""Reading beside the stores that a Python user would take instead: about a million records in each."""
+
+from typing import Any
+
+import kstore
+from benchmarks.data import T0, Data, targets
+from benchmarks.interleave import Race
+from benchmarks.peers import InProcess
+from benchmarks.peers.process import Peer
+from benchmarks.peers.store import COLUMNS, FIND, GET, Store
+from benchmarks.stored import Stored
+
+COUNT = 4_000  # lookups a turn
+
+
+def bench_get_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: Stored) -> None:
+    """A value by its offset, of the first million records. kstore: log.get() in the whole segment, CRC of the 16 KiB
+    batch checked; so do C and Kafka. lmdb, rocksdict, sqlite3: lookup by key. Arrow: its record batches are held, a row
+    is taken by its number. The stores check no CRC."""
+    log = kstore.open(data.batched.path)
+
+    def prepare(*args: int) -> list[int]:
+        wanted: list[int] = targets(*args).tolist()
+        return wanted
+
+    def work(wanted: list[int]) -> tuple[int, int]:
+        get = log.get
+        total = 0
+        for offset in wanted:
+            record = get(offset)
+            record.value  # noqa: B018
+            total += record.offset
+        return len(wanted), total
+
+    def theirs(store: Store, wanted: list[int]) -> tuple[int, int]:
+        get = store.get
+        total = 0
+        for offset in wanted:
+            if get(offset):
+                total += offset
+        return len(wanted), total
+
+    race(
+        "get_stores",
+        "record",
+        InProcess("kstore", prepare, work),
+        limit.contestant("C", "get_folded"),
+        kafka.contestant("Kafka", "get"),
+        *stored.contestants(GET, prepare, theirs),
+        arguments=lambda turn: (turn * COUNT + COUNT, COUNT, stored.stop),
+    )
+
+
+def bench_find_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: Stored) -> None:
+    """The first offset of a random timestamp, of the first million records. kstore, C, Kafka: in the whole segment,
+    sparse indexes and a batch. sqlite3: an index on the column. lmdb, rocksdict: a second one, an entry a
+    timestamp. Arrow: first timestamps of its record batches in a list, then a search in one."""
+    log = kstore.open(data.batched.path)
+
+    def prepare(*args: int) -> list[int]:
+        wanted: list[int] = (T0 + targets(*args) // 10).tolist()
+        return wanted
+
+    def work(wanted: list[int]) -> tuple[int, int]:
+        find = log.find
+        total = 0
+        for timestamp in wanted:
+            found = find(timestamp=timestamp)
+            assert found is not None
+            total += found.offset
+        return len(wanted), total
+
+    def theirs(store: Store, wanted: list[int]) -> tuple[int, int]:
+        return len(wanted), sum(map(store.find, wanted))
+
+    race(
+        "find_stores",
+        "lookup",
+        InProcess("kstore", prepare, work),
+        limit.contestant("C", "find_folded"),
+        kafka.contestant("Kafka", "find"),
+        *stored.contestants(FIND, prepare, theirs),
+        arguments=lambda turn: (turn * COUNT + COUNT, COUNT, stored.stop),
+    )
+
+
+def bench_columns(race: Race, data: Data, stored: Stored) -> None:
+    """Every record read, all its fields looked at. kstore has no columns yet: it makes Record objects, CRC checked.
+    Arrow and Parquet read columns of 10,000 rows a block, one thread, no CRC."""
+    log = kstore.open(data.batched.path)
+
+    def work(_: Any) -> tuple[int, int]:
+        seen = total = 0
+        for record in log.records(0, stored.stop):
+            record.timestamp  # noqa: B018
+            record.key  # noqa: B018
+            record.value  # noqa: B018
+            total += record.offset
+            seen += 1
+        return seen, total
+
+    race(
+        "read_columns",
+        "record",
+        InProcess("kstore", lambda *args: None, work),
+        *stored.contestants(COLUMNS, lambda *args: None, lambda store, _: store.columns()),
+        rounds=min(race.rounds, 11),
+    )
