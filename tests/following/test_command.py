@@ -20,6 +20,8 @@ def test_it_prints_what_is_appended(tmp_path: Path) -> None:
             [sys.executable, "-m", "kstore", "follow", str(tmp_path / "t-0"), "--from-start"],
             stdout=subprocess.PIPE,
             text=True,
+            # a shell's background job has SIGINT ignored, and hands that on
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
         )
         assert process.stdout is not None
