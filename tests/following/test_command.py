@@ -21,7 +21,7 @@ def test_it_prints_what_is_appended(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             text=True,
             # a shell's background job has SIGINT ignored, and hands that on
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
             env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
         )
         assert process.stdout is not None
