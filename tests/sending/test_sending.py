@@ -1,6 +1,7 @@
 """Slices to sockets: blocking, non-blocking, asyncio, TLS; while the log changes (design 2, 6)."""
 
 import asyncio
+import gc
 import errno
 import select
 import shutil
@@ -383,10 +384,11 @@ def test_no_descriptor_is_left_open(log: kstore.LogWriter, pair: tuple[socket.so
 
     span = log.span(0, 10 << 20)
     received(pair, span.send)
+    gc.collect()  # what other tests left is not ours
     before = descriptors()
     for _ in range(20):
         a, b = socket.socketpair()
         with a, b:
             a.settimeout(0)
             log.span(0, 100_000).send(a)
-    assert descriptors() == before
+    assert descriptors() <= before
