@@ -1,8 +1,8 @@
 """Slices to sockets: blocking, non-blocking, asyncio, TLS; while the log changes (design 2, 6)."""
 
 import asyncio
-import gc
 import errno
+import gc
 import select
 import shutil
 import socket
