@@ -43,6 +43,10 @@ class LeaderEpochs:
         if removed is not None:
             self._entries.insert(0, (removed[0], start_offset))
 
+    def clear(self) -> None:
+        """Removes every entry."""
+        self._entries.clear()
+
     def end_offset_for(self, requested: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above `requested`; (-1, -1) where it cannot be told."""
         if requested < 0 or not self._entries:

@@ -96,7 +96,7 @@ class _Listing:
         if self.repairs is not None:
             self.repairs.delete(name)
 
-    def finish_interrupted_work(self, make: "_SegmentMaker") -> None:
+    def finish_interrupted_work(self, make: "SegmentMaker") -> None:
         """Passes 1 to 3 of spec 8.2."""
         extras = [name for name in self.names if name.endswith((".deleted", ".cleaned", ".swap"))]
         if not extras:
@@ -142,7 +142,7 @@ class _Listing:
         return {kind: ".swap" for kind in layout.SEGMENT_KINDS if stem + kind in self.renamed}
 
 
-class _SegmentMaker:
+class SegmentMaker:
     """Makes segments of one directory with the options of this opening."""
 
     def __init__(self, directory: str, index_interval_bytes: int, max_decompressed_bytes: int) -> None:
@@ -172,7 +172,7 @@ class _SegmentMaker:
 
 class _Loader:
     def __init__(
-        self, path: Path, state: State, make: _SegmentMaker, recover: bool, repairs: Repairs | None
+        self, path: Path, state: State, make: SegmentMaker, recover: bool, repairs: Repairs | None
     ) -> None:
         self.path = path
         self.make = make
@@ -454,7 +454,7 @@ def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     if same and log_start_offset == before.log_start_offset:
         return before
     segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [grown]
-    make = _SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
+    make = SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):
         segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX_OFFSET)
         found = segment.scan()
@@ -496,5 +496,5 @@ def load(
         state.log_start_offset if log_start_offset is None else log_start_offset,
         state.complaints,
     )
-    make = _SegmentMaker(str(path), index_interval_bytes, max_decompressed_bytes)
+    make = SegmentMaker(str(path), index_interval_bytes, max_decompressed_bytes)
     return _Loader(path, state, make, recover, repairs).load()

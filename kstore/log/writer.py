@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kstore.config import MAX64, LogConfig
 from kstore.engine.active import Active
@@ -33,7 +32,7 @@ from kstore.log.epochs import LeaderEpochs
 from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
-from kstore.log.loader import Loaded, load
+from kstore.log.loader import Loaded, SegmentMaker, load
 from kstore.log.partition import PartitionLog
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
@@ -131,7 +130,8 @@ class LogWriter(Tail, PartitionLog):
                 stacklevel=5,
             )
         self._epochs = loaded.leader_epochs
-        self._write_epochs()
+        self._written_epochs: tuple[tuple[int, int], ...] | None = None
+        self._write_epochs(self._epochs)
         self._identify(topic_id)
         self._snapshots = Snapshots(self._directory)
         self._producers, indexes = rebuild(self._snapshots, loaded)
@@ -155,7 +155,6 @@ class LogWriter(Tail, PartitionLog):
         self._transactions = None
         self._stable_meanwhile: int | None = None
         self._deleted: list[tuple[int, str]] = []  # (when it may go, path)
-        self._flushed_to_disk = recovery.recovery_point
         durable = end if recovery.clean else min(recovery.recovery_point, end)
         self._stored_recovery_point = -1
         self._begin(active, end, max(durable, 0), clock)
@@ -181,6 +180,10 @@ class LogWriter(Tail, PartitionLog):
             max_decompressed_bytes=self._max_decompressed_bytes,
             preallocate=config.preallocate,
         )
+
+    def _make_segment(self) -> SegmentMaker:
+        """Makes segments of this log as its configuration is now."""
+        return SegmentMaker(self._directory, self._config.index_interval_bytes, self._max_decompressed_bytes)
 
     def _identify(self, topic_id: uuid.UUID | None) -> None:
         """partition.metadata: the topic id that a broker gave the topic (spec 1.5)."""
@@ -272,19 +275,23 @@ class LogWriter(Tail, PartitionLog):
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch < 0:
             if start_offset >= 0 and self._epochs.entries:  # messages of magic 0 and 1 know no epochs
-                self._epochs = LeaderEpochs()
-                self._write_epochs()
+                self._change_epochs(LeaderEpochs.clear)
             return
+        self._change_epochs(lambda epochs: epochs.assign(epoch, start_offset))
+
+    def _change_epochs(self, change: Callable[[LeaderEpochs], object]) -> None:
+        """Makes a change to a copy, which readers see once it is written."""
         epochs = LeaderEpochs(self._epochs.entries)
-        if epochs.assign(epoch, start_offset):
-            self._write_epochs(epochs)
+        change(epochs)
+        self._write_epochs(epochs)
+        if epochs.entries != self._epochs.entries:
             self._epochs = epochs
 
-    def _write_epochs(self, epochs: LeaderEpochs | None = None) -> None:
+    def _write_epochs(self, epochs: LeaderEpochs) -> None:
         """Brings leader-epoch-checkpoint up to date; without entries it is an empty file."""
-        entries = (epochs or self._epochs).entries
+        entries = epochs.entries
         path = Path(self._directory, layout.LEADER_EPOCHS)
-        if getattr(self, "_written_epochs", None) == entries:
+        if self._written_epochs == entries:
             return
         if not entries and not path.exists():
             File(str(path), "a")
@@ -317,16 +324,7 @@ class LogWriter(Tail, PartitionLog):
             except OSError as e:
                 self._refuse(f"the segment after {old.path} could not be begun: {e}")
             raise
-        sealed = Segment(
-            self._directory,
-            old.stem,
-            old.base_offset,
-            base,
-            None,
-            0,
-            self._config.index_interval_bytes,
-            self._max_decompressed_bytes,
-        )
+        sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
         self._owe_sync(
             [*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(),
             True,
@@ -459,16 +457,10 @@ class LogWriter(Tail, PartitionLog):
         first = kept[0].base_offset if kept else active.base_offset
         if first > self._start:
             self._start = first
-            self._truncate_epochs_from_start(first)
+            self._change_epochs(lambda epochs: epochs.truncate_from_start(first))
         self._sealed_and_active = (kept, active)
         self._set_aside(gone, now_ms)
         self._home.store(min(self.durable_offset, self._end_offset), self._start_to_store())
-
-    def _truncate_epochs_from_start(self, offset: int) -> None:
-        epochs = LeaderEpochs(self._epochs.entries)
-        epochs.truncate_from_start(offset)
-        self._write_epochs(epochs)
-        self._epochs = epochs
 
     def _set_aside(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Gives the files of segments, and their snapshots, the suffix .deleted."""
@@ -506,7 +498,7 @@ class LogWriter(Tail, PartitionLog):
             if offset > self._start:
                 self._home.store(min(self.durable_offset, end), offset)
                 self._start = offset
-                self._truncate_epochs_from_start(offset)
+                self._change_epochs(lambda epochs: epochs.truncate_from_start(offset))
             return self._start
 
     def truncate_to(self, offset: int) -> bool:
@@ -519,7 +511,7 @@ class LogWriter(Tail, PartitionLog):
         with self._held():
             self._check_usable()
             if offset >= self._end_offset:
-                self._truncate_epochs_from_end(self._end_offset)
+                self._change_epochs(lambda epochs: epochs.truncate_from_end(self._end_offset))
                 return False
             sealed, active = self._sealed_and_active
             first = sealed[0].base_offset if sealed else active.base_offset
@@ -557,16 +549,7 @@ class LogWriter(Tail, PartitionLog):
         size = located.position if located is not None else last.size
         offsets, times = last.offset_index.copy(), last.time_index.copy()  # while they fit their log
         File(last.path, "r+").truncate(size)
-        last = Segment(
-            self._directory,
-            last.stem,
-            last.base_offset,
-            2**63 - 1,
-            None,
-            0,
-            self._config.index_interval_bytes,
-            self._max_decompressed_bytes,
-        )
+        last = self._make_segment()(last.stem, last.base_offset)
         offsets.truncate_to(offset)
         times.truncate_to(offset)
         last.adopt(offsets, times)
@@ -578,7 +561,7 @@ class LogWriter(Tail, PartitionLog):
         self._replace(active)
         self._sealed_and_active = (tuple(kept[:-1]), active)
         self._start = min(self._start, offset)
-        self._truncate_epochs_from_end(offset)
+        self._change_epochs(lambda epochs: epochs.truncate_from_end(offset))
         self._snapshots.remove_outside(self._start, offset)
         self._producers, _ = rebuild(self._snapshots, self._now(), truncated=True)
 
@@ -589,12 +572,6 @@ class LogWriter(Tail, PartitionLog):
         if len(transactions) < count:
             File(segment.path_of(".txnindex"), "r+").truncate(34 * len(transactions))
         segment.adopt(None, None, transactions)
-
-    def _truncate_epochs_from_end(self, offset: int) -> None:
-        epochs = LeaderEpochs(self._epochs.entries)
-        epochs.truncate_from_end(offset)
-        self._write_epochs(epochs)
-        self._epochs = epochs
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Deletes every record; the next one gets `offset` (spec 8.10). OSError."""
@@ -618,8 +595,7 @@ class LogWriter(Tail, PartitionLog):
             self._replace(active)
             self._sealed_and_active = ((), active)
             self._start = offset if log_start_offset is None else log_start_offset
-            self._epochs = LeaderEpochs()
-            self._write_epochs()
+            self._change_epochs(LeaderEpochs.clear)
             for at in self._snapshots.offsets:
                 self._snapshots.remove(at)
             self._producers, _ = rebuild(self._snapshots, self._now(), truncated=True)
@@ -683,14 +659,6 @@ class LogWriter(Tail, PartitionLog):
         self._flusher.stop()
         _writers.discard(self)
         self._home.leave(clean=False)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
