@@ -18,3 +18,15 @@ def test_truncation_keeps_producers_that_came_after_recovery(tmp_path: Path) -> 
         log.truncate_to(2)
         assert list(log.producers()) == [7]
         assert log.append_batches(batch).duplicate
+
+
+def test_truncation_into_a_gap_loses_nothing(tmp_path: Path) -> None:
+    """What is durable ends before the gap: no DataLossWarning, which the settings make an error."""
+    with kstore.open(tmp_path / "log", "a") as log:
+        log.append_batches(kstore.encode_batch([(1, None, b"v", None)], base_offset=4), keep_offsets=True)
+        log.delete_records(1)
+    log = kstore.open(tmp_path / "log", "a")
+    log.truncate_to(2)
+    log.abandon()
+    with kstore.open(tmp_path / "log", "a") as log:
+        assert list(log) == []

@@ -518,16 +518,25 @@ class LogWriter(Tail, PartitionLog):
             if first > offset:
                 self._start_anew(offset, None)
                 return True
-            located = self.translate(offset)
-            whole = offset if located is None else min(offset, located.base_offset)  # what is left ends here
-            self._lower_recovery_point(whole, offset)
+            rest = self._end_of_rest(offset)
+            self._lower_recovery_point(rest, offset)
             try:
                 self._truncate(offset)
-                self._move_end(offset, whole)
+                self._move_end(offset, rest)
             except BaseException as e:
                 self._refuse(f"truncation to {offset} was not finished: {e}")
                 raise
             return True
+
+    def _end_of_rest(self, offset: int) -> int:
+        """Where the log ends once what begins at `offset` is gone; at least, where a gap or a batch is cut."""
+        at = self.floor_segment(offset - 1)
+        if at < 0:
+            return offset
+        segment = self.segments[at]
+        located = segment.translate(offset - 1)
+        whole = located is not None and segment.batch_at(located.position).last_offset == offset - 1
+        return offset if whole else segment.base_offset
 
     def _lower_recovery_point(self, point: int, offset: int) -> None:
         """Before the bytes from `point` on go, the checkpoints must not say that they are there."""
