@@ -210,6 +210,15 @@ static inline size_t ks_write_varlong(uint8_t *p, int64_t value)
 {
     uint64_t z = ((uint64_t)value << 1) ^ (value < 0 ? ~(uint64_t)0 : 0);
     size_t n = 0;
+    if (z < 0x80) { /* most lengths and deltas take one byte or two */
+        p[0] = (uint8_t)z;
+        return 1;
+    }
+    if (z < 0x4000) {
+        p[0] = (uint8_t)(z | 0x80);
+        p[1] = (uint8_t)(z >> 7);
+        return 2;
+    }
     for (; z >= 0x80; z >>= 7)
         p[n++] = (uint8_t)(z | 0x80);
     p[n++] = (uint8_t)z;

@@ -1,5 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kstore.engine.cells cimport ks_cells
+from kstore.engine.headers cimport HeaderLists
 from libkstore.format cimport ks_batch
 
 
@@ -11,6 +13,14 @@ cdef struct ks_fields:
     int64_t key_size
     int64_t value_size
     int64_t headers_size
+
+# Many records as columns.
+cdef struct ks_columns:
+    const ks_cells *values
+    const ks_cells *keys
+    const int64_t *timestamps   # NULL: `timestamp` for all
+    int64_t timestamp
+    int64_t count
 
 
 cdef bytes encode_headers(object headers)
@@ -34,5 +44,6 @@ cdef class Builder:
         int64_t value_size, const uint8_t *headers, int64_t headers_size,
     ) noexcept nogil
     cdef int add(self, int64_t timestamp, const ks_fields *f) noexcept nogil
+    cdef int64_t fill(self, const ks_columns *columns, HeaderLists headers, int64_t first, int64_t most) noexcept nogil
     cdef int finish(self) except -1 nogil
     cdef int pack(self) except -1

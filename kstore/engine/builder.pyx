@@ -5,8 +5,10 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from kstore.engine.cells cimport ks_cell, ks_cells
+from kstore.engine.headers cimport HeaderLists
 from kstore.engine.pack cimport pack_bound, pack_into
-from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body
+from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body, ks_varlong_size
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -168,6 +170,54 @@ cdef class Builder:
             delta, self.batch.last_offset_delta + 1, f.key_size, f.value_size, f.headers_size
         )
         return self.put(body, timestamp, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size)
+
+    cdef int64_t fill(self, const ks_columns *columns, HeaderLists headers, int64_t first, int64_t most) noexcept nogil:
+        """Adds records of `columns` to the batch just begun, from the first on, at least one, while it has at most
+        `most` bytes; how many, or -1: then records_count says how many went well.
+
+        What is touched a record lies in locals: what is written through a pointer to bytes may alias all else."""
+        cdef ks_batch *b = &self.batch
+        cdef ks_cells values = columns.values[0], keys = columns.keys[0]
+        cdef const int64_t *timestamps = columns.timestamps
+        cdef int64_t timestamp = columns.timestamp, base = 0, newest = -1
+        cdef int64_t value_size = 0, key_size = 0, headers_size = 0, n = 0, whole
+        cdef int64_t left = min(columns.count - first, <int64_t>INT32_MAX)  # offsets within a batch are int32
+        cdef const uint8_t *value
+        cdef const uint8_t *key
+        cdef const uint8_t *header
+        cdef uint8_t *p = self.data + self.used
+        cdef uint8_t *start = self.data + self.start
+        cdef uint8_t *end = self.data + self.room
+        cdef size_t body
+        while n < left:
+            value = ks_cell(&values, first + n, &value_size)
+            key = ks_cell(&keys, first + n, &key_size)
+            header = headers.headers_at(first + n, &headers_size)
+            if timestamps is not NULL:
+                timestamp = timestamps[first + n]
+            if n == 0:
+                base = timestamp
+            body = ks_record_body(timestamp - base, n, key_size, value_size, headers_size)
+            whole = <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body)
+            if n and p - start + whole > most:
+                break
+            if body > INT32_MAX or whole > end - p:
+                self.used = p - self.data
+                if body > INT32_MAX or self.ensure(whole) < 0:
+                    b.records_count = <int32_t>n
+                    return -1
+                p = self.data + self.used
+                start = self.data + self.start
+                end = self.data + self.room
+            p = ks_put_record(p, body, timestamp - base, n, key, key_size, value, value_size, header, headers_size)
+            newest = max(newest, timestamp)
+            n += 1
+        self.used = p - self.data
+        b.base_timestamp = base
+        b.max_timestamp = newest
+        b.last_offset_delta = <int32_t>(n - 1)
+        b.records_count = <int32_t>n
+        return n
 
     cdef int finish(self) except -1 nogil:
         """Closes the open batch: packs its records, where there is a codec, and writes its header."""

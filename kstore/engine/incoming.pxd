@@ -1,4 +1,6 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
+
+from libkstore.format cimport ks_batch
 
 # What the rules of a log say of batches that come in (spec 6.3, 6.5).
 cdef struct ks_rules:
@@ -18,7 +20,7 @@ cdef struct ks_arrival:
     int64_t count
     int64_t first_offset     # -1 where only the last one is known (magic 0 and 1)
     int64_t first_last_offset
-    int64_t last_offset
+    ks_batch last            # its header
     int64_t max_timestamp
     bint rebuild             # some must be unpacked to be checked, or be encoded anew
     bint producers           # some have a producer id

@@ -136,7 +136,7 @@ cdef int walk(
         if arrival.count == 0:
             arrival.first_offset = b.base_offset if b.magic == 2 else -1
             arrival.first_last_offset = b.last_offset
-        arrival.last_offset = b.last_offset
+        arrival.last = b[0]
         arrival.max_timestamp = max(arrival.max_timestamp, b.max_timestamp)
         arrival.producers = arrival.producers or b.producer_id >= 0
         arrival.count += 1
@@ -177,7 +177,7 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
         )
     if status == ORDER:
         raise OffsetsOutOfOrderError(
-            f"batch at byte {at}: offsets {b.base_offset} to {b.last_offset} after {arrival.last_offset}"
+            f"batch at byte {at}: offsets {b.base_offset} to {b.last_offset} after {arrival.last.last_offset}"
         )
     if status == HEADER:
         raise_header(&b, at)

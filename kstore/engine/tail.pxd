@@ -2,10 +2,8 @@ from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore.engine.active cimport Active
-from kstore.engine.builder cimport Builder
-from kstore.engine.cells cimport Cells
+from kstore.engine.builder cimport Builder, ks_columns
 from kstore.engine.incoming cimport ks_arrival
-from kstore.engine.times cimport Times
 from libkstore.format cimport ks_batch
 
 cdef extern from "gate.h" nogil:
@@ -60,8 +58,9 @@ cdef class Tail:
     cdef int wait_durable(self, int64_t offset, bint sealed=*) except -1
     cdef int64_t sync_once(self, bint sealed) except -1
     cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2
-    cdef int check_columns(self, Cells values, Cells keys, Times times, int64_t now, int64_t *slot) noexcept nogil
-    cdef int refuse_record(self, int64_t slot, int status, int64_t size, int64_t timestamp, int64_t now) except -1
+    cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1
+    cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil
+    cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1
     cdef int note_epoch(self, const ks_batch *b) except -1
     cdef int take(self, encoded, bint as_they_are) except -1
     cdef int number(self, int64_t offset, int32_t epoch) except -1
@@ -69,3 +68,5 @@ cdef class Tail:
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
     cdef int64_t put_each(self, int64_t now) except -1
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1
+    cdef int note_epochs(self, const ks_arrival *found) except -1
+    cdef int stage_given(self, const ks_arrival *found) except -1

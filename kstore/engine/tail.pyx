@@ -9,6 +9,7 @@ import os
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.ref cimport Py_INCREF
 from cpython.pythread cimport (
     NOWAIT_LOCK,
     WAIT_LOCK,
@@ -24,13 +25,13 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.active cimport REFUSED, ROLL_NOT, Active
 from kstore.engine.batch cimport raise_fault
-from kstore.engine.builder cimport Builder, ks_fields, read_fields
-from kstore.engine.cells cimport Cells, ks_cell
+from kstore.engine.builder cimport Builder, ks_columns, ks_fields, read_fields
+from kstore.engine.cells cimport Cells, ks_cell, ks_cells
 from kstore.engine.file cimport File
 from kstore.engine.headers cimport HeaderLists
 from kstore.engine.incoming cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.times cimport Times
-from libkstore.build cimport ks_put_offset, ks_record_body, ks_varlong_size
+from libkstore.build cimport ks_put_offset
 from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
 from kstore.engine.batch import RecordBatch
@@ -64,10 +65,9 @@ cdef enum:
     JOINED = 256 << 10     # batches of one call are written together up to so many bytes: they stay in the cache
     MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
     SMALL = 32 << 10       # smaller writes keep the GIL: giving it up and getting it back takes longer
-    NO_MEMORY = -1
-    BAD_TIMESTAMP = -2
-    NO_KEY = -3
-    TOO_LARGE = -4
+    BAD_TIMESTAMP = -1
+    NO_KEY = -2
+    TOO_LARGE = -3
 
 DURABILITY = ("none", "group", "each")
 
@@ -84,7 +84,24 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
-cdef object new_tuple = tuple.__new__  # a NamedTuple's own __new__ is Python code
+cdef extern from "Python.h":
+    object allocated "PyType_GenericAlloc"(type kind, Py_ssize_t items)
+    void put_item "PyTuple_SET_ITEM"(object items, Py_ssize_t i, object item)
+
+
+cdef object appended(int64_t first_offset, int64_t last_offset, int64_t batch_count):
+    """An Appended. What is made for every call is made without the Python code that is in a NamedTuple's __new__."""
+    made = allocated(Appended, 4)
+    set_item(made, 0, first_offset)
+    set_item(made, 1, last_offset)
+    set_item(made, 2, batch_count)
+    set_item(made, 3, False)
+    return made
+
+
+cdef inline void set_item(object items, Py_ssize_t i, object item):
+    Py_INCREF(item)  # put_item takes it over
+    put_item(items, i, item)
 
 
 cdef int header_at(const uint8_t *p, const uint8_t *end, ks_batch *b) except -1:
@@ -93,6 +110,11 @@ cdef int header_at(const uint8_t *p, const uint8_t *end, ks_batch *b) except -1:
     if ks_parse_header(p, end, b, &fault) != KS_OK:
         raise_fault(&fault, "batches to be appended", 0, -1)
     return 0
+
+
+cdef int64_t first_of(const ks_arrival *found) noexcept nogil:
+    """The first offset of what arrived, or the least that it can be (of a packed message of magic 0 or 1)."""
+    return found.first_offset if found.first_offset >= 0 else found.first_last_offset - INT32_MAX
 
 
 cdef class Held:
@@ -427,15 +449,11 @@ cdef class Tail:
         cdef Cells key_cells = Cells.of(keys, "keys", count)
         cdef HeaderLists header_lists = HeaderLists.of(headers, count)
         cdef Times times
+        cdef ks_columns columns
         cdef Builder builder = self.builder
-        cdef int64_t now, first = 0, i = 0, at, delta, whole, sent = 0, start
-        cdef int64_t key_size = 0, value_size = 0, headers_size = 0
-        cdef const uint8_t *key_at
-        cdef const uint8_t *value_at
-        cdef const uint8_t *headers_at
-        cdef size_t body = 0
-        cdef int status = 0, attributes
-        cdef bint open_batch = False
+        cdef int64_t now, first = 0, i = 0, sent = 0, filled = 0
+        cdef int64_t start
+        cdef int attributes
         if batch_bytes < 0:
             raise ValueError(f"batch_bytes {batch_bytes} is negative")
         batch_bytes = min(batch_bytes, self.segment_bytes, self.max_message_bytes)
@@ -444,56 +462,30 @@ cdef class Tail:
             self.check_usable()
             now = self.now()
             times = Times.of(timestamps, count, now)
+            columns.values = &value_cells.cells
+            columns.keys = &key_cells.cells
+            columns.timestamps = times.data
+            columns.timestamp = times.constant
+            columns.count = count
+            if self.log_append_time:
+                columns.timestamps = NULL
+                columns.timestamp = now
+            self.check_columns(&columns, now)
             attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
-            with nogil:
-                status = self.check_columns(value_cells, key_cells, times, now, &i)
-            if status < 0:
-                ks_cell(&value_cells.cells, i, &value_size)
-                ks_cell(&key_cells.cells, i, &key_size)
-                at = times.data[i] if times.data is not NULL else times.constant
-                self.refuse_record(i, status, key_size + value_size, at, now)
-            first = self.end
+            first = start = self.end
             builder.used = 0
-            i = 0
-            start = first
             with nogil:
-                while i < count or open_batch:
-                    if i < count:
-                        value_at = ks_cell(&value_cells.cells, i, &value_size)
-                        key_at = ks_cell(&key_cells.cells, i, &key_size)
-                        headers_at = header_lists.headers_at(i, &headers_size)
-                        at = now if self.log_append_time else (
-                            times.data[i] if times.data is not NULL else times.constant
-                        )
-                        if open_batch:
-                            delta = builder.batch.last_offset_delta + 1
-                            body = ks_record_body(
-                                at - builder.batch.base_timestamp, delta, key_size, value_size, headers_size
-                            )
-                            whole = <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body)
-                        if open_batch and (
-                            builder.used - builder.start + whole > batch_bytes or delta == INT32_MAX
-                        ):
-                            pass
-                        else:
-                            if not open_batch:
-                                if builder.begin(start, self.leader_epoch, attributes) < 0:
-                                    status = NO_MEMORY
-                                    break
-                                open_batch = True
-                                body = ks_record_body(0, 0, key_size, value_size, headers_size)
-                            if builder.put(
-                                body, at, key_at, key_size, value_at, value_size, headers_at, headers_size
-                            ) < 0:
-                                status = TOO_LARGE
-                                break
-                            i += 1
-                            if i < count:
-                                continue
-                    # the open batch is full, or the last
+                while i < count:
+                    if builder.begin(start, self.leader_epoch, attributes) < 0:
+                        with gil:
+                            raise MemoryError("a batch")
+                    filled = builder.fill(&columns, header_lists, i, batch_bytes)
+                    if filled < 0:
+                        with gil:
+                            self.refuse_record(&columns, i + builder.batch.records_count, TOO_LARGE, now)
                     builder.finish()
-                    open_batch = False
-                    start = builder.batch.last_offset + 1
+                    i += filled
+                    start += filled
                     if (
                         builder.batch.size > self.max_message_bytes
                         or builder.batch.size > self.segment_bytes
@@ -517,10 +509,6 @@ cdef class Tail:
                         with gil:
                             self.write_out(builder.data + sent, builder.used - sent)
                         builder.used = sent = 0
-            if status == TOO_LARGE:
-                self.refuse_record(i, status, key_size + value_size + headers_size, 0, now)
-            if status == NO_MEMORY:
-                raise MemoryError("a batch")
             self.settle()
         except BaseException:
             self.active.unstage()
@@ -531,37 +519,54 @@ cdef class Tail:
             self.wait_durable(first + count)
         return range(first, first + count)
 
-    cdef int check_columns(self, Cells values, Cells keys, Times times, int64_t now, int64_t *slot) noexcept nogil:
+    cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1:
+        """Whether all records can be appended; RecordTooLargeError, InvalidRecordError, InvalidTimestampError."""
+        cdef int64_t i = 0
+        cdef int status
+        with nogil:
+            status = self.wrong_record(columns, now, &i)
+        if status < 0:
+            self.refuse_record(columns, i, status, now)
+        return 0
+
+    cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil:
         """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can."""
-        cdef int64_t i, at, key_size = 0, value_size = 0
+        cdef ks_cells values = columns.values[0], keys = columns.keys[0]
+        cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0
         cdef int64_t most = INT64_MAX if self.builder.codec else min(self.max_message_bytes, self.segment_bytes)
-        for i in range(values.cells.count):
+        cdef int64_t oldest = now - self.before_max_ms if self.before_max_ms < now else 0
+        cdef int64_t ahead = min(self.after_max_ms, INT64_MAX - max(now, <int64_t>0)), newest = now + ahead
+        for i in range(columns.count):
             slot[0] = i
-            ks_cell(&values.cells, i, &value_size)
-            ks_cell(&keys.cells, i, &key_size)
+            ks_cell(&values, i, &value_size)
+            ks_cell(&keys, i, &key_size)
             if value_size + key_size > most:
                 return TOO_LARGE
             if self.keys_required and key_size < 0:
                 return NO_KEY
-            at = times.data[i] if times.data is not NULL else times.constant
-            if at >= 0 and not self.log_append_time and (
-                now - at > self.before_max_ms or at - now > self.after_max_ms
-            ):
+            if columns.timestamps is not NULL:
+                at = columns.timestamps[i]
+            if at >= 0 and not self.log_append_time and (at < oldest or at > newest):
                 return BAD_TIMESTAMP
         return 0
 
-    cdef int refuse_record(self, int64_t slot, int status, int64_t size, int64_t timestamp, int64_t now) except -1:
+    cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1:
+        cdef int64_t key_size = 0, value_size = 0
         if status == NO_KEY:
-            raise InvalidRecordError(f"record {slot} of a compacted topic has no key")
+            raise InvalidRecordError(f"record {i} of a compacted topic has no key")
         if status == TOO_LARGE:
+            ks_cell(columns.values, i, &value_size)
+            ks_cell(columns.keys, i, &key_size)
             raise RecordTooLargeError(
-                f"record {slot}", size=size, limit=min(self.max_message_bytes, self.segment_bytes)
+                f"record {i}", size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
+                limit=min(self.max_message_bytes, self.segment_bytes),
             )
+        at = columns.timestamps[i] if columns.timestamps is not NULL else columns.timestamp
         try:
-            self.check_timestamp(timestamp, now)
+            self.check_timestamp(at, now)
         except InvalidTimestampError as e:
-            raise InvalidTimestampError(f"record {slot}: {e}") from None
-        raise InvalidTimestampError(f"record {slot}: timestamp {timestamp}")
+            raise InvalidTimestampError(f"record {i}: {e}") from None
+        raise InvalidTimestampError(f"record {i}: timestamp {at}")
 
     # ---- appending batches ----------------------------------------------------------------------------------------
 
@@ -595,7 +600,7 @@ cdef class Tail:
         self.acquire()
         try:
             self.check_usable()
-            now = self.now()
+            now = self.now(not keep_offsets)  # a follower needs it for rolling only
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
             rules.newest_epoch = -1 if leader_epoch is None else epoch
             rules.max_message_bytes = self.max_message_bytes
@@ -615,7 +620,7 @@ cdef class Tail:
             if keep_offsets:
                 first = found.first_offset if found.first_offset >= 0 else found.first_last_offset
                 if first < self.end:
-                    raise UnexpectedAppendOffsetError(first, found.last_offset, self.end)
+                    raise UnexpectedAppendOffsetError(first, found.last.last_offset, self.end)
             else:
                 first = self.end
                 self.number(first, epoch)
@@ -642,7 +647,7 @@ cdef class Tail:
             self.release()
         if self.durability:
             self.wait_durable(last + 1)
-        return new_tuple(Appended, (first, last, found.count, False))
+        return appended(first, last, found.count)
 
     cdef int take(self, encoded, bint as_they_are) except -1:
         """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them there.
@@ -696,19 +701,17 @@ cdef class Tail:
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
         """Begins the segment that the first batch given, or all of them, need (spec 5.1)."""
         cdef ks_batch b
-        cdef int64_t first
-        cdef int reason
-        header_at(self.given, self.given + self.given_size, &b)
         if joined:
+            b = found.last
             b.size = self.given_size
             b.max_timestamp = found.max_timestamp
-            b.last_offset = found.last_offset
-        reason = self.active.roll_reason(
+        else:
+            header_at(self.given, self.given + self.given_size, &b)
+        cdef int reason = self.active.roll_reason(
             b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
         )
         if reason != ROLL_NOT:
-            first = b.base_offset if b.magic == 2 else b.last_offset - INT32_MAX
-            self._roll(ROLL_REASONS[reason], max(first, <int64_t>0))
+            self._roll(ROLL_REASONS[reason], max(first_of(found) if joined else b.base_offset, <int64_t>0))
         return 0
 
     cdef int64_t put_each(self, int64_t now) except -1:
@@ -730,31 +733,46 @@ cdef class Tail:
 
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1:
         """The same as one append: one decision to roll, one write (spec 6.2)."""
-        cdef ks_batch b
-        cdef int64_t at = 0
+        cdef int64_t last = found.last.last_offset
         if self.given_size > self.segment_bytes:
             raise RecordTooLargeError(
                 "append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes
             )
-        while at < self.given_size:
-            header_at(self.given + at, self.given + self.given_size, &b)
-            self.note_epoch(&b)
-            at += b.size
+        self.note_epochs(found)
         self.roll_first(found, True, now)
-        if found.last_offset - self.active.base_offset > INT32_MAX:
+        if last - self.active.base_offset > INT32_MAX:
             raise OffsetsOutOfOrderError(
-                f"offset {found.last_offset} is too far above {self.active.base_offset}, where its segment begins"
+                f"offset {last} is too far above {self.active.base_offset}, where its segment begins"
             )
         self.active.prepare()
         if self.active.reserve(found.count) < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
-        at = 0
+        self.stage_given(found)
+        self.write_out(self.given, self.given_size)
+        return last
+
+    cdef int note_epochs(self, const ks_arrival *found) except -1:
+        cdef ks_batch b
+        cdef int64_t at = 0
+        if found.count == 1:
+            return self.note_epoch(&found.last)
+        while at < self.given_size:
+            header_at(self.given + at, self.given + self.given_size, &b)
+            self.note_epoch(&b)
+            at += b.size
+        return 0
+
+    cdef int stage_given(self, const ks_arrival *found) except -1:
+        cdef ks_batch b
+        cdef int64_t at = 0
+        if found.count == 1:
+            self.active.stage(&found.last)
+            return 0
         while at < self.given_size:
             header_at(self.given + at, self.given + self.given_size, &b)
             self.active.stage(&b)
             at += b.size
-        self.write_out(self.given, self.given_size)
-        return b.last_offset
+        return 0
 
     # ---- durability -----------------------------------------------------------------------------------------------
 
