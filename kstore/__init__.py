@@ -143,6 +143,7 @@ def open(
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
     max_decompressed_bytes: int = 256 << 20,
+    producer_id_expiration_ms: int = 86_400_000,
     **options: Any,
 ) -> LogWriter: ...
 
@@ -164,7 +165,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     (LogConfig has them all). An unclean stop is recovered first, as Kafka does; `log.recovery` tells. keep_cut=True keeps
     what recovery cuts off in .cut files. durability: "none" leaves it to flush() and the system when data reaches the
     disk; with "group" and "each" an append returns once it is there, one sync for all threads that wait. `leader_epoch`
-    begins one; `topic_id` goes into partition.metadata; `clock` gives the time in ms.
+    begins one; `topic_id` goes into partition.metadata; `clock` gives the time in ms. A producer that wrote nothing for
+    `producer_id_expiration_ms`, by the timestamps of its records, is forgotten, as in Kafka (spec 6.7).
 
     LogNotFoundError where there is no such directory; writing also LogLockedError, InvalidConfigError, OSError.
     """
@@ -189,6 +191,7 @@ _WRITER_OPTIONS = (
     "recovery_point",
     "log_start_offset",
     "max_decompressed_bytes",
+    "producer_id_expiration_ms",
 )
 
 

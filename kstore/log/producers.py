@@ -64,6 +64,17 @@ class ProducerState:
             self.batches.clear()
 
 
+class Expiry(NamedTuple):
+    """Which producers are forgotten: those that wrote nothing for so long and have no open transaction (spec 6.7)."""
+
+    expiration_ms: int
+    now_ms: int
+
+    def is_over(self, state: ProducerState) -> bool:
+        silent = self.now_ms - state.last_timestamp
+        return state.current_txn_first_offset is None and silent >= self.expiration_ms
+
+
 def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
     """The producers in a .snapshot file. CorruptSnapshotError."""
 
@@ -216,6 +227,11 @@ class Producers:
             if state.current_txn_first_offset is not None
         }
         self.end_offset = end_offset
+
+    def forget(self, expiry: Expiry) -> None:
+        """Removes the producers whose time is over."""
+        for producer_id in [pid for pid, state in self.states.items() if expiry.is_over(state)]:
+            del self.states[producer_id]
 
     @property
     def first_unstable_offset(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from kstore.config import LogConfig
 from kstore.engine.segment import Segment
@@ -85,6 +85,27 @@ def decide(
             break
     behind = f"the older segment {decisions[-1].base_offset} stays" if decisions else ""
     return decisions + [Decision(s.base_offset, False, None, behind) for s in segments[len(decisions) :]]
+
+
+class _Log(Protocol):
+    @property
+    def segments(self) -> Sequence[Segment]: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+def decide_for(log: _Log, config: LogConfig, now_ms: int) -> list[Decision]:
+    """The same for a log as it is: without replicas the high watermark is its end. OSError."""
+    return decide(
+        facts_of(log.segments, log.log_end_offset),
+        config,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.log_end_offset,
+        now_ms=now_ms,
+    )
 
 
 def log_start_offset_after(

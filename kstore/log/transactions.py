@@ -8,7 +8,7 @@ from kstore.engine.segment import Segment
 from kstore.errors import CorruptFileError
 from kstore.log import layout
 from kstore.log.loader import Loaded
-from kstore.log.producers import Producers, ProducerState, batches_of_producers, read_snapshot
+from kstore.log.producers import Expiry, Producers, ProducerState, batches_of_producers, read_snapshot
 from kstore.log.snapshots import Snapshots
 
 
@@ -93,10 +93,11 @@ class Transactions:
 
 
 def rebuild(
-    snapshots: Snapshots, loaded: Loaded, *, truncated: bool = False
+    snapshots: Snapshots, loaded: Loaded, expiry: Expiry, *, truncated: bool = False
 ) -> tuple[Producers, dict[int, TransactionIndex]]:
     """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
-    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset."""
+    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset. Producers of
+    a snapshot whose time is over are left out, as Kafka does; those of the batches after it are not (spec 6.7)."""
     if truncated:  # which producers recovery saw tells nothing of those that wrote since
         loaded = replace(loaded, recovered_producers=True)
     segments = loaded.segments
@@ -109,7 +110,7 @@ def rebuild(
     for segment in segments:
         if segment.base_offset in recovered:
             index = indexes[segment.base_offset] = TransactionIndex(segment.base_offset)
-            producers = _replay(snapshots, loaded, segment.base_offset, before)
+            producers = _replay(snapshots, loaded, segment.base_offset, before, expiry)
             if loaded.recovered_producers:  # otherwise the scan has seen that there are none
                 for batch in batches_of_producers(segment, segment.base_offset):
                     aborted = producers.apply(batch)
@@ -127,10 +128,12 @@ def rebuild(
         producers = Producers()
         producers.end_offset = end
         return producers, indexes
-    return _replay(snapshots, loaded, end, wanted), indexes
+    return _replay(snapshots, loaded, end, wanted, expiry), indexes
 
 
-def _replay(snapshots: Snapshots, loaded: Loaded, to_offset: int, wanted: set[int]) -> Producers:
+def _replay(
+    snapshots: Snapshots, loaded: Loaded, to_offset: int, wanted: set[int], expiry: Expiry
+) -> Producers:
     """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
     written at the `wanted` offsets that it passes, and there."""
     producers = Producers()
@@ -140,6 +143,7 @@ def _replay(snapshots: Snapshots, loaded: Loaded, to_offset: int, wanted: set[in
     if newest is not None and newest[0] > last:
         last = newest[0]
         producers.restore(newest[1], last)
+        producers.forget(expiry)
     from_offset = last
     for segment in loaded.segments:
         base = segment.base_offset

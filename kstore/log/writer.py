@@ -34,13 +34,15 @@ from kstore.log.flusher import Flusher
 from kstore.log.home import Home
 from kstore.log.loader import Loaded, SegmentMaker, load
 from kstore.log.partition import PartitionLog
-from kstore.log.producers import ProducerState
+from kstore.log.producers import Expiry, ProducerState
 from kstore.log.reached import Reached
 from kstore.log.repairs import Repairs
-from kstore.log.retention import Decision, decide, facts_of
+from kstore.log.retention import Decision, decide_for
 from kstore.log.snapshots import Snapshots
 from kstore.log.transactions import Transactions, rebuild
 from kstore.log.validator import validate
+
+PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = 600_000
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
@@ -71,12 +73,16 @@ class LogWriter(Tail, PartitionLog):
         recovery_point: int | None = None,
         log_start_offset: int | None = None,
         max_decompressed_bytes: int = 256 << 20,
+        producer_id_expiration_ms: int = 86_400_000,
     ) -> None:
+        if producer_id_expiration_ms < 1:
+            raise ValueError(f"producer_id_expiration_ms {producer_id_expiration_ms} is not positive")
         self.path = os.fspath(path)
         self._config = config or LogConfig()
         self._durability = durability
         self._closed = True
         self._max_decompressed_bytes = max_decompressed_bytes
+        self._producer_id_expiration_ms = producer_id_expiration_ms
         directory = Path(os.path.abspath(self.path))  # noqa: PTH100
         if not directory.is_dir():
             if not create:
@@ -134,13 +140,14 @@ class LogWriter(Tail, PartitionLog):
         self._write_epochs(self._epochs)
         self._identify(topic_id)
         self._snapshots = Snapshots(self._directory)
-        self._producers, indexes = rebuild(self._snapshots, loaded)
+        now = clock() if clock is not None else self.clock_ms()
+        self._producers, indexes = rebuild(self._snapshots, loaded, self._expiry(now))
+        self._next_expiry_ms = now + PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
         for base, index in indexes.items():
             path = f"{self._directory}/{layout.segment_stem(base)}.txnindex"
             if not index.is_empty or os.path.exists(path):  # noqa: PTH110
                 write_whole(path, index.to_bytes())
         end = loaded.log_end_offset
-        now = clock() if clock is not None else self.clock_ms()
         segments = loaded.segments
         if segments:
             active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
@@ -343,7 +350,18 @@ class LogWriter(Tail, PartitionLog):
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
 
+    def _expiry(self, now_ms: int) -> Expiry:
+        return Expiry(self._producer_id_expiration_ms, now_ms)
+
+    def _forget_producers(self, now_ms: int) -> None:
+        """Kafka does it by its scheduler; here appends of producers and retain() do."""
+        self._producers.forget(self._expiry(now_ms))
+        self._next_expiry_ms = now_ms + PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
+
     def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
+        now_ms = self.clock_ms()
+        if now_ms >= self._next_expiry_ms:
+            self._forget_producers(now_ms)
         duplicate = self._producers.analyze(batches, origin, transaction_version)
         if duplicate is None:
             # From the writing of a batch until its producer is accounted for, and a transaction that it ends is in the
@@ -432,20 +450,13 @@ class LogWriter(Tail, PartitionLog):
         with self._held():
             self._check_usable()
             now_ms = self.clock_ms()
-            now = self._now()
-            decisions = decide(
-                facts_of(now.segments, now.log_end_offset),
-                self._config,
-                log_start_offset=now.log_start_offset,
-                log_end_offset=now.log_end_offset,
-                high_watermark=now.log_end_offset,
-                now_ms=now_ms,
-            )
+            decisions = decide_for(self._now(), self._config, now_ms)
             if not dry_run:
                 gone = sum(d.delete for d in decisions)
                 if gone:
                     self._delete_oldest(gone, now_ms)
                 self._unlink_due(now_ms)
+                self._forget_producers(now_ms)
             return decisions
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:
@@ -572,7 +583,7 @@ class LogWriter(Tail, PartitionLog):
         self._start = min(self._start, offset)
         self._change_epochs(lambda epochs: epochs.truncate_from_end(offset))
         self._snapshots.remove_outside(self._start, offset)
-        self._producers, _ = rebuild(self._snapshots, self._now(), truncated=True)
+        self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
 
     def _cut_transactions(self, segment: Segment, transactions: TransactionIndex, offset: int) -> None:
         """Removes the aborted transactions whose markers lay at `offset` or above."""
@@ -607,7 +618,7 @@ class LogWriter(Tail, PartitionLog):
             self._change_epochs(LeaderEpochs.clear)
             for at in self._snapshots.offsets:
                 self._snapshots.remove(at)
-            self._producers, _ = rebuild(self._snapshots, self._now(), truncated=True)
+            self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
             self._home.store(min(self.durable_offset, offset), self._start_to_store())
         except BaseException as e:
             self._refuse(f"starting anew at {offset} was not finished: {e}")

@@ -5,7 +5,7 @@ import json
 import time
 
 import kstore
-from kstore.log.retention import Decision, decide, facts_of
+from kstore.log.retention import Decision, decide_for
 from kstore.tools.writing import add_write_arguments, config_of, open_writer
 
 
@@ -23,14 +23,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:  # writes nothing, takes no lock
         config = config_of(args)
         with kstore.open(args.directory, index_interval_bytes=config.index_interval_bytes) as log:
-            decisions = decide(
-                facts_of(log.segments, log.log_end_offset),
-                config,
-                log_start_offset=log.log_start_offset,
-                log_end_offset=log.log_end_offset,
-                high_watermark=log.log_end_offset,
-                now_ms=time.time_ns() // 1_000_000,
-            )
+            decisions = decide_for(log, config, time.time_ns() // 1_000_000)
     else:
         with open_writer(args, "r+") as log:
             decisions = log.retain()

@@ -424,7 +424,7 @@ def test_snapshot_holds_the_last_batch(tmp_path: Path) -> None:
     log = opened(tmp_path)
     put(log, idempotent(42, 0, 2, epoch=1))
     log.roll()
-    wanted = (42, 1, 1, 1, 1, -1, -1, -1)
+    wanted = (42, 1, 1, 1, 1, T0, -1, -1)
     assert struct.unpack_from(">qhiqiqiq", file(tmp_path, ".snapshot", 2).read_bytes(), 10) == wanted
     log.close()
     log = opened(tmp_path)

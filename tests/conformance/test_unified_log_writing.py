@@ -924,7 +924,7 @@ def test_log_start_offset_movement_deletes_snapshots(tmp_path: Path, clock: Cloc
 def test_rebuild_producer_id_map_with_compacted_data(tmp_path: Path) -> None:
     """A batch of sequences 0..3 of which two records went: last sequence 3, after reloading and truncation too."""
     log = opened(tmp_path)
-    kept = [Rec(delta=1), Rec(delta=3)]
+    kept = [Rec(delta=1, timestamp=T0), Rec(delta=3, timestamp=T0)]
     follow(log, forge.batch(*kept, base=23, pid=1, pid_epoch=0, sequence=0, last_delta=3))
     assert log.producers()[1].batches[-1].last_sequence == 3
     log.roll()
@@ -1131,3 +1131,59 @@ def test_marker_of_transaction_version_2(tmp_path: Path) -> None:
         put(log, Producer(1, 6, 1).data(1))
     put(log, Producer(1, 6).data(1))
     assert log.log_end_offset == 4
+
+
+def test_periodic_producer_id_expiration(tmp_path: Path, clock: Clock) -> None:
+    """Expiration after 200 ms: there after 100, gone after 200. Ours is asked by retain() and by later producers."""
+    log = opened(tmp_path, clock, producer_id_expiration_ms=200)
+    put(log, idempotent(23, 0))
+    clock.sleep(100)
+    log.retain()
+    assert list(log.producers()) == [23]
+    clock.sleep(100)
+    log.retain()
+    assert not log.producers()
+    assert put(log, idempotent(23, 2))[:2] == (1, 1)
+
+
+def test_producers_expire_when_others_write(tmp_path: Path, clock: Clock) -> None:
+    """Kafka looks every ten minutes (producer.id.expiration.check.interval.ms)."""
+    log = opened(tmp_path, clock, producer_id_expiration_ms=200)
+    put(log, idempotent(23, 0))
+    clock.sleep(599_999)
+    put(log, idempotent(24, 0, timestamp=clock.now))
+    assert list(log.producers()) == [23, 24]
+    clock.sleep(1)
+    put(log, idempotent(24, 1, timestamp=clock.now))
+    assert list(log.producers()) == [24]
+
+
+@pytest.mark.parametrize("age", [86_399_999, 86_400_000])
+def test_producers_expire_on_reload(tmp_path: Path, clock: Clock, age: int) -> None:
+    """A producer of the snapshot that is a day old is left out, and any sequence of it taken."""
+    log = opened(tmp_path, clock)
+    put(log, idempotent(1, 0), idempotent(1, 1))
+    log.close()
+    clock.sleep(age)
+    log = opened(tmp_path, clock)
+    assert list(log.producers()) == ([1] if age < 86_400_000 else [])
+    if age < 86_400_000:
+        with pytest.raises(OutOfOrderSequenceError):
+            put(log, idempotent(1, 9))
+    else:
+        assert put(log, idempotent(1, 9)).first_offset == 2
+
+
+def test_open_transactions_do_not_expire(tmp_path: Path, clock: Clock) -> None:
+    log = opened(tmp_path, clock, producer_id_expiration_ms=200)
+    put(log, Producer(1).data(1))
+    clock.sleep(1000)
+    log.retain()
+    log.close()
+    log = opened(tmp_path, clock, producer_id_expiration_ms=200)
+    assert list(log.producers()) == [1]
+
+
+def test_expiration_is_positive(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="producer_id_expiration_ms"):
+        opened(tmp_path, producer_id_expiration_ms=0)

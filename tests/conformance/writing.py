@@ -70,8 +70,11 @@ class Producer:
         return forge.marker(base, self.pid, kind, pid_epoch=self.epoch, coordinator=coordinator)
 
 
-def idempotent(pid: int, sequence: int, count: int = 1, epoch: int = 0, **fields: Any) -> bytes:
-    return recs(count, pid=pid, pid_epoch=epoch, sequence=sequence, **fields)
+def idempotent(
+    pid: int, sequence: int, count: int = 1, epoch: int = 0, timestamp: int = T0, **fields: Any
+) -> bytes:
+    """As of the time the clock starts at: a producer without timestamps expires at the next opening."""
+    return recs(count, timestamp, pid=pid, pid_epoch=epoch, sequence=sequence, **fields)
 
 
 def end(log: kstore.LogWriter, marker: bytes, version: int = 0) -> kstore.Appended:
