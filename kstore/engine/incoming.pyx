@@ -4,7 +4,7 @@ The quick path handles what producers send mostly: v2 batches, not packed. Packe
 are only marked here (`rebuild`); log/validator.py unpacks them.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
@@ -27,6 +27,7 @@ from libkstore.format cimport (
     ks_fail,
     ks_fault,
     ks_next_record,
+    ks_parse_header,
     ks_record,
     ks_store_u16,
     ks_store_u64,
@@ -69,6 +70,31 @@ cdef int check_header(const ks_batch *b, const ks_rules *rules) noexcept nogil:
     return 0
 
 
+cdef void put_timestamps(uint8_t *p, ks_batch *b, int64_t largest, bint stamped) noexcept nogil:
+    """Gives a v2 batch this largest timestamp and timestamp type, and the checksum that goes with them."""
+    b.max_timestamp = largest
+    b.attributes = <short>(b.attributes & ~KS_LOG_APPEND_TIME | (KS_LOG_APPEND_TIME if stamped else 0))
+    ks_store_u16(p + KS_ATTRIBUTES_AT, <unsigned short>b.attributes)
+    ks_store_u64(p + KS_MAX_TIMESTAMP_AT, <unsigned long long>largest)
+    ks_put_crc(p, b.size)
+
+
+def with_timestamps(bytes data not None, int64_t largest, bint stamped):
+    """A whole v2 batch with this largest timestamp and timestamp type. CorruptRecordError."""
+    cdef ks_batch b
+    cdef ks_fault fault
+    cdef bytes copy = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    cdef uint8_t *p = <uint8_t *>PyBytes_AS_STRING(copy)
+    memset(&b, 0, sizeof(b))
+    memset(&fault, 0, sizeof(fault))
+    if ks_parse_header(p, p + PyBytes_GET_SIZE(copy), &b, &fault) != KS_OK:
+        raise_fault(&fault, "a batch", 0, -1)
+    if b.magic != 2 or b.size != PyBytes_GET_SIZE(copy):
+        raise ValueError(f"not one v2 batch: magic {b.magic}, {b.size} of {PyBytes_GET_SIZE(copy)} bytes")
+    put_timestamps(p, &b, largest, stamped)
+    return copy
+
+
 cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t now, ks_fault *fault) noexcept nogil:
     """The records of a v2 batch that is not packed; its timestamp type and largest timestamp are put right."""
     cdef const uint8_t *q = p + KS_BATCH_OVERHEAD
@@ -95,13 +121,7 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
     if rules.log_append_time:
         largest = now
     if b.max_timestamp != largest or stamped != rules.log_append_time:
-        b.max_timestamp = largest
-        b.attributes = <short>(b.attributes & ~KS_LOG_APPEND_TIME)
-        if rules.log_append_time:
-            b.attributes |= KS_LOG_APPEND_TIME
-        ks_store_u16(p + KS_ATTRIBUTES_AT, <unsigned short>b.attributes)
-        ks_store_u64(p + KS_MAX_TIMESTAMP_AT, <unsigned long long>largest)
-        ks_put_crc(p, b.size)
+        put_timestamps(p, b, largest, rules.log_append_time)
     return 0
 
 

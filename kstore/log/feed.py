@@ -44,6 +44,14 @@ def check_range(offset: int, now: "Loaded") -> None:
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
 
+def _found(log: "PartitionLog", now: "Loaded", offset: int, isolation: str) -> Found | None:
+    """What a view of a log has from an offset on for this isolation."""
+    segments, _, stop, aborted = log._range(now, offset, None, isolation)
+    if stop <= offset:
+        return None
+    return Found(segments, BatchReader(segments, offset, stop, aborted=aborted), stop)
+
+
 class Feed(Protocol):
     """What a follower asks of either."""
 
@@ -106,12 +114,7 @@ class WriterFeed:
     def read(self, offset: int) -> Found | None:
         now = self._current()
         check_range(offset, now)
-        if offset == now.log_end_offset:
-            return None
-        segments, _, stop, aborted = self._log._range(now, offset, None, self._isolation)
-        if stop <= offset:
-            return None
-        return Found(segments, BatchReader(segments, offset, stop, aborted=aborted), stop)
+        return None if offset == now.log_end_offset else _found(self._log, now, offset, self._isolation)
 
 
 class DirectoryFeed:
@@ -179,12 +182,7 @@ class DirectoryFeed:
         if self._stale:
             self._refresh()
             check_range(offset, self._log._now())
-        if offset >= self._end:
-            return None
-        segments, _, stop, aborted = self._log._range(self._log._now(), offset, None, self._isolation)
-        if stop <= offset:
-            return None
-        return Found(segments, BatchReader(segments, offset, stop, aborted=aborted), stop)
+        return None if offset >= self._end else _found(self._log, self._log._now(), offset, self._isolation)
 
     def _read_grown(self, offset: int) -> Found | None:
         """What was appended to the last segment."""

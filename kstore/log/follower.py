@@ -111,23 +111,11 @@ class Follower(Generic[Item]):
 
     def __next__(self) -> Item:
         wait = _Wait(self.timeout)
-        while True:
-            # Armed first and looked at then, or what comes between the look and the arming would be slept through.
-            ended = self._feed.ended
-            if wait.rounds:
-                self._feed.arm(self._bell)
-                self._feed.look()
-            item = self.take()
-            if item is not None:
-                return item
-            if self._closed or ended:
+        while (item := self._look(wait)) is None:
+            if wait.pause is None:
                 raise StopIteration
-            if wait.rounds:
-                seconds = wait.seconds(self._feed.told)
-                if seconds is None:
-                    raise StopIteration
-                self._heard(bool(self._poll.poll(seconds)), wait)
-            wait.rounds += 1
+            self._heard(bool(self._poll.poll(wait.pause)), wait)
+        return item
 
     def __aiter__(self) -> Self:
         return self
@@ -139,22 +127,25 @@ class Follower(Generic[Item]):
         self._taken += 1
         if self._taken % _TURNS == 0:
             await asyncio.sleep(0)
-        while True:
-            ended = self._feed.ended
-            if wait.rounds:
-                self._feed.arm(self._bell)
-                self._feed.look()
-            item = self.take()
-            if item is not None:
-                return item
-            if self._closed or ended:
+        while (item := self._look(wait)) is None:
+            if wait.pause is None:
                 raise StopAsyncIteration
-            if wait.rounds:
-                seconds = wait.seconds(self._feed.told)
-                if seconds is None:
-                    raise StopAsyncIteration
-                self._heard(await self._readable(seconds), wait)
-            wait.rounds += 1
+            self._heard(await self._readable(wait.pause), wait)
+        return item
+
+    def _look(self, wait: "_Wait") -> Item | None:
+        """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""
+        ended = self._feed.ended
+        item = self.take()
+        if item is None and not self._closed and not ended:
+            # Armed first and looked at then, or what comes between the look and the arming would be slept through.
+            ended = self._feed.ended
+            self._feed.arm(self._bell)
+            self._feed.look()
+            item = self.take()
+        if item is None:
+            wait.pause = None if self._closed or ended else wait.seconds(self._feed.told)
+        return item
 
     async def _readable(self, seconds: float) -> bool:
         """Whether something tells of a change within that time."""
@@ -205,7 +196,7 @@ class _Wait:
     """How long one wait for the next item may last, and how much of it at a time."""
 
     def __init__(self, timeout: float | None) -> None:
-        self.rounds = 0
+        self.pause: float | None = None
         self._deadline = None if timeout is None else monotonic() + timeout
         self._poll = _POLLS[0]
 

@@ -3,8 +3,7 @@
 from kstore.config import LogConfig
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.builder import encode_batch
-from kstore.engine.crc32c import crc32c
-from kstore.engine.incoming import refuse_records
+from kstore.engine.incoming import refuse_records, with_timestamps
 from kstore.errors import CorruptRecordError, InvalidRecordError
 
 _LEVELS = {"gzip": "compression_gzip_level", "lz4": "compression_lz4_level", "zstd": "compression_zstd_level"}
@@ -112,12 +111,3 @@ def _converted(messages: list[RecordBatch], config: LogConfig, now: int) -> byte
         level=_level(target, config),
         log_append_time=stamp,
     )
-
-
-def with_timestamps(data: bytes, largest: int, stamped: bool) -> bytes:
-    """A v2 batch with this largest timestamp and timestamp type, and the checksum that goes with them."""
-    out = bytearray(data)
-    out[22] = (out[22] & ~8) | (8 if stamped else 0)
-    out[35:43] = largest.to_bytes(8, "big", signed=True)
-    out[17:21] = crc32c(memoryview(out)[21:]).to_bytes(4, "big")
-    return bytes(out)

@@ -1,20 +1,6 @@
-"""Makes the modules beside the tests importable, and gives them a directory where syncs cost nothing."""
+"""Makes the modules beside the tests importable."""
 
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-@pytest.fixture
-def ram() -> Iterator[Path]:
-    """A directory in memory, where the system has such; these tests sync thousands of times."""
-    shm = Path("/dev/shm")
-    made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
-    yield made
-    shutil.rmtree(made)

@@ -7,7 +7,7 @@ from typing import Any
 
 import kstore
 from kstore.engine.crc32c import crc32c
-from kstore.log.validator import with_timestamps
+from kstore.engine.incoming import with_timestamps
 
 ERRORS = {
     "InvalidProducerEpochException": kstore.InvalidProducerEpochError,
