@@ -18,6 +18,7 @@ MODULES = [
     "codecs",
     "columns",
     "crc32c",
+    "entries",
     "export",
     "file",
     "headers",

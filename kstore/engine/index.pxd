@@ -1,21 +1,13 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t
 
+from kstore.engine.entries cimport Entries
 from kstore.engine.mapping cimport Mapping
 
 
-cdef class OffsetIndex:
-    cdef readonly int64_t base_offset
-    cdef readonly str path
-    cdef readonly int64_t max_entries
-    cdef int64_t count
-    cdef int64_t room
-    cdef uint8_t *data
-    cdef Mapping owner
-
+cdef class OffsetIndex(Entries):
     @staticmethod
     cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries)
     cdef OffsetIndex view(self, int64_t count)
-    cdef int reserve(self, int64_t more) noexcept nogil
 
     cdef int64_t floor(self, int64_t target) noexcept nogil
     cdef int64_t floor_position(self, int64_t position) noexcept nogil
@@ -24,19 +16,10 @@ cdef class OffsetIndex:
     cdef int put(self, int64_t offset, int64_t position) noexcept nogil
 
 
-cdef class TimeIndex:
-    cdef readonly int64_t base_offset
-    cdef readonly str path
-    cdef readonly int64_t max_entries
-    cdef int64_t count
-    cdef int64_t room
-    cdef uint8_t *data
-    cdef Mapping owner
-
+cdef class TimeIndex(Entries):
     @staticmethod
     cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries)
     cdef TimeIndex view(self, int64_t count)
-    cdef int reserve(self, int64_t more) noexcept nogil
 
     cdef int64_t floor(self, int64_t timestamp) noexcept nogil
     cdef int64_t timestamp_at(self, int64_t slot) noexcept nogil

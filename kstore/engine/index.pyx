@@ -9,12 +9,11 @@ mapping the file: a broker shortens index files when it rolls, and a map of a sh
 writer, who owns its files, appends to a Mapping; readers beside it see views with a count of their own.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython cimport boundscheck, final, wraparound
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
+from kstore.engine.entries cimport E_FULL, E_MEMORY, E_ORDER, E_RANGE, Entries
 from kstore.engine.mapping cimport Mapping
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
@@ -33,12 +32,6 @@ from libkstore.format cimport (
 
 from kstore.errors import CorruptIndexError
 from typing import NamedTuple
-
-cdef enum:
-    E_ORDER = -1
-    E_RANGE = -2
-    E_MEMORY = -3
-    E_FULL = -4
 
 
 class OffsetPosition(NamedTuple):
@@ -65,19 +58,6 @@ class AbortedTxn(NamedTuple):
     version: int = 0
 
 
-cdef uint8_t *grown(uint8_t *data, int64_t count, int64_t *room, int64_t entry) noexcept nogil:
-    """Space for one more entry, doubling; NULL when memory ran out (the old block is still there)."""
-    cdef int64_t more
-    cdef uint8_t *new
-    if count < room[0]:
-        return data
-    more = max(<int64_t>64, 2 * room[0])
-    new = <uint8_t *>PyMem_RawRealloc(data, <size_t>(more * entry))
-    if new is not NULL:
-        room[0] = more
-    return new
-
-
 cdef int raise_put(int status, str what, int64_t base_offset, int64_t offset, last) except -1:
     if status == E_MEMORY:
         raise MemoryError()
@@ -89,59 +69,34 @@ cdef int raise_put(int status, str what, int64_t base_offset, int64_t offset, la
 
 
 @final
-cdef class OffsetIndex:
-    """The offset index of one segment. Offsets rise strictly; lookups are floor searches (spec 3.2).
-
-    Readers may share it; appending is for one thread at a time.
-    """
+cdef class OffsetIndex(Entries):
+    """The offset index of one segment. Offsets rise strictly; lookups are floor searches (spec 3.2)."""
 
     def __cinit__(self, int64_t base_offset, bytes entries=b"", *, str path="", int64_t max_entries=INT32_MAX):
+        cdef int64_t size = PyBytes_GET_SIZE(entries)
         self.base_offset = base_offset
         self.path = path
         self.max_entries = max_entries
-        cdef int64_t size = PyBytes_GET_SIZE(entries)
+        self.width = KS_OFFSET_ENTRY
         if size % KS_OFFSET_ENTRY:
             raise CorruptIndexError(
                 "size of an offset index", file=path, position=size, expected="a multiple of 8", found=size
             )
-        self.count = self.room = size // KS_OFFSET_ENTRY
-        if size:
-            self.data = <uint8_t *>PyMem_RawRealloc(NULL, <size_t>size)
-            if self.data is NULL:
-                raise MemoryError()
-            memcpy(self.data, PyBytes_AS_STRING(entries), <size_t>size)
-
-    def __dealloc__(self):
-        if self.owner is None:
-            PyMem_RawFree(self.data)
+        self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
 
     @staticmethod
     cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries):
         """An index that appends to a mapped file, after the entries of another. OSError: no room."""
         cdef int64_t most = owner.size // KS_OFFSET_ENTRY
         cdef OffsetIndex index = OffsetIndex(base_offset, path=owner.file.path, max_entries=most)
-        cdef int64_t size = entries.count * KS_OFFSET_ENTRY
-        index.owner = owner
-        index.data = owner.data
-        index.room = index.max_entries
-        if owner.reserve(size) < 0:
-            owner.file.raise_errno()
-        if size:
-            memcpy(index.data, entries.data, <size_t>size)
-        index.count = entries.count
+        index.map_onto(owner, entries)
         return index
 
     cdef OffsetIndex view(self, int64_t count):
         """The first `count` entries of a mapped index, which no append changes any more."""
         cdef OffsetIndex index = OffsetIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
-        index.owner = self.owner
-        index.data = self.data
-        index.count = index.room = count
+        index.show(self, count)
         return index
-
-    cdef int reserve(self, int64_t more) noexcept nogil:
-        """Makes room for `more` entries in the file; -1 with errno set."""
-        return self.owner.reserve(min(self.count + more, self.max_entries) * KS_OFFSET_ENTRY)
 
     cdef int64_t offset_at(self, int64_t slot) noexcept nogil:
         return ks_entry_offset(self.data, <size_t>slot, self.base_offset)
@@ -197,19 +152,16 @@ cdef class OffsetIndex:
         return low
 
     cdef int put(self, int64_t offset, int64_t position) noexcept nogil:
-        cdef uint8_t *data
+        cdef uint8_t *p
+        cdef int status
         if self.count and offset <= self.offset_at(self.count - 1):
             return E_ORDER
-        if offset < self.base_offset or <uint64_t>(offset - self.base_offset) > <uint64_t>INT32_MAX:
-            return E_RANGE
-        if self.owner is not None and self.count >= self.room:
-            return E_FULL
-        data = grown(self.data, self.count, &self.room, KS_OFFSET_ENTRY)
-        if data is NULL:
-            return E_MEMORY
-        self.data = data
-        ks_store_u32(data + self.count * KS_OFFSET_ENTRY, <uint32_t>(offset - self.base_offset))
-        ks_store_u32(data + self.count * KS_OFFSET_ENTRY + 4, <uint32_t>position)
+        status = self.one_more(offset)
+        if status < 0:
+            return status
+        p = self.data + self.count * KS_OFFSET_ENTRY
+        ks_store_u32(p, <uint32_t>(offset - self.base_offset))
+        ks_store_u32(p + 4, <uint32_t>position)
         self.count += 1
         return 0
 
@@ -221,9 +173,6 @@ cdef class OffsetIndex:
     @property
     def is_full(self):
         return self.count >= self.max_entries
-
-    def __len__(self):
-        return self.count
 
     def entry(self, int64_t slot):
         """The entry in `slot`; ValueError past the last."""
@@ -316,61 +265,36 @@ cdef class OffsetIndex:
         """The same entries, in memory of their own."""
         return OffsetIndex(self.base_offset, self.to_bytes(), path=self.path)
 
-    def to_bytes(self):
-        """The entries as a file holds them."""
-        return PyBytes_FromStringAndSize(<char *>self.data, self.count * KS_OFFSET_ENTRY) if self.count else b""
-
 
 @final
-cdef class TimeIndex:
+cdef class TimeIndex(Entries):
     """The time index of one segment. Timestamps rise strictly, offsets do not fall (spec 3.3)."""
 
     def __cinit__(self, int64_t base_offset, bytes entries=b"", *, str path="", int64_t max_entries=INT32_MAX):
+        cdef int64_t size = PyBytes_GET_SIZE(entries)
         self.base_offset = base_offset
         self.path = path
         self.max_entries = max_entries
-        cdef int64_t size = PyBytes_GET_SIZE(entries)
+        self.width = KS_TIME_ENTRY
         if size % KS_TIME_ENTRY:
             raise CorruptIndexError(
                 "size of a time index", file=path, position=size, expected="a multiple of 12", found=size
             )
-        self.count = self.room = size // KS_TIME_ENTRY
-        if size:
-            self.data = <uint8_t *>PyMem_RawRealloc(NULL, <size_t>size)
-            if self.data is NULL:
-                raise MemoryError()
-            memcpy(self.data, PyBytes_AS_STRING(entries), <size_t>size)
-
-    def __dealloc__(self):
-        if self.owner is None:
-            PyMem_RawFree(self.data)
+        self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
 
     @staticmethod
     cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries):
         """An index that appends to a mapped file, after the entries of another. OSError: no room."""
-        cdef TimeIndex index = TimeIndex(base_offset, path=owner.file.path, max_entries=owner.size // KS_TIME_ENTRY)
-        cdef int64_t size = entries.count * KS_TIME_ENTRY
-        index.owner = owner
-        index.data = owner.data
-        index.room = index.max_entries
-        if owner.reserve(size) < 0:
-            owner.file.raise_errno()
-        if size:
-            memcpy(index.data, entries.data, <size_t>size)
-        index.count = entries.count
+        cdef int64_t most = owner.size // KS_TIME_ENTRY
+        cdef TimeIndex index = TimeIndex(base_offset, path=owner.file.path, max_entries=most)
+        index.map_onto(owner, entries)
         return index
 
     cdef TimeIndex view(self, int64_t count):
         """The first `count` entries of a mapped index, which no append changes any more."""
         cdef TimeIndex index = TimeIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
-        index.owner = self.owner
-        index.data = self.data
-        index.count = index.room = count
+        index.show(self, count)
         return index
-
-    cdef int reserve(self, int64_t more) noexcept nogil:
-        """Makes room for `more` entries in the file; -1 with errno set."""
-        return self.owner.reserve(min(self.count + more, self.max_entries) * KS_TIME_ENTRY)
 
     cdef int64_t timestamp_at(self, int64_t slot) noexcept nogil:
         return ks_entry_timestamp(self.data, <size_t>slot)
@@ -391,21 +315,18 @@ cdef class TimeIndex:
 
     cdef int put(self, int64_t timestamp, int64_t offset) noexcept nogil:
         """Adds an entry if `timestamp` is above the last one's (spec 3.3, maybeAppend without the test for full)."""
-        cdef uint8_t *data
+        cdef uint8_t *p
+        cdef int status
         if self.count and (offset < self.offset_at(self.count - 1) or timestamp < self.timestamp_at(self.count - 1)):
             return E_ORDER
         if timestamp <= (self.timestamp_at(self.count - 1) if self.count else -1):
             return 0
-        if offset < self.base_offset or <uint64_t>(offset - self.base_offset) > <uint64_t>INT32_MAX:
-            return E_RANGE
-        if self.owner is not None and self.count >= self.room:
-            return E_FULL
-        data = grown(self.data, self.count, &self.room, KS_TIME_ENTRY)
-        if data is NULL:
-            return E_MEMORY
-        self.data = data
-        ks_store_u64(data + self.count * KS_TIME_ENTRY, <uint64_t>timestamp)
-        ks_store_u32(data + self.count * KS_TIME_ENTRY + 8, <uint32_t>(offset - self.base_offset))
+        status = self.one_more(offset)
+        if status < 0:
+            return status
+        p = self.data + self.count * KS_TIME_ENTRY
+        ks_store_u64(p, <uint64_t>timestamp)
+        ks_store_u32(p + 8, <uint32_t>(offset - self.base_offset))
         self.count += 1
         return 0
 
@@ -420,9 +341,6 @@ cdef class TimeIndex:
     def is_full(self):
         """One slot is kept for the entry that a roll adds."""
         return self.count >= self.max_entries - 1
-
-    def __len__(self):
-        return self.count
 
     def entry(self, int64_t slot):
         """The entry in `slot`; ValueError past the last."""
@@ -485,10 +403,6 @@ cdef class TimeIndex:
     def copy(self):
         """The same entries, in memory of their own."""
         return TimeIndex(self.base_offset, self.to_bytes(), path=self.path)
-
-    def to_bytes(self):
-        """The entries as a file holds them."""
-        return PyBytes_FromStringAndSize(<char *>self.data, self.count * KS_TIME_ENTRY) if self.count else b""
 
 
 @final
