@@ -24,6 +24,7 @@ MODULES = [
     "headers",
     "incoming",
     "index",
+    "intake",
     "mapping",
     "pack",
     "predicate",

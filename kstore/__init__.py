@@ -11,9 +11,9 @@ from kstore.config import LogConfig
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.builder import encode_batch
 from kstore.engine.index import AbortedTxn
+from kstore.engine.intake import Appended
 from kstore.engine.reader import Skipped
 from kstore.engine.segment import OffsetAndTimestamp, Segment
-from kstore.engine.tail import Appended
 from kstore.errors import (
     CorruptCheckpointError,
     CorruptFileError,

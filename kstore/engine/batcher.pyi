@@ -1,9 +1,9 @@
 from typing import Self
 
-from kstore.engine.tail import Tail, _BytesLike, _Headers
+from kstore.engine.intake import Intake, _BytesLike, _Headers
 
 class Batcher:
-    def __new__(cls, log: Tail, batch_bytes: int = 16384, **options: object) -> Self: ...
+    def __new__(cls, log: Intake, batch_bytes: int = 16384, **options: object) -> Self: ...
     def append(
         self,
         value: _BytesLike | None,

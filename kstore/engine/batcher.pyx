@@ -12,7 +12,7 @@ from cpython.pythread cimport (
 from libc.stdint cimport int64_t
 
 from kstore.engine.builder cimport Builder, ks_fields, read_fields
-from kstore.engine.tail cimport Tail
+from kstore.engine.intake cimport Intake
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
 
@@ -26,7 +26,7 @@ cdef class Batcher:
     record of a batch comes, with the mutex held: the deriving class sees to it that the batch does not wait too long.
     """
 
-    cdef Tail log
+    cdef Intake log
     cdef Builder builder
     cdef PyThread_type_lock mutex
     cdef int64_t batch_bytes
@@ -39,7 +39,7 @@ cdef class Batcher:
     cdef bint closed
     cdef dict _offsets            # first ticket of each batch written -> its base offset
 
-    def __cinit__(self, Tail log not None, int64_t batch_bytes=16384, **options):
+    def __cinit__(self, Intake log not None, int64_t batch_bytes=16384, **options):
         self.mutex = PyThread_allocate_lock()
         if self.mutex is NULL:
             raise MemoryError()

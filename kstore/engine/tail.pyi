@@ -1,10 +1,9 @@
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from kstore.config import LogConfig
 from kstore.engine.active import Active
-from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File
 
 CODECS: Final[tuple[str, ...]]
@@ -12,48 +11,14 @@ ROLL_REASONS: Final[tuple[str, ...]]
 
 DURABILITY: Final[tuple[str, str, str]]
 
-_BytesLike: TypeAlias = bytes | bytearray | memoryview
-_Headers: TypeAlias = Iterable[tuple[str, _BytesLike | None]] | Mapping[str, _BytesLike | None]
-
 class _Bell(Protocol):
     def ring(self) -> None: ...
-
-class Appended(NamedTuple):
-    first_offset: int
-    last_offset: int
-    batch_count: int
-    duplicate: bool = False
 
 class Held:
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
 
 class Tail:
-    def append(
-        self,
-        value: _BytesLike | None,
-        key: _BytesLike | None = None,
-        timestamp: int | None = None,
-        headers: _Headers | None = None,
-    ) -> int: ...
-    def extend(
-        self,
-        values: Any,
-        keys: Any = None,
-        timestamps: Any = None,
-        headers: Any = None,
-        *,
-        batch_bytes: int = 16384,
-    ) -> range: ...
-    def append_batches(
-        self,
-        encoded: _BytesLike,
-        *,
-        keep_offsets: bool = False,
-        leader_epoch: int | None = None,
-        origin: str = "client",
-        transaction_version: int = -1,
-    ) -> Appended: ...
     def wait_until_durable(self, offset: int) -> None: ...
     def clock_ms(self) -> int: ...
     @property
@@ -70,12 +35,6 @@ class Tail:
     def _limit(self, config: LogConfig, durability: str) -> None: ...
     def _roll(self, reason: str, first_offset: int) -> None: ...
     def _assign_epoch(self, epoch: int, start_offset: int) -> None: ...
-    def _validate(self, encoded: bytes, now: int, origin: str) -> bytes: ...
-    def _analyze(
-        self, batches: list[RecordBatch], origin: str, transaction_version: int
-    ) -> Appended | None: ...
-    def _account(self, batches: list[RecordBatch]) -> None: ...
-    def _forget_analysis(self) -> None: ...
     def _flush_due(self) -> None: ...
     def _held(self) -> AbstractContextManager[None]: ...
     def _replace(self, active: Active) -> None: ...

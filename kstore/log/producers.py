@@ -9,8 +9,8 @@ from typing import NamedTuple
 from kstore.engine.batch import RecordBatch, control_type
 from kstore.engine.crc32c import crc32c
 from kstore.engine.index import AbortedTxn
+from kstore.engine.intake import Appended
 from kstore.engine.segment import Segment
-from kstore.engine.tail import Appended
 from kstore.errors import (
     CorruptRecordError,
     CorruptSnapshotError,

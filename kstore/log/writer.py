@@ -17,8 +17,8 @@ from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
 from kstore.engine.index import TransactionIndex
+from kstore.engine.intake import Appended, Intake
 from kstore.engine.segment import Segment
-from kstore.engine.tail import Appended, Tail
 from kstore.errors import (
     LogClosedError,
     LogFailedError,
@@ -51,10 +51,10 @@ class DataLossWarning(UserWarning):
     """Recovery cut off records that had been flushed: the disk lost them. What was there is kept in .cut files."""
 
 
-class LogWriter(Tail, PartitionLog):
+class LogWriter(Intake, PartitionLog):
     """A partition open for writing: a PartitionLog that also appends, rolls, retains, truncates.
 
-    Appending (append, extend, append_batches) is in engine/tail.pyx. Thread-safe: one thread at a time changes the log,
+    Appending (append, extend, append_batches) is in engine/intake.pyx. Thread-safe: one thread at a time changes the log,
     readers take no lock. Close it: otherwise the next opening must recover.
     """
 
