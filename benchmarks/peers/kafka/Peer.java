@@ -371,6 +371,7 @@ public class Peer {
             case "find" -> find(targets(a[0], a[1], a[2]));
             case "open" -> open();
             case "append_batches" -> appendBatches(a[0], (int) a[1], false);
+            case "append_batches_single" -> appendBatches(a[0], 1, false);
             case "append_batches_leader" -> appendBatches(a[0], (int) a[1], true);
             case "extend" -> extend((int) a[0], a[1], false);
             case "extend_log" -> extend((int) a[0], a[1], true);
