@@ -8,6 +8,8 @@ import kstore
 from benchmarks.data import Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers.process import Peer
+from benchmarks.peers.store import APPEND, writing
+from benchmarks.stored import rows_of
 from benchmarks.written import contestant
 
 THREADS = 8
@@ -18,7 +20,8 @@ EACH = 100  # records of a thread in a turn
 def bench_durable(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer, threads: int) -> None:
     """Records of 108 bytes from eight threads, or one; starting the threads is counted. kstore: durability="group". C:
     the thread that leads writes and syncs for all that wait. Kafka: UnifiedLog.appendAsLeader with flush.messages=1,
-    which syncs the indexes too. krabka: flush_on_append under a lock. Neither joins syncs."""
+    which syncs the indexes too. krabka: flush_on_append under a lock. Neither joins syncs. From one thread also lmdb (a
+    transaction each), rocksdict (sync=True) and sqlite3 (WAL, synchronous=full)."""
     rows = columns(data)
     count = threads * EACH
     values, keys = list(map(bytes, rows.values[:count])), list(map(bytes, rows.keys[:count]))
@@ -47,7 +50,17 @@ def bench_durable(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer
         contestant("kstore", data, lambda: None, work, durability="group"),
         limit.contestant("C", f"durable{alone}"),
         kafka.contestant("Kafka", f"durable{alone}"),
-        *([] if alone else [krabka.contestant("krabka", "durable")]),
+        *(
+            writing(
+                APPEND,
+                data.work,
+                lambda: rows_of(rows, count),
+                ("lmdb", "rocksdict", "sqlite3"),
+                durable=True,
+            )
+            if alone
+            else [krabka.contestant("krabka", "durable")]
+        ),
         goals=() if alone else (Goal("C", speed=0.5), Goal("Kafka", speed=3)),
         arguments=lambda turn: (count,),
         rounds=min(race.rounds, 11),

@@ -18,7 +18,7 @@ class Lmdb(Store):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.env = lmdb.open(str(path), map_size=ROOM, sync=False)
+        self.env = lmdb.open(str(path), map_size=ROOM, sync=self.durable)
         self.times: Any = None
         self.reading: Any = None
         self.reading_times: Any = None

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
 from benchmarks.peers.store import APPEND, EXTEND, FIND, GET, KEY, SCAN, Row, Store
 
@@ -19,6 +19,10 @@ class Rocks(Store):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: Any = Rdict(str(path / "rows"), Options(raw_mode=True))
+        if self.durable:
+            options = WriteOptions()
+            options.sync = True
+            self.rows.set_write_options(options)
         self.times: Any = None
 
     @staticmethod

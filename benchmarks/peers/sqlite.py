@@ -1,4 +1,4 @@
-"""sqlite3: a table by offset, in WAL mode without syncs; for finding by time an index."""
+"""sqlite3: a table by offset, in WAL mode, without syncs unless they are asked for; for finding by time an index."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Sqlite(Store):
     def __init__(self, path: Path) -> None:
         self.db = sqlite3.connect(path / "db", isolation_level=None)
         self.db.execute("pragma journal_mode=wal")
-        self.db.execute("pragma synchronous=off")
+        self.db.execute(f"pragma synchronous={'full' if self.durable else 'off'}")
         self.db.execute("create table log (offset integer primary key, ts integer, key blob, value blob)")
 
     def append(self, loaded: Sequence[Row]) -> None:

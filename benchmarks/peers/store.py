@@ -21,6 +21,7 @@ class Store:
     package: ClassVar[str]
     subjects: ClassVar[frozenset[str]]
     codec: ClassVar[int] = 0  # Kafka's number, for a store that packs as Kafka does
+    durable: ClassVar[bool] = False  # what was committed is on the disk
 
     def __init__(self, path: Path) -> None: ...
 
@@ -30,7 +31,7 @@ class Store:
         return rows
 
     def append(self, loaded: Any) -> None:
-        """Each row written by itself, committed before the next; no sync."""
+        """Each row written by itself, committed before the next; no sync unless `durable`."""
         raise NotImplementedError
 
     def extend(self, loaded: Any) -> None:
@@ -103,7 +104,13 @@ def that_do(subject: str) -> list[tuple[str, type[Store] | Missing]]:
 
 
 def writing(
-    subject: str, work: Path, load: Callable[[], Sequence[Row]], only: Sequence[str] = NAMES, codec: int = 0
+    subject: str,
+    work: Path,
+    load: Callable[[], Sequence[Row]],
+    only: Sequence[str] = NAMES,
+    *,
+    codec: int = 0,
+    durable: bool = False,
 ) -> list[InProcess[Any] | Missing]:
     """Contestants that write what `load` gives to a new store each turn; opening and closing are not counted."""
     made: list[InProcess[Any] | Missing] = []
@@ -113,8 +120,8 @@ def writing(
         if isinstance(store, Missing):
             made.append(store)
         else:
-            packing = type(store.__name__, (store,), {"codec": codec}) if codec else store
-            made.append(_writer(name, packing, subject, work, load))
+            set_up = type(store.__name__, (store,), {"codec": codec, "durable": durable})
+            made.append(_writer(name, set_up, subject, work, load))
     return made
 
 
