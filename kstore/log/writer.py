@@ -15,7 +15,7 @@ from typing import Any
 from kstore.config import MAX64, LogConfig
 from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
-from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
+from kstore.engine.file import File, make_directory, sync_directory, unlink, write_whole
 from kstore.engine.index import TransactionIndex
 from kstore.engine.intake import Appended, Intake
 from kstore.engine.segment import Segment
@@ -28,6 +28,7 @@ from kstore.errors import (
 )
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
+from kstore.log.discarded import Discarded
 from kstore.log.epochs import LeaderEpochs
 from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
@@ -161,7 +162,7 @@ class LogWriter(Intake, PartitionLog):
         self._reached = Reached(())
         self._transactions = None
         self._stable_meanwhile: int | None = None
-        self._deleted: list[tuple[int, str]] = []  # (when it may go, path)
+        self._discarded = Discarded()
         durable = end if recovery.clean else min(recovery.recovery_point, end)
         self._stored_recovery_point = -1
         self._begin(active, end, max(durable, 0), clock)
@@ -455,7 +456,7 @@ class LogWriter(Intake, PartitionLog):
                 gone = sum(d.delete for d in decisions)
                 if gone:
                     self._delete_oldest(gone, now_ms)
-                self._unlink_due(now_ms)
+                self._discarded.unlink(now_ms)
                 self._forget_producers(now_ms)
             return decisions
 
@@ -475,20 +476,7 @@ class LogWriter(Intake, PartitionLog):
 
     def _set_aside(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Gives the files of segments, and their snapshots, the suffix .deleted."""
-        due = now_ms + self._config.file_delete_delay_ms
-        for segment in segments:
-            segment.file()  # readers that have it go on reading
-            paths = [segment.path_of(kind) for kind in layout.SEGMENT_KINDS]
-            snapshot = self._snapshots.set_aside(segment.base_offset)
-            for path in [*paths, *([snapshot] if snapshot else [])]:
-                if os.path.exists(path):  # noqa: PTH110
-                    rename(path, path + ".deleted")
-                    self._deleted.append((due, path + ".deleted"))
-
-    def _unlink_due(self, now_ms: int) -> None:
-        while self._deleted and self._deleted[0][0] <= now_ms:
-            unlink(self._deleted[0][1], missing_ok=True)
-            self._deleted.pop(0)
+        self._discarded.add(segments, self._snapshots, now_ms + self._config.file_delete_delay_ms)
 
     def delete_records(self, before_offset: int) -> int:
         """Moves the log start offset up to `before_offset` (-1: the end), durably; returns where it is (spec 9.4).
@@ -664,7 +652,7 @@ class LogWriter(Intake, PartitionLog):
             self._snapshots.write(end, self._producers.states.values(), durable=True)
         for file in [*self._take_unsynced(), *active.files()]:
             file.sync()
-        self._unlink_due(MAX64)
+        self._discarded.unlink(MAX64)
         sync_directory(self._directory)
         self._home.store(end, self._start_to_store())
         self._home.store_high_watermark(end)
