@@ -450,7 +450,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "durable")) s = durable(a);
         else if (!strcmp(name, "durable_alone")) s = durable_alone(a);
         else if (!strcmp(name, "recover")) s = recover();
-        else if (!strcmp(name, "scan")) s = scan(a);
+        else if (!strcmp(name, "scan")) s = scan(b);
         else { puts("unknown workload"); fflush(stdout); continue; }
         printf("%lu %lu %lu\n", s.ns, s.units, s.sum);
         fflush(stdout);

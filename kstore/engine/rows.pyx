@@ -373,7 +373,8 @@ cdef class Rows:
                 key_ends[at + 1] = <int32_t>key_end
             if value_ends is not NULL:
                 if r.value_size > 0:
-                    copy_short(values + value_end, r.value, r.value_size, min(run.end - r.value, value_room - value_end))
+                    copy_short(values + value_end, r.value, r.value_size,
+                               min(run.end - r.value, value_room - value_end))
                     value_end += r.value_size
                 elif r.value_size < 0 and mark_null(&self.value, at) < 0:
                     status = ROWS_MEMORY
