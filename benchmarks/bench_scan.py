@@ -73,13 +73,13 @@ def bench_scan_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec: 
     with kstore.open(path, "a", compression_type=codec) as log:
         while log.log_end_offset < PACKED_ROWS:
             log.extend(rows.values, rows.keys, rows.timestamps(log.log_end_offset, ROWS))
-    log = kstore.open(path)
+    reader = kstore.open(path)
     with next(path.glob("*.log")).open("rb") as f:
         raw = f.read()
     race(
         f"scan_{codec}",
         "record",
-        _scan("kstore", log, PACKED_ROWS),
+        _scan("kstore", reader, PACKED_ROWS),
         kafka.contestant("Kafka", "scan"),
         krabka.contestant("krabka", "scan"),
         _aiokafka(raw),

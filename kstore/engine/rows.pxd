@@ -41,7 +41,7 @@ cdef struct ks_bytes:
 cdef class Rows:
     cdef readonly int64_t count
     cdef readonly Field schema
-    cdef readonly Pool pool
+    cdef Pool pool
     cdef tuple names
     cdef int64_t most_rows
     cdef int64_t most_bytes

@@ -31,6 +31,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.batch import TIMESTAMP_TYPES
+from kstore.engine.buffers import POOL
 from kstore.engine.codecs import NAMES as CODECS
 from kstore.engine.text import java_text
 
@@ -38,6 +39,8 @@ cdef enum:
     LEAST_RECORD = 7   # bytes of an encoded record
     VIEW = 16
     VIEW_INLINE = 12
+    FIRST_ROWS = 1 << 14   # room in the first batch: one that is too large costs nothing, to let it grow does
+    FIRST_BYTES = 2 << 20
     HEADER_COST = 16   # what a header counts for beside its bytes, so that empty ones cannot pile up
 
 cdef enum:
@@ -247,9 +250,9 @@ cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nog
 @final
 cdef class Rows:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
-    record that has more by itself, about `batch_bytes` bytes of keys, values and headers. `pool`: one to share."""
+    record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
 
-    def __init__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views, Pool pool=None):
+    def __init__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views):
         fields = []
         if len(set(columns)) != len(columns):
             raise ValueError("a column is named twice")
@@ -269,8 +272,10 @@ cdef class Rows:
         self.key.wanted = "key" in columns
         self.value.wanted = "value" in columns
         self.key.viewed = self.value.viewed = views
-        self.pool = Pool.__new__(Pool) if pool is None else pool
-        self.rows_hint = 512
+        self.pool = POOL
+        self.rows_hint = min(self.most_rows, <int64_t>FIRST_ROWS)
+        self.key.hint = FIRST_ROWS * 16
+        self.value.hint = min(self.most_bytes, <int64_t>FIRST_BYTES)
 
     def __dealloc__(self):
         cdef int i
