@@ -195,7 +195,6 @@ cdef const uint8_t *view_unpacked(object raw, const uint8_t **end) noexcept:
     return p
 
 
-
 cdef class Records:
     """A cursor. `begin` puts it on a batch whose bytes are all there; `next` gives records until None."""
 

@@ -85,7 +85,11 @@ def snappy_by_hand(elements: list[tuple[int, bytes | int]]) -> tuple[bytes, byte
         if isinstance(what, bytes):
             n = len(what) - 1
             more = 0 if n < 60 else (n.bit_length() + 7) // 8
-            packed += bytes([(59 + more if more else n) << 2]) + n.to_bytes(more, "little") + what
+            packed += (
+                bytes([(59 + more if more else n) << 2])
+                + (n.to_bytes(more, "little") if more else b"")
+                + what
+            )
             out += what
             continue
         if size < 12 and size >= 4 and what < 2048:
