@@ -428,9 +428,17 @@ static inline int ks_plain_record(const uint8_t **p, const uint8_t *end, const k
     int width;
     if (end - q < 16) /* four varints and the attributes */
         return 0;
-    width = ks_short_varint(q, &length);
-    q += width;
-    if (width == 0 || length < 1 || length > end - q)
+    if (q[0] & 1) /* a length below 0 */
+        return 0;
+    if (q[0] < 0x80) {
+        length = q[0] >> 1;
+        q++;
+    } else if (q[1] < 0x80) {
+        length = (q[0] & 0x7f) >> 1 | q[1] << 6;
+        q += 2;
+    } else
+        return 0;
+    if (length > end - q)
         return 0;
     record_end = q + length;
     q++; /* attributes */
@@ -444,26 +452,33 @@ static inline int ks_plain_record(const uint8_t **p, const uint8_t *end, const k
         return 0;
     width = ks_short_varint(q, &key_size);
     q += width;
-    if (width == 0 || (key_size > 0 ? key_size : 0) > end - q - 3)
+    if (width == 0)
         return 0;
     r->key = q;
-    q += key_size > 0 ? key_size : 0;
+    if (key_size < 0) {
+        key_size = -1;
+        r->key = NULL;
+    } else if (key_size > end - q - 3)
+        return 0;
+    else
+        q += key_size;
     width = ks_short_varint(q, &value_size);
     q += width;
-    /* the value ends a byte before the record does, and that byte counts no headers */
-    if (width == 0 || (value_size > 0 ? value_size : 0) != record_end - q - 1 || record_end[-1] != 0)
+    if (width == 0)
         return 0;
     r->value = q;
+    /* the value ends a byte before the record does, and that byte counts no headers */
+    if (value_size < 0) {
+        value_size = -1;
+        r->value = NULL;
+        if (record_end - q != 1)
+            return 0;
+    } else if (value_size != record_end - q - 1)
+        return 0;
+    if (record_end[-1] != 0)
+        return 0;
     r->key_size = key_size;
     r->value_size = value_size;
-    if (key_size < 0) {
-        r->key_size = -1;
-        r->key = NULL;
-    }
-    if (value_size < 0) {
-        r->value_size = -1;
-        r->value = NULL;
-    }
     r->headers = r->end = record_end;
     r->headers_count = 0;
     r->offset_delta = offset_delta;

@@ -247,6 +247,70 @@ cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nog
     return 0
 
 
+cdef inline int put_columns(
+    Rows self, ks_run *run, const ks_batch *b, const ks_filter *f,
+    bint with_offset, bint with_timestamp, bint with_key, bint with_value, bint with_headers,
+) noexcept nogil:
+    """Rows for plain records, with all that put_row asks of self in registers; see put_plain."""
+    cdef ks_record r
+    cdef const uint8_t *p = run.p
+    cdef const uint8_t *end = run.end
+    cdef int64_t *offsets = <int64_t *>self.offsets.data
+    cdef int64_t *timestamps = <int64_t *>self.timestamps.data
+    cdef int32_t *lists = <int32_t *>self.lists.data
+    cdef int32_t *key_ends = <int32_t *>self.key.cells.data
+    cdef int32_t *value_ends = <int32_t *>self.value.cells.data
+    cdef uint8_t *keys = self.key.data.data
+    cdef uint8_t *values = self.value.data.data
+    cdef int64_t key_end = self.key.data.size, key_room = self.key.data.room
+    cdef int64_t value_end = self.value.data.size, value_room = self.value.data.room
+    cdef int64_t before = key_end + value_end, most = before + self.most_bytes - self.bytes
+    cdef int64_t at = self.count, stop = min(at + run.left, self.most_rows)
+    cdef int64_t first = f.start, last = f.stop
+    cdef ks_batch batch = b[0]
+    cdef int status = ROWS_DONE
+    run.left -= <int32_t>(stop - at)
+    while at < stop and key_end + value_end < most and ks_plain_record(&p, end, &batch, &r):
+        if r.offset < first or r.offset >= last:
+            break
+        if (with_key and r.key_size > key_room - key_end) or (with_value and r.value_size > value_room - value_end):
+            break
+        if with_key:
+            if r.key_size > 0:
+                copy_short(keys + key_end, r.key, r.key_size, min(end - r.key, key_room - key_end))
+                key_end += r.key_size
+            elif r.key_size < 0 and mark_null(&self.key, at) < 0:
+                status = ROWS_MEMORY
+                break
+            key_ends[at + 1] = <int32_t>key_end
+        if with_value:
+            if r.value_size > 0:
+                copy_short(values + value_end, r.value, r.value_size, min(end - r.value, value_room - value_end))
+                value_end += r.value_size
+            elif r.value_size < 0 and mark_null(&self.value, at) < 0:
+                status = ROWS_MEMORY
+                break
+            value_ends[at + 1] = <int32_t>value_end
+        if with_offset:
+            offsets[at] = r.offset
+        if with_timestamp:
+            timestamps[at] = r.timestamp
+        if with_headers:
+            lists[at + 1] = <int32_t>self.header_name.count
+        at += 1
+        run.p = p
+    run.left += <int32_t>(stop - at)
+    self.bytes += key_end + value_end - before
+    self.count = at
+    if with_key:
+        self.key.count = at
+        self.key.data.size = key_end
+    if with_value:
+        self.value.count = at
+        self.value.data.size = value_end
+    return status
+
+
 @final
 cdef class Rows:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
@@ -344,65 +408,16 @@ cdef class Rows:
         return 0
 
     cdef int put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil:
-        """Rows for records as most are, with all that put_row asks of self in registers. It leaves off before any other
-        record, and where bytes have no room: what is to be done there is for decode() to say."""
-        cdef ks_record r
-        cdef const uint8_t *p = run.p
-        cdef int64_t *offsets = <int64_t *>self.offsets.data if self.with_offset else NULL
-        cdef int64_t *timestamps = <int64_t *>self.timestamps.data if self.with_timestamp else NULL
-        cdef int32_t *lists = <int32_t *>self.lists.data if self.with_headers else NULL
-        cdef int32_t *key_ends = <int32_t *>self.key.cells.data if self.key.wanted else NULL
-        cdef int32_t *value_ends = <int32_t *>self.value.cells.data if self.value.wanted else NULL
-        cdef uint8_t *keys = self.key.data.data
-        cdef uint8_t *values = self.value.data.data
-        cdef int64_t key_end = self.key.data.size, key_room = self.key.data.room
-        cdef int64_t value_end = self.value.data.size, value_room = self.value.data.room
-        cdef int64_t before = key_end + value_end, most = before + self.most_bytes - self.bytes
-        cdef int64_t at = self.count, stop = min(at + run.left, self.most_rows)
-        cdef int status = ROWS_DONE
-        run.left -= <int32_t>(stop - at)
-        while at < stop and key_end + value_end < most and ks_plain_record(&p, run.end, b, &r):
-            if r.offset < f.start or r.offset >= f.stop:
-                break
-            if (key_ends is not NULL and r.key_size > key_room - key_end) or (
-                value_ends is not NULL and r.value_size > value_room - value_end
-            ):
-                break
-            if key_ends is not NULL:
-                if r.key_size > 0:
-                    copy_short(keys + key_end, r.key, r.key_size, min(run.end - r.key, key_room - key_end))
-                    key_end += r.key_size
-                elif r.key_size < 0 and mark_null(&self.key, at) < 0:
-                    status = ROWS_MEMORY
-                    break
-                key_ends[at + 1] = <int32_t>key_end
-            if value_ends is not NULL:
-                if r.value_size > 0:
-                    copy_short(values + value_end, r.value, r.value_size,
-                               min(run.end - r.value, value_room - value_end))
-                    value_end += r.value_size
-                elif r.value_size < 0 and mark_null(&self.value, at) < 0:
-                    status = ROWS_MEMORY
-                    break
-                value_ends[at + 1] = <int32_t>value_end
-            if offsets is not NULL:
-                offsets[at] = r.offset
-            if timestamps is not NULL:
-                timestamps[at] = r.timestamp
-            if lists is not NULL:
-                lists[at + 1] = <int32_t>self.header_name.count
-            at += 1
-            run.p = p
-        run.left += <int32_t>(stop - at)
-        self.bytes += key_end + value_end - before
-        self.count = at
-        if key_ends is not NULL:
-            self.key.count = at
-            self.key.data.size = key_end
-        if value_ends is not NULL:
-            self.value.count = at
-            self.value.data.size = value_end
-        return status
+        """Rows for records as most are. It leaves off before any other record, and where bytes have no room: what is to
+        be done there is for decode() to say."""
+        if self.with_offset and self.with_timestamp and not self.with_headers:  # the same, with fewer questions
+            if self.key.wanted and self.value.wanted:
+                return put_columns(self, run, b, f, True, True, True, True, False)
+            if not self.key.wanted and not self.value.wanted:
+                return put_columns(self, run, b, f, True, True, False, False, False)
+        return put_columns(
+            self, run, b, f, self.with_offset, self.with_timestamp, self.key.wanted, self.value.wanted, self.with_headers
+        )
 
     @boundscheck(False)
     cdef int decode(self, ks_run *run, const ks_batch *b, const ks_filter *f, ks_fault *fault) noexcept nogil:
