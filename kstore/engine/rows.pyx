@@ -416,7 +416,8 @@ cdef class Rows:
             if not self.key.wanted and not self.value.wanted:
                 return put_columns(self, run, b, f, True, True, False, False, False)
         return put_columns(
-            self, run, b, f, self.with_offset, self.with_timestamp, self.key.wanted, self.value.wanted, self.with_headers
+            self, run, b, f,
+            self.with_offset, self.with_timestamp, self.key.wanted, self.value.wanted, self.with_headers,
         )
 
     @boundscheck(False)
