@@ -8,6 +8,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 
+from kstore.engine.codecs cimport unpack_at
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
     KS_BATCH_OVERHEAD,
@@ -44,7 +45,7 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
-from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError, unpack
+from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError
 from kstore.engine.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
@@ -287,9 +288,8 @@ cdef class Records:
     cdef object unpacked(self, const uint8_t *payload, int64_t size, int64_t at):
         """The payload, which begins at byte `at` of the batch, unpacked; errors say where in the file."""
         cdef int codec = ks_codec(&self.batch)
-        cdef bytes packed = PyBytes_FromStringAndSize(<const char *>payload, size)
         try:
-            return unpack(codec, self.batch.magic, packed, self.limit)
+            return unpack_at(codec, self.batch.magic, payload, size, self.limit)
         except CodecError as e:
             raise (UnsupportedCodecError if codec > 4 else CorruptRecordError)(
                 e.reason,

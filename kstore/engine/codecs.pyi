@@ -1,5 +1,7 @@
 NAMES: tuple[str, ...]
 
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
 class CodecError(Exception):
     reason: str
     at: int

@@ -13,8 +13,10 @@ import zlib
 
 import cramjam
 
+from cpython.buffer cimport PyBUF_READ
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
@@ -236,9 +238,8 @@ cdef int64_t snappy_block(const uint8_t *p, int64_t size, int64_t length, uint8_
     return done
 
 
-cdef bytearray unpack_snappy(bytes data, int64_t limit):
-    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
-    cdef int64_t size = PyBytes_GET_SIZE(data), at, chunk, total = 0, done = 0
+cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
+    cdef int64_t at, chunk, total = 0, done = 0
     cdef bytearray out
     if size < 8 or memcmp(p, SNAPPY_MAGIC, 8) != 0:  # no xerial stream: one raw block
         total = snappy_length(p, size)
@@ -272,10 +273,9 @@ cdef bytearray unpack_snappy(bytes data, int64_t limit):
     return out
 
 
-cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
+cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t limit):
     """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as there."""
-    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
-    cdef int64_t size = PyBytes_GET_SIZE(data), at, block_max, total = 0, done = 0, n
+    cdef int64_t at, block_max, total = 0, done = 0, n
     cdef uint32_t word
     cdef uint8_t flags
     cdef bytearray out
@@ -323,7 +323,6 @@ cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
                 raise CodecError("lz4: block checksum", at, load_le32(p + at), xxh32(p + at - n, n))
             at += 4
     out = new_buffer(min(total, limit + 1), limit + 1)
-    view = memoryview(data)
     target = memoryview(out)
     for at, n, stored in blocks:
         if n > limit - done and stored:
@@ -334,7 +333,8 @@ cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
         else:
             try:
                 done += cramjam.lz4.decompress_block_into(
-                    view[at : at + n], target[done : min(done + block_max, <int64_t>len(out))]
+                    PyMemoryView_FromMemory(<char *>p + at, n, PyBUF_READ),
+                    target[done : min(done + block_max, <int64_t>len(out))]
                 )
             except cramjam.DecompressionError:
                 if len(out) - done < block_max and len(out) > limit:
@@ -447,12 +447,17 @@ def unpack(int codec, int magic, bytes data not None, int64_t limit):
 
     UnpackLimitError past the limit, CodecError for a payload that is no such stream or for an unknown codec id.
     """
+    return unpack_at(codec, magic, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit)
+
+
+cdef object unpack_at(int codec, int magic, const uint8_t *p, int64_t size, int64_t limit):
+    """The same of bytes that stay where they are meanwhile."""
     if codec == 1:
-        return unpack_gzip(data, limit)
+        return unpack_gzip(PyBytes_FromStringAndSize(<const char *>p, size), limit)
     if codec == 2:
-        return unpack_snappy(data, limit)
+        return unpack_snappy(p, size, limit)
     if codec == 3:
-        return unpack_lz4(data, magic, limit)
+        return unpack_lz4(p, size, magic, limit)
     if codec == 4 and magic == 2:
-        return unpack_zstd(data, limit)
+        return unpack_zstd(PyBytes_FromStringAndSize(<const char *>p, size), limit)
     raise CodecError("codec", 0, "gzip, snappy, lz4" + (" or zstd" if magic == 2 else ""), codec)
