@@ -1,9 +1,14 @@
-"""Memory while a log is written."""
+"""Memory while a log is written, and while it is scanned."""
 
-from collections.abc import Callable
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import kstore
@@ -12,6 +17,16 @@ from benchmarks.written import contestant
 
 FLAT = 4 << 20  # bytes that it may grow by, once the first 256 MiB are written
 SETTLED = 256 << 20
+SCAN_MOST = 200 << 20  # bytes of a process that scans, whatever the size of the log
+SCAN = """
+import sys, kstore
+from pathlib import Path
+rows = 0
+for batch in kstore.open(sys.argv[1]).scan(threads=int(sys.argv[2]), views=sys.argv[3] == "views"):
+    rows += len(batch)
+peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(rows, int(peak.split()[1]) << 10)
+"""
 
 
 def anonymous() -> int:
@@ -49,3 +64,40 @@ def bench_memory(
         f"memory while {written_mib} MiB are written: {seen[0] >> 20} MiB, at most {growth / 1024:.0f} KiB more"
     )
     assert growth < FLAT
+
+
+@pytest.mark.parametrize("views", ["copies", "views"])
+@pytest.mark.parametrize("threads", [1, 2])
+def bench_memory_of_scan(
+    benchmark: BenchmarkFixture,
+    written_log: tuple[Path, int],
+    written_mib: int,
+    note: Callable[[str], None],
+    threads: int,
+    views: str,
+) -> None:
+    """All columns of a log of so many MiB, in a process of its own: the most memory that it has at a time."""
+    path, rows = written_log
+    command = [sys.executable, "-c", SCAN, str(path), str(threads), views]
+    env = os.environ | {"PYTHONPATH": str(Path(kstore.__file__).parents[1])}
+
+    def scan() -> str:
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+
+    found, peak = map(int, benchmark.pedantic(scan, rounds=1).split())  # type: ignore[no-untyped-call]
+    note(f"memory of a scan of {written_mib} MiB, {threads} threads, {views}: {peak >> 20} MiB at most")
+    assert found == rows
+    assert peak < SCAN_MOST
+
+
+@pytest.fixture(scope="module")
+def written_log(data: Data, written_mib: int) -> Iterator[tuple[Path, int]]:
+    """A log of so many MiB, removed in the end."""
+    path = data.work / "scanned-0"
+    rows = columns(data)
+    with kstore.open(path, "a", segment_bytes=1 << 30) as log:
+        for _ in range((written_mib << 20) // (ROWS // BATCH_RECORDS * BATCH_BYTES)):
+            log.extend(rows.values, rows.keys, rows.timestamps(log.log_end_offset, ROWS))
+        end = log.log_end_offset
+    yield path, end
+    shutil.rmtree(path)

@@ -5,63 +5,101 @@ from typing import Any
 import pytest
 
 import kstore
-from benchmarks.data import BATCH_BYTES, BATCH_RECORDS, Data
+from benchmarks.data import BATCH_BYTES, BATCH_RECORDS, ROWS, Data, columns
 from benchmarks.interleave import Goal, Race
 from benchmarks.peers import Contestant, InProcess, Missing
+from benchmarks.peers.process import Peer
+from kstore.engine.codecs import NAMES as CODECS
 
 COLUMNS = ("offset", "timestamp", "key", "value")
 BATCHES = 16_384  # a turn reads 256 MiB
 PEER_BATCHES = 1024  # beside aiokafka 16 MiB
+PACKED_ROWS = 2 * ROWS
 
 
-def bench_scan(race: Race, data: Data) -> None:
+def bench_scan(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -> None:
     """256 MiB of 16 KiB batches from the cached file to columns of offset, timestamp, key and value, CRC checked, in
-    record batches that are let go one after the other. On two threads; with views of values; two columns alone; all
-    columns. Arrow IPC: the same columns in an uncompressed file, read into memory as we do, nothing checked."""
-    log = kstore.open(data.batched.path)
-    batches = min(BATCHES, data.batched.end_offset // BATCH_RECORDS)
-
-    def scan(name: str, **options: Any) -> Contestant:
-        def work(_: None) -> tuple[int, int]:
-            rows = 0
-            for batch in log.scan(**{"columns": COLUMNS, "stop": batches * BATCH_RECORDS, **options}):
-                rows += len(batch)
-            return rows, rows
-
-        return InProcess(name, lambda: None, work)
-
-    ours = scan("kstore")
-    assert isinstance(ours, InProcess)
+    record batches that are let go one after the other. Kafka, krabka: 256 KiB at a time through their readers, CRC
+    checked, the fields of each record touched. C: pread of 256 KiB, CRC, and the same columns, in memory used again and
+    again, no other checks. Arrow IPC: the same columns in an uncompressed file, read into memory, nothing checked."""
+    log, count = _part(data)
     race(
         "scan",
         "record",
-        ours,
-        scan("2 threads", threads=2),
-        scan("views", views=True),
-        scan("offset, timestamp", columns=("offset", "timestamp")),
-        scan("all columns", columns=None),
-        _arrow(data, log, batches),
-        goals=(Goal("Arrow IPC", speed=1),),
+        _scan("kstore", log, count),
+        limit.contestant("C", "scan"),
+        kafka.contestant("Kafka", "scan"),
+        krabka.contestant("krabka", "scan"),
+        _scan("views", log, count, views=True),
+        _scan("all columns", log, count, columns=None),
+        _arrow(data, log, count),
+        goals=(Goal("C", speed=0.85), Goal("Kafka", speed=1.7), Goal("Arrow IPC", speed=1)),
+        arguments=lambda turn: (0, count),
+    )
+
+
+def bench_scan_threads(race: Race, data: Data) -> None:
+    """The same on two threads, against one."""
+    log, count = _part(data)
+    race(
+        "scan_2_threads",
+        "record",
+        _scan("kstore, 2 threads", log, count, threads=2),
+        _scan("1 thread", log, count),
+        goals=(Goal("1 thread", speed=1.7),),
+        arguments=lambda turn: (0, count),
+    )
+
+
+def bench_scan_two_columns(race: Race, data: Data) -> None:
+    """Columns of offset and timestamp alone, against those of key and value as well."""
+    log, count = _part(data)
+    race(
+        "scan_offset_timestamp",
+        "record",
+        _scan("kstore, two columns", log, count, columns=("offset", "timestamp")),
+        _scan("four columns", log, count),
+        goals=(Goal("four columns", speed=1.3),),
+        arguments=lambda turn: (0, count),
+    )
+
+
+@pytest.mark.parametrize("codec", ["lz4", "snappy", "zstd", "gzip"])
+def bench_scan_packed(race: Race, data: Data, kafka: Peer, krabka: Peer, codec: str) -> None:
+    """JSON values of 100 bytes, keys of 8, in batches of 138 records packed about 3:1 by kstore, 276,000 records a turn;
+    who does it is as above. aiokafka: its codec, given the same bytes in memory."""
+    path = data.work / f"packed-{codec}-0"
+    rows = columns(data, packable=True)
+    with kstore.open(path, "a", compression_type=codec) as log:
+        while log.log_end_offset < PACKED_ROWS:
+            log.extend(rows.values, rows.keys, rows.timestamps(log.log_end_offset, ROWS))
+    reader = kstore.open(path)
+    with next(path.glob("*.log")).open("rb") as f:
+        raw = f.read()
+    race(
+        f"scan_{codec}",
+        "record",
+        _scan("kstore", reader, PACKED_ROWS),
+        kafka.contestant("Kafka", "scan"),
+        krabka.contestant("krabka", "scan"),
+        _aiokafka(raw),
+        goals=(Goal("Kafka", speed=1.3), Goal("krabka", speed=1.3)),
+        arguments=lambda turn: (CODECS.index(codec), PACKED_ROWS),
+        rounds=min(race.rounds, 11),
     )
 
 
 def bench_scan_beside_aiokafka(race: Race, data: Data) -> None:
     """The same with 16 MiB a turn, beside aiokafka's codec, which is given the same bytes in memory: CRC checked, the
     four fields of each record touched."""
-    log = kstore.open(data.batched.path)
-    batches = min(PEER_BATCHES, data.batched.end_offset // BATCH_RECORDS)
-
-    def work(_: None) -> tuple[int, int]:
-        rows = 0
-        for batch in log.scan(COLUMNS, stop=batches * BATCH_RECORDS):
-            rows += len(batch)
-        return rows, rows
-
+    log, count = _part(data, PEER_BATCHES)
+    with next(data.batched.path.glob("*.log")).open("rb") as f:
+        raw = f.read(count // BATCH_RECORDS * BATCH_BYTES)
     race(
         "scan_16_mib",
         "record",
-        InProcess("kstore", lambda: None, work),
-        _aiokafka(data, batches),
+        _scan("kstore", log, count),
+        _aiokafka(raw),
         goals=(Goal("aiokafka", speed=8),),
     )
 
@@ -125,13 +163,28 @@ def bench_scan_large_values(race: Race, data: Data, views: bool) -> None:
     )
 
 
-def _arrow(data: Data, log: kstore.PartitionLog, batches: int) -> Contestant | Missing:
+def _part(data: Data, batches: int = BATCHES) -> tuple[kstore.PartitionLog, int]:
+    """The log, and how many of its records a turn reads."""
+    return kstore.open(data.batched.path), min(batches * BATCH_RECORDS, data.batched.end_offset)
+
+
+def _scan(name: str, log: kstore.PartitionLog, count: int, **options: Any) -> InProcess[None]:
+    def work(_: None) -> tuple[int, int]:
+        rows = 0
+        for batch in log.scan(**{"columns": COLUMNS, "stop": count, **options}):
+            rows += len(batch)
+        return rows, rows
+
+    return InProcess(name, lambda *_: None, work)
+
+
+def _arrow(data: Data, log: kstore.PartitionLog, count: int) -> Contestant | Missing:
     try:
         import pyarrow
     except ImportError as e:
         return Missing("Arrow IPC", str(e))
     path = data.work / "columns.arrow"
-    scan = log.scan(COLUMNS, stop=batches * BATCH_RECORDS)
+    scan = log.scan(COLUMNS, stop=count)
     with pyarrow.OSFile(str(path), "wb") as out, pyarrow.ipc.new_stream(out, pyarrow.schema(scan)) as writer:
         for batch in scan:
             writer.write_batch(pyarrow.record_batch(batch))
@@ -143,16 +196,14 @@ def _arrow(data: Data, log: kstore.PartitionLog, batches: int) -> Contestant | M
                 rows += len(batch)
         return rows, rows
 
-    return InProcess("Arrow IPC", lambda: None, work)
+    return InProcess("Arrow IPC", lambda *_: None, work)
 
 
-def _aiokafka(data: Data, batches: int) -> Contestant | Missing:
+def _aiokafka(raw: bytes) -> Contestant | Missing:
     try:
         from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
     except ImportError as e:
         return Missing("aiokafka", str(e))
-    with next(data.batched.path.glob("*.log")).open("rb") as f:
-        raw = f.read(batches * BATCH_BYTES)
 
     def work(records: Any) -> tuple[int, int]:
         rows = 0
@@ -167,4 +218,4 @@ def _aiokafka(data: Data, batches: int) -> Contestant | Missing:
                 rows += 1
         return rows, rows
 
-    return InProcess("aiokafka", lambda: MemoryRecords(raw), work)
+    return InProcess("aiokafka", lambda *_: MemoryRecords(raw), work)

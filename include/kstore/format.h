@@ -409,6 +409,94 @@ static inline int ks_next_header(const uint8_t **p, const uint8_t *end, ks_heade
     return ks_read_bytes(p, end, &h->value, &h->value_size);
 }
 
+/* A varint of one to three bytes at p, all of which can be read: its width, or 0 for a longer one. */
+static inline int ks_short_varint(const uint8_t *p, int32_t *value)
+{
+    uint32_t z = p[0];
+    int width = 1;
+    if (z >= 0x80) {
+        z = (z & 0x7f) | (uint32_t)p[1] << 7;
+        width = 2;
+        if (p[1] >= 0x80) {
+            z = (z & 0x3fff) | (uint32_t)p[2] << 14;
+            width = 3;
+            if (p[2] >= 0x80)
+                return 0;
+        }
+    }
+    *value = (int32_t)((z >> 1) ^ (~(z & 1) + 1));
+    return width;
+}
+
+/* ks_next_record for a record as most are: no headers, short numbers, not among the last bytes. 1 and the record, or 0
+ * and nothing changed, for any other, be it sound or not. */
+static inline int ks_plain_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r)
+{
+    const uint8_t *q = *p, *record_end;
+    int32_t length, timestamp_delta, offset_delta, key_size, value_size;
+    int width;
+    if (end - q < 16) /* four varints and the attributes */
+        return 0;
+    if (q[0] & 1) /* a length below 0 */
+        return 0;
+    if (q[0] < 0x80) {
+        length = q[0] >> 1;
+        q++;
+    } else if (q[1] < 0x80) {
+        length = (q[0] & 0x7f) >> 1 | q[1] << 6;
+        q += 2;
+    } else
+        return 0;
+    if (length > end - q)
+        return 0;
+    record_end = q + length;
+    q++; /* attributes */
+    width = ks_short_varint(q, &timestamp_delta);
+    q += width;
+    if (width == 0)
+        return 0;
+    width = ks_short_varint(q, &offset_delta);
+    q += width;
+    if (width == 0)
+        return 0;
+    width = ks_short_varint(q, &key_size);
+    q += width;
+    if (width == 0)
+        return 0;
+    r->key = q;
+    if (key_size < 0) {
+        key_size = -1;
+        r->key = NULL;
+    } else if (key_size > end - q - 3)
+        return 0;
+    else
+        q += key_size;
+    width = ks_short_varint(q, &value_size);
+    q += width;
+    if (width == 0)
+        return 0;
+    r->value = q;
+    /* the value ends a byte before the record does, and that byte counts no headers */
+    if (value_size < 0) {
+        value_size = -1;
+        r->value = NULL;
+        if (record_end - q != 1)
+            return 0;
+    } else if (value_size != record_end - q - 1)
+        return 0;
+    if (record_end[-1] != 0)
+        return 0;
+    r->key_size = key_size;
+    r->value_size = value_size;
+    r->headers = r->end = record_end;
+    r->headers_count = 0;
+    r->offset_delta = offset_delta;
+    r->offset = ks_add64(b->base_offset, offset_delta);
+    r->timestamp = b->attributes & KS_LOG_APPEND_TIME ? b->max_timestamp : ks_add64(b->base_timestamp, timestamp_delta);
+    *p = record_end;
+    return 1;
+}
+
 /* Reads the record at *p and advances *p past it. `end` is the end of the batch's decompressed records. Headers are
  * walked, so that a record accepted here is sound throughout. */
 static inline int ks_next_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)

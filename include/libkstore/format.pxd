@@ -124,6 +124,7 @@ cdef extern from "kstore/format.h" nogil:
     uint32_t ks_batch_crc(const uint8_t *p, const ks_batch *b)
     int ks_check_batch(const uint8_t *p, const uint8_t *end, ks_batch *b, ks_fault *fault)
     int ks_next_header(const uint8_t **p, const uint8_t *end, ks_header *h)
+    int ks_plain_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r)
     int ks_next_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)
     int32_t ks_sequence_after(int32_t sequence, int32_t n)
     int ks_parse_message(const uint8_t *p, const ks_batch *b, ks_record *r, ks_fault *fault)

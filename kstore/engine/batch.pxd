@@ -45,7 +45,7 @@ cdef class Records:
     cdef Record next(self)
     cdef Record first_from(self, int64_t offset)
     cdef Record first_since(self, int64_t timestamp, int64_t offset)
-    cdef bytearray unpacked(self, const uint8_t *payload, int64_t size, int64_t at)
+    cdef object unpacked(self, const uint8_t *payload, int64_t size, int64_t at)
     cdef int inner_fault(self, str reason, expected, found) except -1
     cdef list messages(self, const uint8_t *p)
     cdef int fault(self, const ks_fault *fault) except -1

@@ -8,6 +8,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 
+from kstore.engine.codecs cimport unpack_at
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
     KS_BATCH_OVERHEAD,
@@ -44,7 +45,7 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
-from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError, unpack
+from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError
 from kstore.engine.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
@@ -183,6 +184,18 @@ cdef extern from *:
 ks_show_fields(Record.__new__(Record))
 
 
+cdef const uint8_t *view_unpacked(object raw, const uint8_t **end) noexcept:
+    """Where the bytes of what unpack() gave begin and end, for as long as it lives."""
+    cdef const uint8_t *p
+    if isinstance(raw, bytes):
+        p = <const uint8_t *>PyBytes_AS_STRING(raw)
+        end[0] = p + PyBytes_GET_SIZE(raw)
+    else:
+        p = <const uint8_t *>PyByteArray_AS_STRING(raw)
+        end[0] = p + PyByteArray_GET_SIZE(raw)
+    return p
+
+
 cdef class Records:
     """A cursor. `begin` puts it on a batch whose bytes are all there; `next` gives records until None."""
 
@@ -206,8 +219,7 @@ cdef class Records:
         self.end = p + batch.size
         if ks_codec(batch) and self.left:
             self.owner = self.unpacked(self.start, self.end - self.start, KS_BATCH_OVERHEAD)
-            self.start = <const uint8_t *>PyByteArray_AS_STRING(self.owner)
-            self.end = self.start + PyByteArray_GET_SIZE(self.owner)
+            self.start = view_unpacked(self.owner, &self.end)
         self.p = self.start
         if self.left == 0:  # Kafka does not touch the body then
             self.p = self.end
@@ -273,12 +285,11 @@ cdef class Records:
             found=fault.found,
         )
 
-    cdef bytearray unpacked(self, const uint8_t *payload, int64_t size, int64_t at):
+    cdef object unpacked(self, const uint8_t *payload, int64_t size, int64_t at):
         """The payload, which begins at byte `at` of the batch, unpacked; errors say where in the file."""
         cdef int codec = ks_codec(&self.batch)
-        cdef bytes packed = PyBytes_FromStringAndSize(<const char *>payload, size)
         try:
-            return unpack(codec, self.batch.magic, packed, self.limit)
+            return unpack_at(codec, self.batch.magic, payload, size, self.limit)
         except CodecError as e:
             raise (UnsupportedCodecError if codec > 4 else CorruptRecordError)(
                 e.reason,
@@ -323,9 +334,8 @@ cdef class Records:
             return [(make_record(&self.batch, &r, r.timestamp), self.batch.crc, crc == self.batch.crc)]
         if r.value is NULL:
             self.inner_fault("value of a compressed message", "bytes", "null")
-        cdef bytearray unpacked = self.unpacked(r.value, r.value_size, r.value - p)
-        q = <const uint8_t *>PyByteArray_AS_STRING(unpacked)
-        end = q + PyByteArray_GET_SIZE(unpacked)
+        unpacked = self.unpacked(r.value, r.value_size, r.value - p)
+        q = view_unpacked(unpacked, &end)
         found = []
         while end - q >= KS_LOG_OVERHEAD:
             if ks_load_i32(q + 8) < KS_MIN_SIZE:

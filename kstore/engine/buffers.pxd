@@ -17,14 +17,14 @@ cdef inline int ks_ensure(ks_vector *v, int64_t more) noexcept nogil:
 
 
 cdef enum:
-    POOL_SLOTS = 32
+    POOL_SLOTS = 128
 
 
 cdef class Pool:
     cdef uint8_t *data[POOL_SLOTS]
     cdef int64_t room[POOL_SLOTS]
     cdef int count
-    cdef int64_t kept
+    cdef readonly int64_t kept   # bytes that wait to be used
 
     cdef uint8_t *take(self, int64_t least, int64_t *room) noexcept
     cdef void give(self, uint8_t *data, int64_t room) noexcept
@@ -33,7 +33,7 @@ cdef class Pool:
 
 cdef class Buffer:
     cdef uint8_t *data
-    cdef int64_t room
+    cdef readonly int64_t room   # what it takes of memory
     cdef readonly int64_t size
     cdef Pool pool
 

@@ -1,17 +1,18 @@
 """Memory of column batches: grown without the GIL, owned by Python objects, and used again.
 
 Fresh pages cost more than what is written to them here, so a buffer that nobody looks at any more serves the next
-batch of the same scan. The pool belongs to the scan and to its buffers: it goes with the last of them.
+batch, of whatever scan of the process: POOL keeps a few of them between scans, MOST_KEPT bytes at most.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cython cimport final
 from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy
 
 cdef enum:
     LEAST = 512
-    MOST_KEPT = 48 << 20
+    MOST_KEPT = 32 << 20
 
 cdef uint8_t NOTHING = 0  # where empty buffers point
 
@@ -65,6 +66,10 @@ cdef class Pool:
         self.count += 1
         self.kept += room
 
+    @property
+    def most_kept(self):
+        return MOST_KEPT
+
     cdef void prepare(self, ks_vector *v, int64_t least) noexcept:
         """An empty vector with room, if there is memory; where there is none, growing it will fail."""
         PyMem_RawFree(v.data)
@@ -73,6 +78,9 @@ cdef class Pool:
         v.data = self.take(least, &v.room)
         if v.data is NULL:
             v.room = 0
+
+
+POOL = Pool()
 
 
 @final
@@ -87,8 +95,20 @@ cdef class Buffer:
 
     @staticmethod
     cdef Buffer of(ks_vector *v, Pool pool):
-        """Takes the memory of a vector, which is empty then."""
-        cdef Buffer self = Buffer.around(v.data, v.size, v.room, pool)
+        """Takes the memory of a vector, which is empty then. Of a large one that holds little, a copy is kept, and the
+        memory goes back to the pool: a batch of few rows may be kept for long."""
+        cdef Buffer self
+        cdef int64_t room = 0
+        cdef uint8_t *small = NULL
+        if pool is not None and v.room > 8 * v.size + (64 << 10):
+            small = pool.take(v.size, &room)
+        if small is not NULL:
+            if v.size:
+                memcpy(small, v.data, <size_t>v.size)
+            self = Buffer.around(small, v.size, room, pool)
+            pool.give(v.data, v.room)
+        else:
+            self = Buffer.around(v.data, v.size, v.room, pool)
         v.data = NULL
         v.size = v.room = 0
         return self

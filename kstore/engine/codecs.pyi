@@ -1,5 +1,7 @@
 NAMES: tuple[str, ...]
 
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
 class CodecError(Exception):
     reason: str
     at: int
@@ -9,4 +11,4 @@ class CodecError(Exception):
 
 class UnpackLimitError(Exception): ...
 
-def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytearray: ...
+def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes | bytearray: ...

@@ -1,7 +1,8 @@
 """The four codecs of Kafka (spec 2.6): what a batch's payload unpacks to, never more than a cap.
 
-gzip comes from the standard library's zlib, the blocks of snappy and lz4 and zstd frames from cramjam. The framings
-around the blocks are read here, because Kafka's readers and writers have their own rules for them: xerial's snappy
+gzip comes from libdeflate (deflate), zstd frames from zstandard, and what these do not take from zlib and cramjam,
+which say what is wrong with it; the blocks of lz4 come from cramjam. The framings around the blocks, and snappy's
+blocks, are read here, because Kafka's readers and writers have their own rules for them: xerial's snappy
 stream, lz4 frames of independent blocks whose header checksum is wrong in messages of magic 0.
 
 The output buffer is sized from what the framing itself says before anything is unpacked, and cut at the cap, so a bomb
@@ -12,9 +13,11 @@ import zlib
 
 import cramjam
 
+from cpython.buffer cimport PyBUF_READ
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from libkstore.format cimport ks_load_i32
@@ -25,6 +28,14 @@ cdef enum:
     SNAPPY_HEADER = 16
     SNAPPY_MAGIC_WORD = -2108469695  # the first four bytes of xerial's magic as a big-endian i32
     ZSTD_BLOCK_MAX = 128 * 1024
+    GZIP_LEAST = 18  # of a member
+
+GZIP_MAGIC = b"\x1f\x8b\x08"
+cdef object DeflateError, gzip_decompress, ZstdDecompressor, ZstdError
+ZSTD_UNPACKERS = []  # that nobody uses right now
+cdef int[4] ZSTD_DICTIONARY, ZSTD_SIZE  # bytes of these fields, by the flags
+ZSTD_DICTIONARY[:] = [0, 1, 2, 4]
+ZSTD_SIZE[:] = [0, 2, 4, 8]
 
 cdef const uint8_t *SNAPPY_MAGIC = <const uint8_t *>b"\x82SNAPPY\x00"
 
@@ -89,8 +100,30 @@ cdef bytearray new_buffer(int64_t size, int64_t limit):
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
-cdef bytearray unpack_gzip(bytes data, int64_t limit):
+cdef object one_gzip_member(bytes data, int64_t limit):
+    """What libdeflate makes of the one member that `data` seems to be, or None: twice as fast as zlib, but it must know
+    the size beforehand, and stops after a member."""
+    cdef int64_t size = PyBytes_GET_SIZE(data), length
+    global DeflateError, gzip_decompress
+    if gzip_decompress is None:  # each library is imported when its codec is first met
+        from deflate import DeflateError, gzip_decompress
+    if size < GZIP_LEAST or data.find(GZIP_MAGIC, 1) >= 0:
+        return None
+    length = load_le32(<const uint8_t *>PyBytes_AS_STRING(data) + size - 4)
+    if not 0 < length <= min(limit, 1032 * size):  # more than deflate can do
+        return None
+    try:
+        out = gzip_decompress(data, length)
+    except DeflateError:
+        return None
+    return out if len(out) == length else None
+
+
+cdef object unpack_gzip(bytes data, int64_t limit):
     """One or more gzip members; what follows the last and is no member is ignored, as Java does."""
+    out = one_gzip_member(data, limit)
+    if out is not None:
+        return out
     out = bytearray()
     while True:
         inflater = zlib.decompressobj(31)
@@ -103,7 +136,7 @@ cdef bytearray unpack_gzip(bytes data, int64_t limit):
         if not inflater.eof:
             raise CodecError("gzip: the stream ends early", len(data), "an end of stream", "none")
         data = inflater.unused_data
-        if data[:3] != b"\x1f\x8b\x08":
+        if data[:3] != GZIP_MAGIC:
             return out
 
 
@@ -118,25 +151,100 @@ cdef int64_t snappy_length(const uint8_t *p, int64_t size) except -1:
     raise CodecError("snappy: length of a block", 0, "a varint of at most 5 bytes", bytes(p[: min(size, <int64_t>5)]))
 
 
-cdef int64_t snappy_block(object block, int64_t size, bytearray out, int64_t done) except -1:
-    """Unpacks a raw block of `size` bytes into out[done:]; returns where it ends there."""
-    if size == 0:
-        return done
-    try:
-        cramjam.snappy.decompress_raw_into(block, memoryview(out)[done : done + size])
-    except cramjam.DecompressionError as e:
-        raise CodecError(str(e)) from None
-    return done + size
+# By the tag of a snappy element that copies: how many bytes it copies, how many of its own follow the tag, and the
+# high bits of the distance.
+cdef uint8_t[256] COPY_SIZE, COPY_MORE
+cdef uint32_t[256] COPY_HIGH
+cdef uint32_t[5] COPY_MASK
+COPY_MASK[:] = [0, 0xFF, 0xFFFF, 0, 0xFFFFFFFFu]
+for tag in range(256):
+    COPY_SIZE[tag] = 4 + (tag >> 2 & 7) if tag & 3 == 1 else 1 + (tag >> 2)
+    COPY_MORE[tag] = (0, 1, 2, 4)[tag & 3]
+    COPY_HIGH[tag] = tag >> 5 << 8 if tag & 3 == 1 else 0
+
+cdef enum:
+    SNAPPY_COPY = 64    # the most that an element copies: this much moves at once where there is room, whatever counts
 
 
-cdef bytearray unpack_snappy(bytes data, int64_t limit):
-    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
-    cdef int64_t size = PyBytes_GET_SIZE(data), at, chunk, total = 0, done = 0
+cdef inline void move(uint8_t *target, const uint8_t *source, int64_t size) noexcept nogil:
+    """Up to 64 bytes in steps of 16, most in one: a source no less than 16 bytes before the target gives what a copy
+    byte by byte does."""
+    memcpy(target, source, 16)
+    if size > 16:
+        memcpy(target + 16, source + 16, 16)
+        if size > 32:
+            memcpy(target + 32, source + 32, 16)
+            memcpy(target + 48, source + 48, 16)
+
+
+cdef int64_t unsnap(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t size) noexcept nogil:
+    """Unpacks the elements p .. end of a raw block into out[:size]. What it unpacks to, or -1 where it is damaged or
+    more than that."""
+    cdef int64_t done = 0, n, more, distance, i
+    cdef int tag
+    while p < end:
+        tag = p[0]
+        p += 1
+        if tag & 3:
+            more = COPY_MORE[tag]
+            if end - p >= 4:
+                distance = (load_le32(p) & COPY_MASK[more]) | COPY_HIGH[tag]
+            elif end - p < more:
+                return -1
+            else:
+                distance = COPY_HIGH[tag]
+                for i in range(more):
+                    distance |= <int64_t>p[i] << (8 * i)
+            p += more
+            n = COPY_SIZE[tag]
+            if distance == 0 or distance > done or n > size - done:
+                return -1
+            if distance >= 16 and size - done >= SNAPPY_COPY:
+                move(out + done, out + done - distance, n)
+            else:
+                for i in range(done, done + n):
+                    out[i] = out[i - distance]
+        else:
+            n = (tag >> 2) + 1
+            if n <= 60 and end - p >= SNAPPY_COPY and size - done >= SNAPPY_COPY:
+                move(out + done, p, n)
+            else:
+                if n > 60:
+                    more = n - 60
+                    if end - p < more:
+                        return -1
+                    n = 1
+                    for i in range(more):
+                        n += <int64_t>p[i] << (8 * i)
+                    p += more
+                if n > end - p or n > size - done:
+                    return -1
+                memcpy(out + done, p, <size_t>n)
+            p += n
+        done += n
+    return done
+
+
+cdef int64_t snappy_block(const uint8_t *p, int64_t size, int64_t length, uint8_t *out) except -1:
+    """Unpacks a raw block of `size` bytes, which says that it unpacks to `length`, to `out`; returns that."""
+    cdef const uint8_t *end = p + size
+    cdef int64_t done
+    while p[0] >= 0x80:  # the length, which snappy_length has read
+        p += 1
+    with nogil:
+        done = unsnap(p + 1, end, out, length)
+    if done != length:
+        raise CodecError("snappy: elements of a block", 0, f"{length} bytes", "more" if done < 0 else done)
+    return done
+
+
+cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
+    cdef int64_t at, chunk, total = 0, done = 0
     cdef bytearray out
     if size < 8 or memcmp(p, SNAPPY_MAGIC, 8) != 0:  # no xerial stream: one raw block
         total = snappy_length(p, size)
         out = new_buffer(total, limit)
-        snappy_block(data, total, out, 0)
+        snappy_block(p, size, total, <uint8_t *>PyByteArray_AS_STRING(out))
         return out
     if size < SNAPPY_HEADER:
         raise CodecError("snappy: stream header", 0, SNAPPY_HEADER, size)
@@ -160,16 +268,14 @@ cdef bytearray unpack_snappy(bytes data, int64_t limit):
         if total > limit:
             raise UnpackLimitError(total)
     out = new_buffer(total, limit)
-    view = memoryview(data)
     for at, chunk, length in chunks:
-        done = snappy_block(view[at : at + chunk], length, out, done)
+        done += snappy_block(p + at, chunk, length, <uint8_t *>PyByteArray_AS_STRING(out) + done)
     return out
 
 
-cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
+cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t limit):
     """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as there."""
-    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
-    cdef int64_t size = PyBytes_GET_SIZE(data), at, block_max, total = 0, done = 0, n
+    cdef int64_t at, block_max, total = 0, done = 0, n
     cdef uint32_t word
     cdef uint8_t flags
     cdef bytearray out
@@ -217,7 +323,6 @@ cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
                 raise CodecError("lz4: block checksum", at, load_le32(p + at), xxh32(p + at - n, n))
             at += 4
     out = new_buffer(min(total, limit + 1), limit + 1)
-    view = memoryview(data)
     target = memoryview(out)
     for at, n, stored in blocks:
         if n > limit - done and stored:
@@ -228,7 +333,8 @@ cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
         else:
             try:
                 done += cramjam.lz4.decompress_block_into(
-                    view[at : at + n], target[done : min(done + block_max, <int64_t>len(out))]
+                    PyMemoryView_FromMemory(<char *>p + at, n, PyBUF_READ),
+                    target[done : min(done + block_max, <int64_t>len(out))]
                 )
             except cramjam.DecompressionError:
                 if len(out) - done < block_max and len(out) > limit:
@@ -241,9 +347,11 @@ cdef bytearray unpack_lz4(bytes data, int magic, int64_t limit):
     return out
 
 
-cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit) except -1:
-    """The most that the frames can unpack to, read from their headers and those of their blocks."""
-    cdef int64_t at = 0, total = 0, window, n, frame
+cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit, int *frames) except -1:
+    """The most that the frames can unpack to, read from their headers and those of their blocks. `frames`: 1 for
+    one that claims no more than that, and nothing else."""
+    cdef int64_t at = 0, total = 0, window, n, frame, claimed
+    cdef int count = 0, i
     cdef uint32_t word
     cdef uint8_t flags
     cdef int width
@@ -251,7 +359,9 @@ cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit) except -1
         if size - at < 5:
             raise CodecError("zstd: frame header", at, "5 bytes", size - at)
         word = load_le32(p + at)
+        count += 1
         if word & 0xFFFFFFF0u == 0x184D2A50u:  # a skippable frame
+            count += 1
             if size - at < 8 or load_le32(p + at + 4) > size - at - 8:
                 raise CodecError("zstd: skippable frame", at, "its whole length", size - at)
             at += 8 + load_le32(p + at + 4)
@@ -267,7 +377,11 @@ cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit) except -1
             window = <int64_t>1 << (10 + (p[at] >> 3))
             window += (window >> 3) * (p[at] & 7)
             at += 1
-        width = (0, 1, 2, 4)[flags & 3] + (1 if flags & 0x20 and not flags >> 6 else (0, 2, 4, 8)[flags >> 6])
+        at += ZSTD_DICTIONARY[flags & 3]
+        width = 1 if flags & 0x20 and not flags >> 6 else ZSTD_SIZE[flags >> 6]
+        claimed = 256 if width == 2 else 0
+        for i in range(width if size - at >= width else 0):
+            claimed += <int64_t>(<uint64_t>p[at + i] << (8 * i))
         at += width
         frame = 0
         while True:
@@ -288,16 +402,33 @@ cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit) except -1
             if word & 1:
                 break
         total += frame
+        if claimed < 0 or claimed > frame:
+            count += 1
         if flags & 4:
             at += 4
         if at > size:
             raise CodecError("zstd: frame", size, f"{at - size} more bytes", 0)
+    frames[0] = count
     return total
 
 
-cdef bytearray unpack_zstd(bytes data, int64_t limit):
-    cdef int64_t bound = zstd_bound(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit)
-    cdef bytearray out = new_buffer(min(bound, limit), limit)
+cdef object unpack_zstd(bytes data, int64_t limit):
+    cdef int frames = 0
+    global ZstdDecompressor, ZstdError
+    if ZstdDecompressor is None:
+        from zstandard import ZstdDecompressor, ZstdError
+    cdef int64_t bound = zstd_bound(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit, &frames)
+    cdef bytearray out
+    if frames == 1 and 0 < bound <= limit:
+        # a context that is kept, for one call at a time; what it refuses is judged below
+        unpacker = ZSTD_UNPACKERS.pop() if ZSTD_UNPACKERS else ZstdDecompressor()
+        try:
+            return unpacker.decompress(data, max_output_size=bound)
+        except ZstdError:
+            pass
+        finally:
+            ZSTD_UNPACKERS.append(unpacker)
+    out = new_buffer(min(bound, limit), limit)
     if bound == 0:
         return out
     try:
@@ -312,16 +443,21 @@ cdef bytearray unpack_zstd(bytes data, int64_t limit):
 
 
 def unpack(int codec, int magic, bytes data not None, int64_t limit):
-    """What the payload of a batch with this codec and magic unpacks to: at most `limit` bytes.
+    """What the payload of a batch with this codec and magic unpacks to, bytes or bytearray: at most `limit` bytes.
 
     UnpackLimitError past the limit, CodecError for a payload that is no such stream or for an unknown codec id.
     """
+    return unpack_at(codec, magic, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit)
+
+
+cdef object unpack_at(int codec, int magic, const uint8_t *p, int64_t size, int64_t limit):
+    """The same of bytes that stay where they are meanwhile."""
     if codec == 1:
-        return unpack_gzip(data, limit)
+        return unpack_gzip(PyBytes_FromStringAndSize(<const char *>p, size), limit)
     if codec == 2:
-        return unpack_snappy(data, limit)
+        return unpack_snappy(p, size, limit)
     if codec == 3:
-        return unpack_lz4(data, magic, limit)
+        return unpack_lz4(p, size, magic, limit)
     if codec == 4 and magic == 2:
-        return unpack_zstd(data, limit)
+        return unpack_zstd(PyBytes_FromStringAndSize(<const char *>p, size), limit)
     raise CodecError("codec", 0, "gzip, snappy, lz4" + (" or zstd" if magic == 2 else ""), codec)

@@ -6,6 +6,10 @@ from kstore.engine.window cimport Window
 from libkstore.format cimport ks_batch, ks_fault
 
 
+cdef enum:
+    AHEAD = 256 << 10  # bytes read at once
+
+
 cdef class Reader:
     cdef readonly list skipped
     cdef tuple segments

@@ -32,9 +32,6 @@ from libkstore.format cimport (
 from kstore.engine.batch import control_type
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 
-cdef enum:
-    AHEAD = 256 << 10
-
 
 class Skipped(NamedTuple):
     """What `on_error="skip"` left out: `size` bytes at `position` of `file`, and the error that was there."""

@@ -1,6 +1,5 @@
 from typing import final
 
-from kstore.engine.buffers import Pool
 from kstore.engine.columns import Field
 
 CODECS: tuple[str, ...]
@@ -15,11 +14,8 @@ class Rows:
         batch_rows: int,
         batch_bytes: int,
         views: bool,
-        pool: Pool | None = None,
     ) -> None: ...
     @property
     def count(self) -> int: ...
     @property
     def schema(self) -> Field: ...
-    @property
-    def pool(self) -> Pool: ...

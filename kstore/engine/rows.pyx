@@ -26,10 +26,12 @@ from libkstore.format cimport (
     ks_header,
     ks_next_header,
     ks_next_record,
+    ks_plain_record,
     ks_record,
 )
 
 from kstore.engine.batch import TIMESTAMP_TYPES
+from kstore.engine.buffers import POOL
 from kstore.engine.codecs import NAMES as CODECS
 from kstore.engine.text import java_text
 
@@ -37,6 +39,8 @@ cdef enum:
     LEAST_RECORD = 7   # bytes of an encoded record
     VIEW = 16
     VIEW_INLINE = 12
+    FIRST_ROWS = 1 << 14   # room in the first batch: one that is too large costs nothing, to let it grow does
+    FIRST_BYTES = 2 << 20
     HEADER_COST = 16   # what a header counts for beside its bytes, so that empty ones cannot pile up
 
 cdef enum:
@@ -119,15 +123,15 @@ cdef bint is_text(const uint8_t *p, int64_t size) noexcept nogil:
 
 # ---- cells ----------------------------------------------------------------------------------------------------------
 
-cdef int put_null(ks_bytes *c) noexcept nogil:
-    """Marks the next row as null. The bitmap is made at the first null, with all bits before it set."""
-    cdef int64_t size = (c.count >> 3) + 1
+cdef int mark_null(ks_bytes *c, int64_t at) noexcept nogil:
+    """Marks the row that comes next as null. The bitmap is made at the first null, with all bits before it set."""
+    cdef int64_t size = (at >> 3) + 1
     if size > c.validity.size:
         if ks_ensure(&c.validity, size + 64 - c.validity.size) < 0:
             return -1
         memset(c.validity.data + c.validity.size, 0xFF, <size_t>(size + 64 - c.validity.size))
         c.validity.size = size + 64
-    c.validity.data[c.count >> 3] &= ~(1 << (c.count & 7))
+    c.validity.data[at >> 3] &= ~(1 << (at & 7))
     c.null_count += 1
     return 0
 
@@ -139,7 +143,7 @@ cdef inline int put_cell(ks_bytes *c, const uint8_t *data, int64_t size) noexcep
             return -1
         ks_copy(c.data.data + c.data.size, data, <size_t>size)
         c.data.size += size
-    elif size < 0 and put_null(c) < 0:
+    elif size < 0 and mark_null(c, c.count) < 0:
         return -1
     c.count += 1
     (<int32_t *>c.cells.data)[c.count] = <int32_t>c.data.size
@@ -152,7 +156,7 @@ cdef inline int put_view(ks_bytes *c, const uint8_t *data, int64_t size, ks_run 
     cdef int32_t buffer = 0, at = 0, length = <int32_t>size
     memset(view, 0, VIEW)
     if size < 0:
-        if put_null(c) < 0:
+        if mark_null(c, c.count) < 0:
             return -1
     else:
         memcpy(view, &length, 4)
@@ -198,6 +202,14 @@ cdef int begin_bytes(ks_bytes *c, int64_t rows, Pool pool) except -1:
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
+cdef inline void copy_short(uint8_t *target, const uint8_t *source, int64_t size, int64_t room) noexcept nogil:
+    """memcpy; `room`: bytes that can be read and written. Keys, mostly of 16 bytes at most, need no call."""
+    if size <= 16 and room >= 16:
+        memcpy(target, source, 16)
+    else:
+        memcpy(target, source, <size_t>size)
+
+
 cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nogil:
     """A row, for which there is room: 0, ROWS_FULL where offsets of 32 bits reach no further, or ROWS_MEMORY."""
     cdef int64_t at = self.count
@@ -235,12 +247,76 @@ cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nog
     return 0
 
 
+cdef inline int put_columns(
+    Rows self, ks_run *run, const ks_batch *b, const ks_filter *f,
+    bint with_offset, bint with_timestamp, bint with_key, bint with_value, bint with_headers,
+) noexcept nogil:
+    """Rows for plain records, with all that put_row asks of self in registers; see put_plain."""
+    cdef ks_record r
+    cdef const uint8_t *p = run.p
+    cdef const uint8_t *end = run.end
+    cdef int64_t *offsets = <int64_t *>self.offsets.data
+    cdef int64_t *timestamps = <int64_t *>self.timestamps.data
+    cdef int32_t *lists = <int32_t *>self.lists.data
+    cdef int32_t *key_ends = <int32_t *>self.key.cells.data
+    cdef int32_t *value_ends = <int32_t *>self.value.cells.data
+    cdef uint8_t *keys = self.key.data.data
+    cdef uint8_t *values = self.value.data.data
+    cdef int64_t key_end = self.key.data.size, key_room = self.key.data.room
+    cdef int64_t value_end = self.value.data.size, value_room = self.value.data.room
+    cdef int64_t before = key_end + value_end, most = before + self.most_bytes - self.bytes
+    cdef int64_t at = self.count, stop = min(at + run.left, self.most_rows)
+    cdef int64_t first = f.start, last = f.stop
+    cdef ks_batch batch = b[0]
+    cdef int status = ROWS_DONE
+    run.left -= <int32_t>(stop - at)
+    while at < stop and key_end + value_end < most and ks_plain_record(&p, end, &batch, &r):
+        if r.offset < first or r.offset >= last:
+            break
+        if (with_key and r.key_size > key_room - key_end) or (with_value and r.value_size > value_room - value_end):
+            break
+        if with_key:
+            if r.key_size > 0:
+                copy_short(keys + key_end, r.key, r.key_size, min(end - r.key, key_room - key_end))
+                key_end += r.key_size
+            elif r.key_size < 0 and mark_null(&self.key, at) < 0:
+                status = ROWS_MEMORY
+                break
+            key_ends[at + 1] = <int32_t>key_end
+        if with_value:
+            if r.value_size > 0:
+                copy_short(values + value_end, r.value, r.value_size, min(end - r.value, value_room - value_end))
+                value_end += r.value_size
+            elif r.value_size < 0 and mark_null(&self.value, at) < 0:
+                status = ROWS_MEMORY
+                break
+            value_ends[at + 1] = <int32_t>value_end
+        if with_offset:
+            offsets[at] = r.offset
+        if with_timestamp:
+            timestamps[at] = r.timestamp
+        if with_headers:
+            lists[at + 1] = <int32_t>self.header_name.count
+        at += 1
+        run.p = p
+    run.left += <int32_t>(stop - at)
+    self.bytes += key_end + value_end - before
+    self.count = at
+    if with_key:
+        self.key.count = at
+        self.key.data.size = key_end
+    if with_value:
+        self.value.count = at
+        self.value.data.size = value_end
+    return status
+
+
 @final
 cdef class Rows:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
-    record that has more by itself, about `batch_bytes` bytes of keys, values and headers. `pool`: one to share."""
+    record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
 
-    def __init__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views, Pool pool=None):
+    def __init__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views):
         fields = []
         if len(set(columns)) != len(columns):
             raise ValueError("a column is named twice")
@@ -260,8 +336,10 @@ cdef class Rows:
         self.key.wanted = "key" in columns
         self.value.wanted = "value" in columns
         self.key.viewed = self.value.viewed = views
-        self.pool = Pool.__new__(Pool) if pool is None else pool
-        self.rows_hint = 512
+        self.pool = POOL
+        self.rows_hint = min(self.most_rows, <int64_t>FIRST_ROWS)
+        self.key.hint = FIRST_ROWS * 16
+        self.value.hint = min(self.most_bytes, <int64_t>FIRST_BYTES)
 
     def __dealloc__(self):
         cdef int i
@@ -329,6 +407,19 @@ cdef class Rows:
                 return -1
         return 0
 
+    cdef int put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil:
+        """Rows for records as most are. It leaves off before any other record, and where bytes have no room: what is to
+        be done there is for decode() to say."""
+        if self.with_offset and self.with_timestamp and not self.with_headers:  # the same, with fewer questions
+            if self.key.wanted and self.value.wanted:
+                return put_columns(self, run, b, f, True, True, True, True, False)
+            if not self.key.wanted and not self.value.wanted:
+                return put_columns(self, run, b, f, True, True, False, False, False)
+        return put_columns(
+            self, run, b, f,
+            self.with_offset, self.with_timestamp, self.key.wanted, self.value.wanted, self.with_headers,
+        )
+
     @boundscheck(False)
     cdef int decode(self, ks_run *run, const ks_batch *b, const ks_filter *f, ks_fault *fault) noexcept nogil:
         """Rows for the records of a run, as far as they match: ROWS_DONE, ROWS_FULL, ROWS_END, or a negative status.
@@ -338,6 +429,7 @@ cdef class Rows:
         cdef const uint8_t *p
         cdef int64_t before = self.count
         cdef int status = ROWS_DONE
+        cdef bint plain = not self.views and not f.looks_inside
         # a count that the bytes left cannot hold asks for no memory
         if self.make_room(min(min(<int64_t>run.left, (run.end - run.p) // LEAST_RECORD + 1),
                               self.most_rows - self.count)) < 0:
@@ -350,6 +442,11 @@ cdef class Rows:
             if self.count >= self.most_rows or (self.bytes >= self.most_bytes and self.count):
                 status = ROWS_FULL
                 break
+            if plain:
+                if self.put_plain(run, b, f) < 0:
+                    return ROWS_MEMORY
+                if run.left == 0 or self.count >= self.most_rows or self.bytes >= self.most_bytes:
+                    continue
             p = run.p
             status = ks_next_record(&p, run.end, b, &r, fault)
             if status != KS_OK:

@@ -12,7 +12,7 @@ from libc.string cimport memset
 from kstore.engine.batch cimport Record, Records
 from kstore.engine.buffers cimport Buffer
 from kstore.engine.predicate cimport Predicate, ks_filter
-from kstore.engine.reader cimport Reader
+from kstore.engine.reader cimport AHEAD, Reader
 from kstore.engine.rows cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, Rows, ks_run
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, KS_LOG_APPEND_TIME, ks_batch, ks_codec, ks_fault
 
@@ -74,6 +74,8 @@ cdef class Scanner(Reader):
         if self.aborted is not None and not self.watching:
             self.aborted = None  # nothing to watch for: batches of transactions are plain then
         memset(&self.run, 0, sizeof(self.run))
+        if self.window.data is NULL:
+            self.window.draw(rows.pool, AHEAD)
         return self
 
     @property

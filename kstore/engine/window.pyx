@@ -9,6 +9,7 @@ from cython cimport final
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memmove
 
+from kstore.engine.buffers cimport Pool
 from kstore.engine.file cimport File
 
 cdef enum:
@@ -21,9 +22,14 @@ cdef class Window:
     """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a time."""
 
     def __dealloc__(self):
-        if not self.lent:
-            PyMem_RawFree(self.data)
-        PyMem_RawFree(self.spare)
+        if self.pool is None:
+            if not self.lent:
+                PyMem_RawFree(self.data)
+            PyMem_RawFree(self.spare)
+        else:
+            if not self.lent:
+                self.pool.give(self.data, self.room)
+            self.pool.give(self.spare, self.spare_room)
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept:
         """Points at another file (or another state of it), positions counted from `origin`; the buffer stays."""
@@ -85,6 +91,13 @@ cdef class Window:
             return E_SYSTEM
         self.length += n
         return self.length
+
+    cdef void draw(self, Pool pool, int64_t size) noexcept:
+        """A window that has no buffer yet takes one from a pool, if there is memory."""
+        self.pool = pool
+        self.data = pool.take(size, &self.room)
+        if self.data is NULL:
+            self.room = 0
 
     cdef void lend(self, uint8_t *spare, int64_t room) noexcept:
         """Someone else owns the buffer from now on; `spare` (or NULL) is ours, to go on with."""

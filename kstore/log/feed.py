@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from kstore.engine.reader import BatchReader
 from kstore.engine.segment import Segment
 from kstore.engine.watch import MODIFY, Watch
-from kstore.errors import LogNotFoundError, OffsetOutOfRangeError
+from kstore.errors import CorruptRecordError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log import layout
 from kstore.log.bell import Bell
 from kstore.log.home import directory_of
@@ -121,13 +121,13 @@ class DirectoryFeed:
     """A directory that any process may write. inotify says what has changed.
 
     Where it is only that the last segment has grown, the new bytes alone are looked at; everything else makes the log
-    refresh its view.
+    refresh its view. So do transactions where only what is committed is read.
     """
 
     def __init__(self, log: "PartitionLog", isolation: str, path: "Path") -> None:
         self._log = log  # a view of the follower's own
         self._isolation = isolation
-        self._quick = isolation == "read_uncommitted"
+        self._settled = False  # no transaction is open, or none matters
         self._stale = True  # what happened before the watch began
         self._grown = False
         self._unindexed = 0
@@ -173,7 +173,7 @@ class DirectoryFeed:
                 self._stale = True
 
     def read(self, offset: int) -> Found | None:
-        if not self._quick and self._grown:
+        if self._grown and not self._settled:
             self._grown, self._stale = False, True
         if not self._stale and self._grown:
             found = self._read_grown(offset)
@@ -197,6 +197,11 @@ class DirectoryFeed:
             # it was truncated, and may have grown again; or it was preallocated
             self._stale = segment.file().size() != segment.origin + position
             return None
+        if self._is_committed() and not self._is_plain(
+            BatchReader((grown,), offset, first_position=position)
+        ):
+            self._grown, self._stale = False, True
+            return None
         self._segment, self._end = grown, last + 1
         self._unindexed += grown.size - position
         if self._unindexed > _INDEX_AFTER:
@@ -218,3 +223,14 @@ class DirectoryFeed:
         self._segment = now.segments[-1] if now.segments else None
         self._end = now.log_end_offset
         self._unindexed = 0
+        self._settled = not self._is_committed() or self._log.last_stable_offset() == self._end
+
+    def _is_plain(self, reader: BatchReader) -> bool:
+        """Whether no batch belongs to a transaction."""
+        try:
+            return not any(batch.is_transactional for batch in reader)
+        except (FileNotFoundError, CorruptRecordError):
+            return False  # something has changed: another look tells what
+
+    def _is_committed(self) -> bool:
+        return self._isolation == "read_committed"

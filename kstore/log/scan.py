@@ -6,7 +6,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
-from kstore.engine.buffers import Pool
 from kstore.engine.columns import ColumnBatch, Field
 from kstore.engine.export import schema_capsule, stream_capsule
 from kstore.engine.predicate import Predicate
@@ -76,13 +75,11 @@ class Scan:
         )
         self._schema = self._rows().schema
 
-    def _rows(self, pool: Pool | None = None) -> Rows:
+    def _rows(self) -> Rows:
         w = self._wanted
-        return Rows(w.columns, w.batch_rows, w.batch_bytes, w.views, pool)
+        return Rows(w.columns, w.batch_rows, w.batch_bytes, w.views)
 
-    def _scanner_from(
-        self, at: int, position: int = -1, end: int = -1, *, after: int = -1, pool: Pool | None = None
-    ) -> Scanner:
+    def _scanner_from(self, at: int, position: int = -1, end: int = -1, *, after: int = -1) -> Scanner:
         """A scanner from a segment on; of the bytes from `position` up to `end` alone, where that is given."""
         scanner = Scanner(
             self._segments[at:],
@@ -93,7 +90,7 @@ class Scan:
             on_error=self._wanted.on_error,
         )
         return scanner.configure(
-            self._rows(pool), self._predicate, part_end=end, after=after, in_order=self._wanted.in_order
+            self._rows(), self._predicate, part_end=end, after=after, in_order=self._wanted.in_order
         )
 
     @property
@@ -169,9 +166,9 @@ class Scan:
             if position < end:
                 yield Part(at, position, end)
 
-    def _first_of(self, part: Part, pool: Pool) -> tuple[Scanner, list[ColumnBatch]]:
+    def _first_of(self, part: Part) -> tuple[Scanner, list[ColumnBatch]]:
         """What a part begins with, no more than fits a few batches, and the scanner to get the rest from."""
-        scanner = self._scanner_from(part.segment_at, part.position, part.end, pool=pool)
+        scanner = self._scanner_from(part.segment_at, part.position, part.end)
         found: list[ColumnBatch] = []
         room = 4 * self._wanted.batch_bytes
         with suppress(Exception):  # asked again, the scanner raises it again, when its turn has come
@@ -184,7 +181,6 @@ class Scan:
         parts = self._parts()
         running: deque[tuple[Part, Future[tuple[Scanner, list[ColumnBatch]]]]] = deque()
         executor = ThreadPoolExecutor(self._threads, "kstore-scan")
-        pool = Pool()
         last = -1
         try:
             while True:
@@ -192,7 +188,7 @@ class Scan:
                     part = next(parts, None)
                     if part is None:
                         break
-                    running.append((part, executor.submit(self._first_of, part, pool)))
+                    running.append((part, executor.submit(self._first_of, part)))
                 if not running:
                     return
                 part, future = running.popleft()

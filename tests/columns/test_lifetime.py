@@ -1,6 +1,7 @@
 """Batches outlive their log, their scan and each other; what is exported is released once, whoever does it."""
 
 import gc
+import random
 import sys
 import threading
 from pathlib import Path
@@ -10,6 +11,8 @@ import pyarrow
 import pytest
 
 import kstore
+from kstore.engine.buffers import POOL
+from kstore.engine.columns import ColumnBatch
 
 
 @pytest.fixture
@@ -131,3 +134,61 @@ def test_other_libraries(log: kstore.PartitionLog, library: str, views: bool) ->
         if not hasattr(module.DataFrame, "from_arrow"):
             pytest.skip("pandas 3 is the first to take Arrow streams")
         assert module.DataFrame.from_arrow(scan)["value"].tolist() == RIGHT
+
+
+@pytest.mark.parametrize("views", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_is_used_again_only_when_nobody_looks(tmp_path: Path, views: bool, threads: int) -> None:
+    """Several threads scan, keep some of their batches, and let them go in any order and in other threads."""
+    count = 20_000
+    with kstore.open(tmp_path / "many-0", "a", index_interval_bytes=4096) as out:
+        for first in range(0, count, 500):
+            values = [b"%08d" % i * 12 for i in range(first, first + 500)]
+            out.extend(values, keys=[value[:8] for value in values])
+    log = kstore.open(tmp_path / "many-0")
+    kept: list[tuple[int, pyarrow.RecordBatch | ColumnBatch]] = []
+    lock = threading.Lock()
+    wrong: list[str] = []
+
+    def check(first: int, batch: pyarrow.RecordBatch | ColumnBatch) -> None:
+        taken = pyarrow.record_batch(batch)
+        values = [b"%08d" % i * 12 for i in range(first, first + len(taken))]
+        if taken["value"].to_pylist() != values or taken["offset"].to_pylist() != list(
+            range(first, first + len(taken))
+        ):
+            wrong.append(f"{first}: {taken['value'][0]}")
+
+    def work(seed: int) -> None:
+        rnd = random.Random(seed)
+        for _ in range(4):
+            scan = log.scan(["offset", "key", "value"], views=views, threads=threads, batch_rows=1000)
+            for batch in scan:
+                first = int(batch.column("offset").values[0])
+                with lock:
+                    kept.append((first, pyarrow.record_batch(batch) if rnd.random() < 0.5 else batch))
+                    given = kept.pop(rnd.randrange(len(kept))) if len(kept) > 30 else None
+                if given is not None:
+                    check(*given)
+                del batch, given
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    log.close()
+    for first, batch in kept:
+        check(first, batch)
+    assert not wrong
+    del first, batch
+    kept.clear()
+    gc.collect()
+    assert POOL.kept <= POOL.most_kept
+
+
+def test_a_batch_of_few_rows_takes_little_memory(log: kstore.PartitionLog) -> None:
+    (batch,) = log.scan(start=7, stop=8)
+    (none,) = [*log.scan(key=b"not there"), None]
+    rooms = [buffer.room for column in batch.columns for buffer in column.buffers if buffer is not None]
+    assert none is None
+    assert sum(rooms) < 400_000

@@ -316,6 +316,28 @@ def test_committed_records_only(tmp_path: Path) -> None:
         expect(7)
 
 
+def test_committed_records_without_transactions_need_no_new_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"0")
+        follower = kstore.open(log.path).follow(0, timeout=5, isolation="read_committed", records=True)
+        assert next(follower).offset == 0
+        refreshed: list[object] = []
+        refresh = kstore.PartitionLog.refresh
+
+        def counted(self: kstore.PartitionLog) -> object:
+            refreshed.append(self)
+            return refresh(self)
+
+        monkeypatch.setattr(kstore.PartitionLog, "refresh", counted)
+        for offset in range(1, 50):
+            log.append(b"more")
+            assert next(follower).offset == offset
+        assert len(refreshed) <= 2
+        follower.close()
+
+
 def test_without_inotify(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a", **OPTIONS) as writer:
         obey(writer, "append 3")

@@ -267,6 +267,26 @@ static int is_inside(const uint8_t *p, int32_t size, const uint8_t *start, const
     return size < 0 || (p >= start && p <= end && (size_t)size <= (size_t)(end - p));
 }
 
+static long plain_records;
+
+/* The short way never accepts what the long way does not, and gives the same. */
+static void check_plain(const uint8_t *p, const uint8_t *end, const ks_batch *b)
+{
+    ks_record plain, r;
+    ks_fault fault;
+    const uint8_t *q = p, *next = p;
+    if (!ks_plain_record(&q, end, b, &plain)) {
+        CHECK(q == p);
+        return;
+    }
+    plain_records++;
+    CHECK(ks_next_record(&next, end, b, &r, &fault) == KS_OK && q == next);
+    CHECK(plain.offset == r.offset && plain.timestamp == r.timestamp && plain.offset_delta == r.offset_delta);
+    CHECK(plain.key == r.key && plain.key_size == r.key_size && plain.value == r.value);
+    CHECK(plain.value_size == r.value_size && plain.headers == r.headers && plain.headers_count == r.headers_count);
+    CHECK(plain.end == r.end);
+}
+
 /* Walks the records of an uncompressed batch at p: how many there are, or the status that stopped it. */
 static int64_t walk_records(const uint8_t *p, const ks_batch *b, ks_fault *fault)
 {
@@ -277,7 +297,9 @@ static int64_t walk_records(const uint8_t *p, const ks_batch *b, ks_fault *fault
     for (i = 0; i < b->records_count; i++) {
         ks_record r;
         const uint8_t *from = q, *at;
-        int status = ks_next_record(&q, end, b, &r, fault);
+        int status;
+        check_plain(q, end, b);
+        status = ks_next_record(&q, end, b, &r, fault);
         if (status != KS_OK) {
             CHECK(fault->status == status && status < 0);
             CHECK(q == from);
@@ -931,6 +953,53 @@ static void test_random(void)
 
 /* ---- index entries ------------------------------------------------------------------------------------------- */
 
+static size_t put_varint(uint8_t *p, int64_t value) { return (size_t)ks_write_varlong(p, value); }
+
+/* Records that are almost plain, alone at the very end of their block or not, whole, cut or with a byte changed. */
+static void test_plain(void)
+{
+    static const int32_t SIZES[] = {-1, 0, 1, 8, 16, 17, 63, 64, 100, 8191, 8192, -2};
+    static const int64_t DELTAS[] = {0, 1, 63, 64, -64, -65, 8192, 1 << 20, (1 << 20) - 1, -(1 << 20), INT32_MAX};
+    ks_batch b;
+    long turn;
+    plain_records = 0;
+    memset(&b, 0, sizeof b);
+    for (turn = 0; turn < 100000; turn++) {
+        const int32_t key = SIZES[random_below(sizeof SIZES / sizeof *SIZES)];
+        const int32_t value = SIZES[random_below(sizeof SIZES / sizeof *SIZES)];
+        const int32_t headers = random_below(8) ? 0 : (int32_t)random_below(3) - 1;
+        uint8_t body[17000], head[8];
+        size_t size = 1, length;
+        exact x;
+        body[0] = 0;
+        b.base_offset = (int64_t)next_random() >> random_below(60);
+        b.base_timestamp = b.max_timestamp = (int64_t)next_random() >> random_below(60);
+        b.attributes = random_below(2) ? KS_LOG_APPEND_TIME : 0;
+        size += put_varint(body + size, DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)]);
+        size += put_varint(body + size, DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)]);
+        size += put_varint(body + size, key);
+        memset(body + size, 7, (size_t)(key > 0 ? key : 0));
+        size += (size_t)(key > 0 ? key : 0);
+        size += put_varint(body + size, value);
+        memset(body + size, 9, (size_t)(value > 0 ? value : 0));
+        size += (size_t)(value > 0 ? value : 0);
+        size += put_varint(body + size, headers);
+        length = put_varint(head, (int64_t)size + (random_below(8) ? 0 : (int64_t)random_below(5) - 2));
+        x = exact_new(length + size + (random_below(2) ? 0 : random_below(20)), 0);
+        memset(x.p, 1, (size_t)(x.end - x.p));
+        memcpy(x.p, head, length);
+        memcpy(x.p + length, body, size);
+        if (!random_below(4))
+            x.p[random_below((size_t)(x.end - x.p) < 40 ? (size_t)(x.end - x.p) : 40)] = (uint8_t)next_random();
+        check_plain(x.p, x.end, &b);
+        free(x.block);
+        x = exact_copy(body, random_below(size < 40 ? size : 40));
+        check_plain(x.p, x.end, &b);
+        free(x.block);
+    }
+    CHECK(plain_records > 10000);
+}
+
 static void test_indexes(void)
 {
     static const uint8_t OFFSETS[] = {
@@ -1005,7 +1074,7 @@ static const struct {
     {"crc_vectors", test_crc_vectors}, {"crc_variants", test_crc_variants}, {"loads", test_loads},
     {"varints", test_varints},         {"batches", test_batches},           {"messages", test_messages},
     {"faults", test_faults},           {"truncations", test_truncations},   {"flips", test_flips},
-    {"random", test_random},           {"indexes", test_indexes},
+    {"random", test_random},           {"plain", test_plain},               {"indexes", test_indexes},
 };
 
 int main(int argc, char **argv)

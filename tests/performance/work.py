@@ -45,6 +45,15 @@ def iterate() -> Work:
     yield 0
 
 
+def scan() -> Work:
+    """The log of extend() to columns."""
+    log = kstore.open("extend-0")
+    yield MOST
+    for _ in log.scan(["offset", "timestamp", "key", "value"], stop=MOST):
+        pass
+    yield 0
+
+
 def headers() -> Work:
     """The log of append(), a record a batch."""
     [segment] = kstore.open("append-0").segments
@@ -75,7 +84,7 @@ def get() -> Work:
     yield 0
 
 
-WORKS: tuple[Callable[[], Work], ...] = (append, extend, iterate, headers, lookup, get)  # in this order
+WORKS: tuple[Callable[[], Work], ...] = (append, extend, iterate, scan, headers, lookup, get)  # in this order
 NAMES = [work.__name__ for work in WORKS]
 
 if __name__ == "__main__":

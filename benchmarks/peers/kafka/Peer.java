@@ -29,6 +29,8 @@ import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.utils.AppInfoParser;
+import org.apache.kafka.common.utils.BufferSupplier;
+import org.apache.kafka.common.utils.CloseableIterator;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
@@ -48,6 +50,7 @@ public class Peer {
     static Path data, sealed, work;
     static LogSegment segment;
     static FileRecords single;
+    static final BufferSupplier SUPPLIER = BufferSupplier.create();
     static long sink;
 
     record Sample(long ns, long units, long sum) { }
@@ -361,6 +364,33 @@ public class Peer {
         return new Sample(t, size, size);
     }
 
+    // The first records of a partition, 256 KiB at a time, as a consumer does that is given the bytes of a fetch.
+    static Sample scan(int codec, long count) throws Exception {
+        Path path = codec == 0 ? data.resolve("batched-0") : work.resolve("packed-" + CODECS[codec] + "-0");
+        ByteBuffer buffer = ByteBuffer.allocate(1 << 18);
+        long n = 0, t = System.nanoTime();
+        try (FileRecords file = FileRecords.open(path.resolve(LOG).toFile(), false)) {
+            for (int at = 0; n < count;) {
+                buffer.clear().limit(Math.min(buffer.capacity(), file.sizeInBytes() - at));
+                file.readInto(buffer, at);
+                for (MutableRecordBatch b : MemoryRecords.readableRecords(buffer).batches()) {
+                    b.ensureValid();
+                    try (CloseableIterator<Record> records = b.streamingIterator(SUPPLIER)) {
+                        while (records.hasNext()) {
+                            Record r = records.next();
+                            ByteBuffer v = r.value();
+                            sink += r.offset() + r.timestamp() + r.keySize() + v.remaining() + v.get(v.position());
+                            n++;
+                        }
+                    }
+                    at += b.sizeInBytes();
+                    if (n >= count) break;
+                }
+            }
+        }
+        return new Sample(System.nanoTime() - t, n, n);
+    }
+
     static Sample run(String workload, long... a) throws Exception {
         return switch (workload) {
             case "crc32c" -> crc32c((int) a[0], a[1]);
@@ -379,6 +409,7 @@ public class Peer {
             case "append_log" -> append(a[0], true);
             case "durable" -> durable(a[0], THREADS);
             case "durable_alone" -> durable(a[0], 1);
+            case "scan" -> scan((int) a[0], a[1]);
             case "recover" -> recover(false);
             case "recover_log" -> recover(true);
             default -> throw new IllegalArgumentException("unknown workload " + workload);

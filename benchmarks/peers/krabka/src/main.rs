@@ -3,8 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use krabka_compression::CompressionType;
 use krabka_log::{Log, LogConfig, Offset, Segment, VerbatimBatch};
-use krabka_protocol::records::{validate_one_v2_batch, Record, RecordBatch};
-use krabka_units::prelude::mebibytes;
+use krabka_protocol::records::{validate_one_v2_batch, Record, RecordBatch, RecordBatchBorrowed};
+use krabka_units::prelude::{kibibytes, mebibytes};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ type Sample = (u128, u64, u64);
 struct Peer {
     data: PathBuf,
     work: PathBuf,
+    read: HashMap<u64, Log>, // what scan() has opened, by codec
 }
 
 /// Input in memory: the rows of a column file, and a key for each.
@@ -181,13 +183,53 @@ impl Peer {
         (ns, size, size)
     }
 
-    fn run(&self, workload: &str, a: &[u64]) -> Sample {
+    /// The first records of a partition, 256 KiB at a time.
+    fn scan(&mut self, codec: u64, count: u64) -> Sample {
+        let (data, work) = (&self.data, &self.work);
+        let log = self.read.entry(codec).or_insert_with(|| {
+            let from = match codec {
+                0 => data.join("batched-0"),
+                _ => work.join(format!("packed-{}-0", ["none", "gzip", "snappy", "lz4", "zstd"][codec as usize])),
+            };
+            let dir = work.join(format!("krabka-read-{codec}"));
+            let _ = fs::remove_dir_all(&dir);
+            fs::create_dir_all(&dir).unwrap();
+            fs::hard_link(from.join(LOG), dir.join(LOG)).unwrap();
+            Log::open(dir, config()).unwrap()
+        });
+        let end = log.log_end_offset();
+        let (mut next, mut n, mut sum) = (Offset(0), 0, 0i64);
+        let t = Instant::now();
+        while n < count {
+            let raw = log.read_raw(next, end, kibibytes(256)).unwrap();
+            let mut rest: &[u8] = &raw.bytes;
+            while !rest.is_empty() && n < count {
+                let batch = RecordBatchBorrowed::decode_borrow_with_policy(&mut rest, Default::default()).unwrap();
+                let h = batch.header();
+                let (base, time) = (h.base_offset.get(), h.base_timestamp.get());
+                for r in batch.iter() {
+                    let r = r.unwrap();
+                    let v = r.value.unwrap();
+                    sum += base + i64::from(r.offset_delta) + time + r.timestamp_delta;
+                    sum += (r.key.unwrap().len() + v.len()) as i64 + i64::from(v[0]);
+                    n += 1;
+                }
+                next = Offset(base + i64::from(h.last_offset_delta.get()) + 1);
+            }
+        }
+        let ns = t.elapsed().as_nanos();
+        std::hint::black_box(sum);
+        (ns, n, n)
+    }
+
+    fn run(&mut self, workload: &str, a: &[u64]) -> Sample {
         match workload {
             "append_batches" => self.append_batches(a[0]),
             "extend" => self.extend(a[0], a[1]),
             "append" => self.append(a[0]),
             "durable" => self.durable(a[0]),
             "recover" => self.recover(),
+            "scan" => self.scan(a[0], a[1]),
             _ => panic!("unknown workload {workload}"),
         }
     }
@@ -195,7 +237,8 @@ impl Peer {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let peer = Peer { data: PathBuf::from(&args[1]), work: PathBuf::from(&args[2]) };
+    let mut peer =
+        Peer { data: PathBuf::from(&args[1]), work: PathBuf::from(&args[2]), read: HashMap::new() };
     println!("krabka-log 1.0.8");
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
