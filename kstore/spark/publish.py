@@ -305,7 +305,7 @@ class _Chunks:
     def of(self, path: str) -> Iterator[memoryview]:
         """The pieces, each until the next is asked for; a batch that is cut at the end is passed over."""
         kept = 0
-        with open(path, "rb", buffering=0) as file:
+        with Path(path).open("rb", buffering=0) as file:
             while count := file.readinto(memoryview(self._buffer)[kept:]):
                 have, at = kept + count, 0
                 while have - at >= _HEADER and have - at >= (size := _sizes(self._buffer, at)[0]):
