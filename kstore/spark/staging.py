@@ -18,6 +18,7 @@ from kstore.spark.errors import failure, translated
 from kstore.spark.partitioner import partitions_of_keys
 
 BATCH_BYTES = 128 << 10
+FLUSH_RECORDS = 50_000  # so often the disk gets what there is, in the background: at the end little is left
 _APPENDED = ("key", "value", "timestamp", "headers")
 
 
@@ -50,7 +51,9 @@ class Stage:
     def __post_init__(self) -> None:
         self._turn = self.task
         # append time is given when records are published; what else the topic's configuration refuses, is refused here
-        self._config = self.config.replace(message_timestamp_type="CreateTime", preallocate=False)
+        self._config = self.config.replace(
+            message_timestamp_type="CreateTime", preallocate=False, flush_messages=FLUSH_RECORDS
+        )
 
     def add(self, rows: Any) -> None:
         """Appends the rows of a RecordBatch. SparkSourceError."""
