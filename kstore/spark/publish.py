@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from kstore.config import LogConfig
 from kstore.engine.crc32c import crc32c
@@ -42,6 +42,14 @@ _PRODUCER_AT, _CRC_AT, _ATTRIBUTES_AT = 43, 17, 21
 _CRC, _INT, _HEADER = struct.Struct(">I"), struct.Struct(">i"), 61
 _MAX_EPOCH = 2**15 - 2
 _T = TypeVar("_T")
+
+
+class _Place(TypedDict):
+    """Which staged file, for errors."""
+
+    topic: str
+    partition: int
+    file: str
 
 
 class Transaction(NamedTuple):
@@ -278,22 +286,24 @@ def _append_staged(log: LogWriter, staged: Sequence[Staged], producer: int, epoc
         if end <= done:
             sequence = end
             continue
+        place: _Place = {"topic": one.topic, "partition": one.partition, "file": one.path}
         for file in staged_files(one.path):
-            for chunk in chunks.of(file):
+            place["file"] = file
+            for chunk in chunks.of(file, place):
                 skip = at = 0
                 while at < len(chunk):
                     size, count = _sizes(chunk, at)
                     if sequence < done:
                         skip = at + size
                     else:
-                        _become(chunk[at : at + size], producer, epoch, sequence, file)
+                        _become(chunk[at : at + size], producer, epoch, sequence, place)
                     sequence += count
                     at += size
                 if skip < len(chunk):
                     log.append_batches(chunk[skip:])
         if sequence != end:
             found = sequence - end + one.record_count
-            raise failure("KSTORE_STAGING_LOST", f"{found} records of {one.record_count}", file=one.path)
+            raise failure("KSTORE_STAGING_LOST", f"{found} records of {one.record_count}", **place)
 
 
 class _Chunks:
@@ -302,13 +312,19 @@ class _Chunks:
     def __init__(self) -> None:
         self._buffer = bytearray(_CHUNK)
 
-    def of(self, path: str) -> Iterator[memoryview]:
+    def of(self, path: str, place: _Place) -> Iterator[memoryview]:
         """The pieces, each until the next is asked for; a batch that is cut at the end is passed over."""
         kept = 0
         with Path(path).open("rb", buffering=0) as file:
+            end = os.fstat(file.fileno()).st_size
             while count := file.readinto(memoryview(self._buffer)[kept:]):
                 have, at = kept + count, 0
-                while have - at >= _HEADER and have - at >= (size := _sizes(self._buffer, at)[0]):
+                while have - at >= _HEADER:
+                    size = _sizes(self._buffer, at)[0]
+                    if not _HEADER <= size <= end:
+                        raise failure("KSTORE_CORRUPT_BATCH", f"a batch of {size} bytes", **place)
+                    if have - at < size:
+                        break
                     at += size
                 if at:
                     yield memoryview(self._buffer)[:at]
@@ -326,12 +342,12 @@ def _sizes(batches: bytearray | memoryview, at: int) -> tuple[int, int]:
     return length + 12, last + 1
 
 
-def _become(batch: memoryview, producer: int, epoch: int, sequence: int, file: str) -> None:
+def _become(batch: memoryview, producer: int, epoch: int, sequence: int, place: _Place) -> None:
     """Makes a staged batch what this producer would have sent."""
     (crc,) = _CRC.unpack_from(batch, _CRC_AT)
     found = crc32c(batch[_ATTRIBUTES_AT:])
     if found != crc:  # a new one would hide it
-        raise failure("KSTORE_CORRUPT_BATCH", f"CRC {found:#010x}, not {crc:#010x}", file=file)
+        raise failure("KSTORE_CORRUPT_BATCH", f"CRC {found:#010x}, not {crc:#010x}", **place)
     batch[:8] = bytes(8)  # a producer counts each batch's offsets from 0
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer, epoch, sequence)
     _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))
