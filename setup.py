@@ -24,6 +24,7 @@ MODULES = [
     "incoming",
     "index",
     "mapping",
+    "murmur2",
     "pack",
     "predicate",
     "reader",
