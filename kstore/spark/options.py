@@ -27,6 +27,8 @@ _SOURCE = (
     "minPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "failOnDataLoss",
     "includeHeaders",
     "isolation",
@@ -36,6 +38,7 @@ _BOTH = ("path",)
 _OF_SPARK = ("checkpointLocation", "queryName")  # Spark hands these on
 NAMES = {name.lower(): name for name in (*_BOTH, *_SOURCE, *_SINK, *_OF_SPARK)}
 _CONFIG = "kstore."
+_TRIGGER_DELAY_MS = 15 * 60_000
 
 
 def bad(text: str) -> SparkSourceError:
@@ -65,6 +68,28 @@ def _integer(options: Mapping[str, str], name: str, least: int) -> int | None:
     if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or int(text) < least:
         raise bad(f"{name} is {text!r}, allowed is an integer from {least}")
     return int(text)
+
+
+_UNITS_MS = {
+    "us": 0.001,
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+def _duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    found = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise bad(f"{name} is {text!r}, allowed is a time such as 15m; units are us, ms, s, m, min, h, d")
+    return int(int(found[1]) * _UNITS_MS[found[2]])
 
 
 def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
@@ -166,6 +191,8 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
     fail_on_data_loss: bool
     include_headers: bool
     isolation: Isolation
@@ -186,6 +213,9 @@ class SourceOptions:
         isolation = options.get("isolation", "read_uncommitted")
         if isolation not in ("read_uncommitted", "read_committed"):
             raise bad(f"isolation is {isolation!r}, allowed is read_uncommitted or read_committed")
+        least, most = (_integer(options, f"{m}OffsetsPerTrigger", 1) for m in ("min", "max"))
+        if least is not None and most is not None and least > most:
+            raise bad(f"minOffsetsPerTrigger, {least}, is more than maxOffsetsPerTrigger, {most}")
         return cls(
             _path(options),
             _topics(options),
@@ -193,7 +223,9 @@ class SourceOptions:
             _bounds(options, "ending", "latest"),
             _integer(options, "minPartitions", 1),
             _integer(options, "maxRecordsPerPartition", 1),
-            _integer(options, "maxOffsetsPerTrigger", 1),
+            most,
+            least,
+            _duration_ms(options, "maxTriggerDelay", _TRIGGER_DELAY_MS),
             _boolean(options, "failOnDataLoss", True),
             _boolean(options, "includeHeaders", False),
             "read_committed" if isolation == "read_committed" else "read_uncommitted",

@@ -14,20 +14,20 @@ import secrets
 import shutil
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from kstore.config import LogConfig
 from kstore.engine.crc32c import crc32c
 from kstore.engine.file import make_directory, write_whole
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.layout import TopicPartition
-from kstore.log.partition import PartitionLog
 from kstore.log.writer import LogWriter
 from kstore.spark.errors import failure, translated
-from kstore.spark.staging import Stage, Staged, partition_counts
+from kstore.spark.staging import Stage, Staged, partition_counts, staged_files
 from kstore.store import LogStore
 
 JOURNAL = ".kstore-spark-journal"
@@ -35,10 +35,21 @@ LOCK = ".kstore-spark-lock"
 REMEMBERED_JOBS = 1_000
 LOCK_WAIT_S = 60.0
 _DAY_S = 86_400.0
-_CHUNK = 8 << 20
+_CHUNK = 1 << 20
+_THREADED = 4 << 20  # below, a thread for each partition costs more than it brings
 _PRODUCER = struct.Struct(">qhi")  # producer id, epoch, base sequence
 _PRODUCER_AT, _CRC_AT, _ATTRIBUTES_AT = 43, 17, 21
+_CRC, _INT, _HEADER = struct.Struct(">I"), struct.Struct(">i"), 61
 _MAX_EPOCH = 2**15 - 2
+_T = TypeVar("_T")
+
+
+class _Place(TypedDict):
+    """Which staged file, for errors."""
+
+    topic: str
+    partition: int
+    file: str
 
 
 class Transaction(NamedTuple):
@@ -220,14 +231,22 @@ class Sink:
     def _append(self, journal: "_Journal", logs: Mapping[TopicPartition, LogWriter]) -> None:
         assert journal.pending is not None
         staged = [Staged(*one) for one in journal.pending["staged"]]
-        for tp, log in logs.items():
+
+        def append(tp: TopicPartition) -> None:
             try:
-                _append_staged(log, [one for one in staged if one[:2] == tp], journal.producer, journal.epoch)
-                log.flush()
+                own = [one for one in staged if one[:2] == tp]
+                _append_staged(logs[tp], own, journal.producer, journal.epoch)
+                logs[tp].flush()
             except (KstoreError, OSError) as e:
                 raise translated(e, topic=tp.topic, partition=tp.partition) from e
 
+        _each(append, list(logs), staged)
+
     def _remove(self, staged: Sequence[Staged]) -> None:
+        def remove(one: Staged) -> None:
+            shutil.rmtree(one.path, ignore_errors=True)
+
+        _each(remove, staged, staged)  # to free pages takes time too
         for job in {Path(one.path).parents[1] for one in staged}:
             shutil.rmtree(job, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -242,41 +261,96 @@ def make_directories(path: str) -> None:
             make_directory(path)
 
 
+def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Staged]) -> None:
+    """Does the work for every item, in threads where it is worth it: the engine gives up the GIL."""
+    size = sum(os.path.getsize(file) for one in staged for file in staged_files(one.path))  # noqa: PTH202
+    threads = min(len(items), os.cpu_count() or 1)
+    if size < _THREADED or threads < 2:
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(work, item) for item in items]:
+            done.result()
+
+
 def _append_staged(log: LogWriter, staged: Sequence[Staged], producer: int, epoch: int) -> None:
     """Appends the batches that are not there yet, as this producer's."""
     state = log.producers().get(producer)
     known = state is not None and state.producer_epoch == epoch and bool(state.batches)
     done = state.batches[-1].last_sequence + 1 if known and state is not None else 0
     sequence = 0
-    chunk = bytearray()
+    chunks = _Chunks()
     for one in staged:
-        if sequence + one.record_count <= done:
-            sequence += one.record_count
+        end = sequence + one.record_count
+        if end <= done:
+            sequence = end
             continue
-        try:
-            with PartitionLog(one.path) as source:
-                if source.log_end_offset != one.record_count:
-                    raise LogNotFoundError(f"{source.log_end_offset} records of {one.record_count}")
-                for batch in source.batches():
-                    if sequence >= done:
-                        chunk += _as_of(batch.data, producer, epoch, sequence)
-                        if len(chunk) >= _CHUNK:
-                            log.append_batches(chunk)
-                            chunk = bytearray()
-                    sequence += batch.last_offset_delta + 1
-        except LogNotFoundError as e:
-            raise failure("KSTORE_STAGING_LOST", str(e), file=one.path) from e
-    if chunk:
-        log.append_batches(chunk)
+        place: _Place = {"topic": one.topic, "partition": one.partition, "file": one.path}
+        for file in staged_files(one.path):
+            place["file"] = file
+            for chunk in chunks.of(file, place):
+                skip = at = 0
+                while at < len(chunk):
+                    size, count = _sizes(chunk, at)
+                    if sequence < done:
+                        skip = at + size
+                    else:
+                        _become(chunk[at : at + size], producer, epoch, sequence, place)
+                    sequence += count
+                    at += size
+                if skip < len(chunk):
+                    log.append_batches(chunk[skip:])
+        if sequence != end:
+            found = sequence - end + one.record_count
+            raise failure("KSTORE_STAGING_LOST", f"{found} records of {one.record_count}", **place)
 
 
-def _as_of(data: bytes, producer: int, epoch: int, sequence: int) -> bytearray:
-    """The batch as this producer would have sent it."""
-    batch = bytearray(data)
+class _Chunks:
+    """Files in pieces of whole batches. There is one buffer, small enough to stay in the processor's cache."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(_CHUNK)
+
+    def of(self, path: str, place: _Place) -> Iterator[memoryview]:
+        """The pieces, each until the next is asked for; a batch that is cut at the end is passed over."""
+        kept = 0
+        with Path(path).open("rb", buffering=0) as file:
+            end = os.fstat(file.fileno()).st_size
+            while count := file.readinto(memoryview(self._buffer)[kept:]):
+                have, at = kept + count, 0
+                while have - at >= _HEADER:
+                    size = _sizes(self._buffer, at)[0]
+                    if not _HEADER <= size <= end:
+                        raise failure("KSTORE_CORRUPT_BATCH", f"a batch of {size} bytes", **place)
+                    if have - at < size:
+                        break
+                    at += size
+                if at:
+                    yield memoryview(self._buffer)[:at]
+                kept = have - at
+                rest = self._buffer[at:have]
+                if kept >= _HEADER and size > len(self._buffer):
+                    self._buffer = bytearray(size)
+                self._buffer[:kept] = rest
+
+
+def _sizes(batches: bytearray | memoryview, at: int) -> tuple[int, int]:
+    """The bytes and the records of the batch at this place."""
+    (length,) = _INT.unpack_from(batches, at + 8)
+    (last,) = _INT.unpack_from(batches, at + 23)
+    return length + 12, last + 1
+
+
+def _become(batch: memoryview, producer: int, epoch: int, sequence: int, place: _Place) -> None:
+    """Makes a staged batch what this producer would have sent."""
+    (crc,) = _CRC.unpack_from(batch, _CRC_AT)
+    found = crc32c(batch[_ATTRIBUTES_AT:])
+    if found != crc:  # a new one would hide it
+        raise failure("KSTORE_CORRUPT_BATCH", f"CRC {found:#010x}, not {crc:#010x}", **place)
     batch[:8] = bytes(8)  # a producer counts each batch's offsets from 0
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer, epoch, sequence)
-    struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))
-    return batch
+    _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))
 
 
 class _Journal:

@@ -3,6 +3,7 @@
 Offsets are {"topic": {"0": next offset to read}}, as Spark's Kafka source writes them.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadMaxRows,
+        ReadMinRows,
         SupportsTriggerAvailableNow,
     )
 except ImportError:  # before Spark 4.2 there are no read limits
@@ -25,7 +27,7 @@ except ImportError:  # before Spark 4.2 there are no read limits
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands in."""
 
-    ReadAllAvailable = ReadMaxRows = None
+    ReadAllAvailable = ReadMaxRows = ReadMinRows = None
 
 _Offsets = dict[str, dict[str, int]]
 _Ends = dict[TopicPartition, int]
@@ -46,10 +48,17 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
     """A streaming query: the logs stay open in Spark's planning process, and are refreshed at every trigger."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        if options.min_offsets_per_trigger is not None and ReadMinRows is None:
+            raise failure(
+                "KSTORE_UNSUPPORTED",
+                "minOffsetsPerTrigger needs Spark 4.2: before, Spark does not tell a source which trigger must read all "
+                "there is",
+            )
         self.options = options
         self.columns = columns
         self._logs: Logs | None = None
         self._frozen: _Ends | None = None
+        self._triggered: float | None = None
         self._last: _Ends = {}  # where the last micro-batch ended: Spark 4.0 and 4.1 do not say
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,9 +89,12 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return _nested(starts)
 
     def getDefaultReadLimit(self) -> Any:
-        """maxOffsetsPerTrigger."""
-        most = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """maxOffsetsPerTrigger, and minOffsetsPerTrigger: Spark has no limit that says both, but it hands back this one
+        where they are meant, and ReadAllAvailable where they are not."""
+        most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> _Offsets:
         """Where the next micro-batch ends: at the ends of the logs, or before them as far as the limit says."""
@@ -92,10 +104,25 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             most = self.options.max_offsets_per_trigger
         else:
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if start is not None and self._frozen is None and not isinstance(limit, ReadAllAvailable):
+            new = sum(end - begin.get(tp, 0) for tp, end in ends.items())
+            if self._waits(new):
+                return start
         self._add_new(begin, ends)
         for tp in begin.keys() - ends.keys():
             self._lost(tp, begin[tp], "the partition is gone")
         return _nested(_limited(begin, ends, most))
+
+    def _waits(self, new: int) -> bool:
+        """Whether to leave so many offsets to a later trigger. The first one never waits, as with Spark's Kafka source."""
+        least, now = self.options.min_offsets_per_trigger, time.monotonic()
+        if least is None:
+            return False
+        delay_s = self.options.max_trigger_delay_ms / 1000
+        if self._triggered is not None and new < least and now - self._triggered < delay_s:
+            return True
+        self._triggered = now
+        return False
 
     def reportLatestOffset(self) -> _Offsets:
         """Where the logs end, for the query's progress."""

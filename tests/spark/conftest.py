@@ -2,14 +2,14 @@
 
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kstore.spark.java import provide
 
 REPOSITORY = Path(__file__).parents[2]
 BROKER = REPOSITORY / "tests" / "golden" / "data" / "broker" / "data"
@@ -19,20 +19,19 @@ def _missing() -> str | None:
     for name in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(name) is None:
             return f"{name} is not installed"
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or subprocess.run([java, "-version"], capture_output=True, check=False).returncode:
-        return "Java is not installed"
-    return None
+    return provide()
 
 
 MISSING = _missing()
+DATA_SOURCES = MISSING is None and importlib.util.find_spec("pyspark.sql.datasource") is not None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark") and MISSING is not None:
             item.add_marker(pytest.mark.skip(reason=MISSING))
+        elif item.get_closest_marker("datasource") and not DATA_SOURCES:
+            item.add_marker(pytest.mark.skip(reason="Spark 3.5 has no data sources in Python"))
 
 
 @pytest.fixture(scope="session")

@@ -232,6 +232,11 @@ def test_murmur2_is_kafkas() -> None:
     for count in (1, 2, 7, 1000):
         found = partitions_of_keys(offsets, numpy.frombuffer(b"".join(keys), numpy.uint8), count)
         assert found.tolist() == [partition_of_key(key, count) for key in keys]
+    for wrong in ([0, 4], [-1, 2], [2, 1]):
+        with pytest.raises(ValueError, match="offsets outside"):
+            partitions_of_keys(numpy.array(wrong, numpy.int32), numpy.zeros(3, numpy.uint8), 5)
+    with pytest.raises(ValueError, match="offsets outside"):
+        partitions_of_keys(numpy.array([0, 3], numpy.int32), numpy.zeros(3, numpy.uint8), 0)
 
 
 def test_kstore_imports_neither_spark_nor_arrow() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import kstore
 from kstore.engine.file import calls_made, fail_call
+from kstore.spark import publish
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.publish import JOURNAL, Sink, Transaction
 
@@ -77,7 +78,15 @@ def test_once_for_each_transaction(ram: Path) -> None:
             batch.ensure_valid()
 
 
-def test_every_system_call_fails_once(ram: Path) -> None:
+@pytest.fixture(params=["alone", "threads"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions one after the other, and each in a thread, as when much is published."""
+    if request.param == "threads":
+        monkeypatch.setattr(publish, "_THREADED", 0)
+        monkeypatch.setattr("os.cpu_count", lambda: 3)
+
+
+def test_every_system_call_fails_once(ram: Path, threads: None) -> None:
     counting = Sink(ram / "count")
     staged = stage(counting, "a")
     fail_call(0)
@@ -107,7 +116,7 @@ def test_every_system_call_fails_once(ram: Path) -> None:
     assert failed > 30
 
 
-def test_the_process_dies_at_every_system_call(ram: Path) -> None:
+def test_the_process_dies_at_every_system_call(ram: Path, threads: None) -> None:
     counting = Sink(ram / "count")
     staged = stage(counting, "a")
     fail_call(0)
@@ -191,3 +200,43 @@ def test_rows_for_several_topics(ram: Path) -> None:
         with kstore.open(ram / "log" / f"{topic}-0") as log:
             found[topic] = [r.value for r in log]
     assert found == {"one": [b"1", b"4"], "two": [b"2"], "rest": [b"3"]}
+
+
+@pytest.mark.parametrize("chunk", [61, 100, 1500, 4000])
+def test_staged_files_come_in_pieces(ram: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces smaller than a batch, and such as end in one."""
+    monkeypatch.setattr(publish, "_CHUNK", chunk)
+    sink = Sink(ram / "log")
+    assert sink.publish(Transaction("a"), stage(sink, "a"), counts={"t": 3})
+    assert values(ram / "log") == expected("a")
+
+
+@pytest.mark.parametrize(
+    ("at", "what", "code"),
+    [
+        (-1, b"", "KSTORE_CORRUPT_BATCH: topic t, partition 1, file .*: CRC 0x"),
+        (8, b"\xff", "KSTORE_CORRUPT_BATCH: topic t, partition 1, file .*: a batch of -"),
+        (8, b"\x7f", "KSTORE_CORRUPT_BATCH: topic t, partition 1, file .*: a batch of 2"),
+        (None, b"", "KSTORE_STAGING_LOST: .*: 10 records of "),
+    ],
+)
+def test_staged_records_that_the_disk_changed(ram: Path, at: int | None, what: bytes, code: str) -> None:
+    sink = Sink(ram / "log")
+    staged = stage(sink, "a", tasks=1)
+    [one] = [one for one in staged if one.partition == 1]
+    [file] = publish.staged_files(one.path)
+    data = bytearray(Path(file).read_bytes())
+    if at is None:
+        del data[-1:]  # cut in its second batch
+        code = code.replace("10", str(one.record_count - _last_batch(data)))
+    else:
+        data[at] = data[at] ^ 1 if at < 0 else what[0]
+    Path(file).write_bytes(data)
+    with pytest.raises(SparkSourceError, match=code):
+        sink.publish(Transaction("a"), staged, counts={"t": 3})
+
+
+def _last_batch(data: bytearray) -> int:
+    """The records of the second of two batches."""
+    first = 12 + int.from_bytes(data[8:12], "big")
+    return int.from_bytes(data[first + 23 : first + 27], "big") + 1

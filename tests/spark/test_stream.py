@@ -1,6 +1,6 @@
 """Streams: every record once, in batches as large as asked for, through restarts, rolling, retention and replays."""
 
-import json
+import ast
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 import kstore
 import kstore.spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.spark, pytest.mark.datasource, pytest.mark.filterwarnings("ignore")]
 
 
 def fill(path: Path, first: int, count: int, partition: int = 0) -> None:
@@ -58,7 +58,7 @@ def test_stream_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Pat
     query = run(source(spark, data), checkpoint, out)
     assert sorted(values(out)) == list(range(900))
     ends = query.lastProgress["sources"][0]["endOffset"]
-    assert (json.loads(ends) if isinstance(ends, str) else ends) == {"in": {"0": 800, "1": 100}}
+    assert (ast.literal_eval(ends) if isinstance(ends, str) else ends) == {"in": {"0": 800, "1": 100}}
 
     # a crash after publishing, before Spark noted it: the last micro-batch runs again
     commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
@@ -173,3 +173,66 @@ def test_shares_of_a_limit() -> None:
     for most in range(1, 50):
         limited = _limited(begin, {a: 1000, b: 101, c: 7}, most)
         assert sum(limited[tp] - begin[tp] for tp in begin) == most
+
+
+def test_a_trigger_waits_for_enough_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kstore.spark import stream
+    from kstore.spark.options import SourceOptions
+
+    if stream.ReadMinRows is None:
+        pytest.skip("needs read limits, which came with Spark 4.2")
+    now = 0.0
+    monkeypatch.setattr(stream.time, "monotonic", lambda: now)
+
+    def reader(**options: str) -> Any:
+        given = {"path": str(tmp_path), "subscribe": "in", "startingOffsets": "earliest"}
+        return stream.KStoreStreamReader(SourceOptions.of(given | options, stream=True), ("value",))
+
+    fill(tmp_path, 0, 100)
+    own = reader(minOffsetsPerTrigger="50", maxTriggerDelay="10s")
+    limit = own.getDefaultReadLimit()
+    assert limit == stream.ReadMinRows(50)
+    at = own.latestOffset(own.initialOffset(), limit)
+    assert at == {"in": {"0": 100}}
+    fill(tmp_path, 100, 49)
+    now = 9.9
+    assert own.latestOffset(at, limit) == at
+    assert own.latestOffset(at, stream.ReadAllAvailable()) == {"in": {"0": 149}}
+    now = 10.0
+    assert own.latestOffset(at, limit) == {"in": {"0": 149}}
+    at = {"in": {"0": 149}}
+    fill(tmp_path, 149, 60)
+    assert own.latestOffset(at, limit) == {"in": {"0": 209}}
+    own.prepareForTriggerAvailableNow()
+    assert own.latestOffset({"in": {"0": 200}}, limit) == {"in": {"0": 209}}
+
+    both = reader(minOffsetsPerTrigger="50", maxOffsetsPerTrigger="60")
+    limit = both.getDefaultReadLimit()
+    assert both.latestOffset({"in": {"0": 0}}, limit) == {"in": {"0": 60}}
+    assert both.latestOffset({"in": {"0": 180}}, limit) == {"in": {"0": 180}}
+    assert both.latestOffset({"in": {"0": 100}}, limit) == {"in": {"0": 160}}
+    with pytest.raises(ValueError, match=r"KSTORE_INVALID_OPTION: minOffsetsPerTrigger, 9, is more than"):
+        reader(minOffsetsPerTrigger="9", maxOffsetsPerTrigger="8")
+    with pytest.raises(ValueError, match=r"KSTORE_INVALID_OPTION: maxTriggerDelay is '1y'"):
+        reader(minOffsetsPerTrigger="9", maxTriggerDelay="1y")
+    monkeypatch.setattr(stream, "ReadMinRows", None)
+    with pytest.raises(ValueError, match=r"KSTORE_UNSUPPORTED: minOffsetsPerTrigger needs Spark 4\.2"):
+        reader(minOffsetsPerTrigger="9")
+
+
+def test_a_query_that_waits_for_enough_offsets(spark: Any, tmp_path: Path) -> None:
+    if spark.version < "4.2":
+        pytest.skip("needs read limits, which came with Spark 4.2")
+    fill(tmp_path, 0, 10)
+    frame = source(spark, tmp_path, minOffsetsPerTrigger="100", maxTriggerDelay="1h")
+    query = frame.writeStream.format("memory").queryName("waiting").start()
+    try:
+        query.processAllAvailable()
+        fill(tmp_path, 10, 99)
+        query.processAllAvailable()
+        assert spark.table("waiting").count() == 10
+        fill(tmp_path, 109, 1)
+        query.processAllAvailable()
+        assert spark.table("waiting").count() == 110
+    finally:
+        query.stop()

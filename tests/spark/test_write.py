@@ -9,7 +9,7 @@ import kstore
 import kstore.spark
 from kstore.spark.partitioner import partition_of_key
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.spark, pytest.mark.datasource, pytest.mark.filterwarnings("ignore")]
 
 
 def write(frame: Any, path: Path, **options: str) -> None:

@@ -1,0 +1,70 @@
+"""Spark's side of bench_spark.py: imported by workers too, so it holds what must be picklable."""
+
+import base64
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from kstore.spark.columns import arrow_schema, read_columns, to_arrow
+from kstore.spark.datasource import spark_schema
+from kstore.spark.plan import Split
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+
+def aggregate(batches: Iterable[Any]) -> Iterator[tuple[int, int, int, int]]:
+    """Count, last offset, latest timestamp and bytes, from numpy columns."""
+    for b in batches:
+        size = int(b.keys.offsets[-1]) + int(b.values.offsets[-1])
+        yield len(b), int(b.offsets[-1]), int(b.timestamps.max()), size
+
+
+def empty(items: Iterator[Any]) -> Iterator[Any]:
+    """A task that does nothing."""
+    return items
+
+
+class _Part(InputPartition):  # type: ignore[misc]
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+
+
+class _ReadyReader(DataSourceReader):  # type: ignore[misc]
+    def __init__(self, split: Split, parts: int, count: int) -> None:
+        self.split, self.parts, self.count = split, parts, count
+
+    def partitions(self) -> list[Any]:
+        return [_Part(self.count // self.parts) for _ in range(self.parts)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """The same batch, as kstore made it, again and again."""
+        left = partition.value
+        schema = arrow_schema(COLUMNS)
+        made = read_columns(self.split, COLUMNS)
+        next(made)  # the first one is small
+        batch = to_arrow(next(made), schema)
+        while left > 0:
+            yield batch.slice(0, left) if left < batch.num_rows else batch
+            left -= batch.num_rows
+
+
+class ReadyMade(DataSource):  # type: ignore[misc]
+    """What Spark takes at most through such a source: batches that cost nothing."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready_made"
+
+    def schema(self) -> Any:
+        return spark_schema(COLUMNS)
+
+    def reader(self, schema: Any) -> Any:
+        split = pickle.loads(base64.b64decode(self.options["split"]))
+        return _ReadyReader(split, int(self.options["parts"]), int(self.options["count"]))
+
+
+def text_of(split: Split) -> str:
+    """A split as an option."""
+    return base64.b64encode(pickle.dumps(split)).decode()
