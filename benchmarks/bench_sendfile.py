@@ -87,6 +87,7 @@ def bench_sendfile(race: Race, data: Data, sock: socket.socket) -> None:
         counted("sendfile", by_sendfile),
         counted("copy", by_copy),
         goals=(Goal("sendfile", speed=0.97), Goal("copy", speed=1.0)),
+        rounds=3 * race.rounds,
     )
     laps = len(figure.samples["kstore"])
     spent = Figure("sendfile_cpu", "byte", figure.counted, goals=(Goal("sendfile", time=1.02),))

@@ -30,9 +30,9 @@ cdef enum:
     ZSTD_BLOCK_MAX = 128 * 1024
     GZIP_LEAST = 18  # of a member
 
-GZIP_MAGIC = b"\x1f\x8b\x08"
+cdef bytes GZIP_MAGIC = b"\x1f\x8b\x08"
 cdef object DeflateError, gzip_decompress, ZstdDecompressor, ZstdError
-ZSTD_UNPACKERS = []  # that nobody uses right now
+cdef list ZSTD_UNPACKERS = []  # that nobody uses right now
 cdef int[4] ZSTD_DICTIONARY, ZSTD_SIZE  # bytes of these fields, by the flags
 ZSTD_DICTIONARY[:] = [0, 1, 2, 4]
 ZSTD_SIZE[:] = [0, 2, 4, 8]
@@ -157,6 +157,7 @@ cdef uint8_t[256] COPY_SIZE, COPY_MORE
 cdef uint32_t[256] COPY_HIGH
 cdef uint32_t[5] COPY_MASK
 COPY_MASK[:] = [0, 0xFF, 0xFFFF, 0, 0xFFFFFFFFu]
+cdef int tag
 for tag in range(256):
     COPY_SIZE[tag] = 4 + (tag >> 2 & 7) if tag & 3 == 1 else 1 + (tag >> 2)
     COPY_MORE[tag] = (0, 1, 2, 4)[tag & 3]

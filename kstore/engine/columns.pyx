@@ -162,13 +162,19 @@ cdef class ColumnBatch:
     @property
     def nbytes(self):
         """Bytes of memory that the columns refer to, each buffer counted once."""
-        found = {}
-        stack = [self.values]
+        cdef set found = set()
+        cdef list stack = [self.values]
+        cdef Values each
+        cdef Buffer buffer
+        cdef int64_t total = 0
         while stack:
             each = stack.pop()
-            found.update((id(buffer), buffer.size) for buffer in each.buffers if buffer is not None)
+            found.update(each.buffers)
             stack += each.children
-        return sum(found.values())
+        found.discard(None)
+        for buffer in found:
+            total += buffer.size
+        return total
 
     def column(self, str name not None):
         """KeyError where it was not asked for."""

@@ -31,7 +31,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.batch import TIMESTAMP_TYPES
-from kstore.engine.buffers import POOL
+from kstore.engine.buffers import POOL as _POOL
 from kstore.engine.codecs import NAMES as CODECS
 from kstore.engine.text import java_text
 
@@ -336,7 +336,7 @@ cdef class Rows:
         self.key.wanted = "key" in columns
         self.value.wanted = "value" in columns
         self.key.viewed = self.value.viewed = views
-        self.pool = POOL
+        self.pool = _POOL
         self.rows_hint = min(self.most_rows, <int64_t>FIRST_ROWS)
         self.key.hint = FIRST_ROWS * 16
         self.value.hint = min(self.most_bytes, <int64_t>FIRST_BYTES)
