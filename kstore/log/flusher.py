@@ -54,12 +54,13 @@ class Flusher:
                 self._start()
             self._wake.notify()
 
-    def stop(self) -> None:
-        """Ends the thread, after what it is doing now."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Ends the thread, after what it is doing now. Who is collecting garbage must not wait: it may be anywhere, also
+        inside `threading`."""
         with self._wake:
             self._stopped = True
             self._wake.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if wait and self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:

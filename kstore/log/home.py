@@ -147,6 +147,10 @@ class Home:
                     _sessions.pop(self.directory, None)
                 self._lock.release(self.path)
 
+    def leave_unclean(self) -> None:
+        """The same where nobody closes the log, as it is garbage."""
+        self._writing.later(lambda: self.leave(clean=False))
+
 
 class _Session:
     """What this process has done in one directory since it locked it."""

@@ -4,14 +4,15 @@ import errno
 import fcntl
 import os
 import struct
-import threading
+from functools import partial
 from pathlib import Path
 
 from kstore.errors import LogLockedError
 from kstore.log import layout
+from kstore.log.guard import Guard
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
-_guard = threading.Lock()
+_guard = Guard()
 _held: dict[str, "DirectoryLock"] = {}
 
 
@@ -35,7 +36,7 @@ class DirectoryLock:
     def __init__(self, directory: str, fd: int) -> None:
         self.directory = directory
         self.users: set[str] = set()  # the partition directories
-        self.writing = threading.RLock()  # for the files that its users share
+        self.writing = Guard()  # for the files that its users share
         self._fd = fd
         self._pid = os.getpid()
 
@@ -55,14 +56,16 @@ class DirectoryLock:
 
     def release(self, user: Path) -> None:
         """Gives the lock up for one log; the file goes with the last."""
-        with _guard:
-            self.users.discard(os.path.realpath(user))
-            if self.users or _held.get(self.directory) is not self:
-                return
-            del _held[self.directory]
-            if os.getpid() == self._pid:  # a forked child does not own it
-                Path(self.directory, layout.LOCK).unlink(missing_ok=True)
-            os.close(self._fd)
+        _guard.later(partial(self._drop, os.path.realpath(user)))
+
+    def _drop(self, partition: str) -> None:
+        self.users.discard(partition)
+        if self.users or _held.get(self.directory) is not self:
+            return
+        del _held[self.directory]
+        if os.getpid() == self._pid:  # a forked child does not own it
+            Path(self.directory, layout.LOCK).unlink(missing_ok=True)
+        os.close(self._fd)
 
 
 def _locked(path: str) -> int:
@@ -87,7 +90,7 @@ def _locked(path: str) -> int:
 def _forget() -> None:
     """A forked child has no lock: what it inherited belongs to its parent."""
     global _guard
-    _guard = threading.Lock()
+    _guard = Guard()
     _held.clear()
 
 

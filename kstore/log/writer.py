@@ -659,18 +659,24 @@ class LogWriter(Intake, PartitionLog):
 
     def abandon(self) -> None:
         """Lets go of the log without any of what close does, as if the process had died here."""
+        if self._drop():
+            self._flusher.stop()
+            self._home.leave(clean=False)
+
+    def _drop(self) -> bool:
+        """Nothing is written any more; whether that is new."""
         with self._held():
             if self._closed:
-                return
+                return False
             self._closed = True
             self._end()
-        self._flusher.stop()
         _writers.discard(self)
-        self._home.leave(clean=False)
+        return True
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.abandon()
+        if not getattr(self, "_closed", True) and self._drop():
+            self._flusher.stop(wait=False)
+            self._home.leave_unclean()
 
     def __repr__(self) -> str:
         if self._closed:

@@ -144,3 +144,59 @@ def test_the_lock_file_that_was_removed_meanwhile_is_not_trusted(tmp_path: Path)
         log.append(b"x")
         assert (directory / ".lock").exists()
     stale.close()
+
+
+GARBAGE = """
+import gc, sys, weakref
+import kstore
+from kstore.log import home, lock
+
+gc.disable()
+
+
+def forget(name):
+    log = kstore.open(f"{sys.argv[1]}/{name}", "a", flush_ms=60_000)
+    log.append(b"x")
+    log.itself = log  # only the collector will find it
+    return weakref.ref(log)
+
+
+def collecting(function):
+    def called(*args):
+        gc.collect()
+        return function(*args)
+    return called
+
+
+forgotten = [forget("t-0"), forget("u-0")]
+lock._locked = collecting(lock._locked)  # called when no log of the directory has its lock
+with kstore.open(f"{sys.argv[1]}/v-0", "a"):
+    gc.collect()
+    assert not any(ref() for ref in forgotten)
+    for name in "t-0", "u-0":
+        kstore.open(f"{sys.argv[1]}/{name}", "a").close()
+forgotten = [forget("t-0"), forget("u-0")]
+home.read_state = collecting(home.read_state)
+with kstore.open(f"{sys.argv[1]}/v-0", "a"):
+    assert not any(ref() for ref in forgotten)
+    for name in "t-0", "u-0":
+        kstore.open(f"{sys.argv[1]}/{name}", "a").close()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_garbage_collected_while_a_lock_is_taken(tmp_path: Path, shared: bool) -> None:
+    """A log that was never closed gives up its lock in the middle of another's opening, in directories of their own or
+    in one: neither waits for itself."""
+    if shared:
+        (tmp_path / "meta.properties").touch()
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", GARBAGE, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")
