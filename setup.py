@@ -20,6 +20,7 @@ MODULES = [
     "crc32c",
     "entries",
     "export",
+    "fields",
     "file",
     "headers",
     "incoming",

@@ -21,7 +21,7 @@ enum {
 };
 
 /* A column of bytes. The cell of row i is bytes[ends[i]] up to bytes[ends[i + 1]]. */
-typedef struct ks_cells {
+typedef struct ks_column {
     uint8_t *bytes;
     int64_t size; /* bytes there are */
     int64_t room;
@@ -29,7 +29,7 @@ typedef struct ks_cells {
     uint8_t *valid; /* a bit a row, set beforehand for the first `valid_rows`; other rows cannot be null */
     int64_t valid_rows;
     int64_t nulls;
-} ks_cells;
+} ks_column;
 
 /* Columns; those that are not wanted need not be there. offset and timestamp of row i are offsets[i], timestamps[i]. */
 typedef struct ks_table {
@@ -42,8 +42,8 @@ typedef struct ks_table {
     int64_t *timestamps;
     int32_t *lists; /* ends of lists of headers, which plain records have none of */
     int32_t list_end;
-    ks_cells key;
-    ks_cells value;
+    ks_column key;
+    ks_column value;
 } ks_table;
 
 /* memcpy; `slack`: bytes that can be read and written. Keys, mostly of 16 bytes at most, need no call. */
@@ -55,7 +55,7 @@ KS_INLINE void ks_copy_cell(uint8_t *target, const uint8_t *source, int64_t size
         memcpy(target, source, (size_t)size);
 }
 
-KS_INLINE void ks_mark_null(ks_cells *c, int64_t row)
+KS_INLINE void ks_mark_null(ks_column *c, int64_t row)
 {
     c->valid[row >> 3] &= (uint8_t)~(1 << (row & 7));
     c->nulls++;

@@ -13,7 +13,7 @@ cdef extern from "kstore/columns.h" nogil:
         KS_VALUES
         KS_LISTS
 
-    ctypedef struct ks_cells:
+    ctypedef struct ks_column:
         uint8_t *bytes
         int64_t size
         int64_t room
@@ -32,8 +32,8 @@ cdef extern from "kstore/columns.h" nogil:
         int64_t *timestamps
         int32_t *lists
         int32_t list_end
-        ks_cells key
-        ks_cells value
+        ks_column key
+        ks_column value
 
     int32_t ks_take_records(
         ks_table *t, const uint8_t **p, const uint8_t *end, const ks_batch *b, int32_t most, int columns

@@ -3,11 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kstore.engine.batch cimport Record
 from kstore.engine.buffers cimport Buffer, Pool, ks_vector
 from kstore.engine.columns cimport ColumnBatch, Field, Values
+from kstore.engine.fields cimport FIELD_COUNT
 from kstore.engine.predicate cimport ks_filter
 from libkstore.format cimport ks_batch, ks_fault, ks_record
-
-cdef enum:
-    FIELD_COUNT = 16   # columns that say the same of all records of a batch
 
 cdef enum:
     ROWS_DONE = 0       # the records at hand are used up

@@ -2,8 +2,8 @@ from typing import final
 
 from kstore.engine.columns import Field
 
-CODECS: tuple[str, ...]
 COLUMNS: tuple[str, ...]
+FIELDS: dict[str, int]
 TIMESTAMP_TYPES: tuple[str, ...]
 
 @final

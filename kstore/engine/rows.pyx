@@ -7,12 +7,13 @@ or not matched, costs the walk over its varints and nothing else.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree
 from cython cimport boundscheck, final
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kstore.engine.batch cimport Record
 from kstore.engine.buffers cimport Buffer, Pool, ks_ensure, ks_vector
-from kstore.engine.columns cimport ColumnBatch, Field, Values, words_of
+from kstore.engine.columns cimport ColumnBatch, Field, Values
+from kstore.engine.fields cimport field_width, header_field, put_field
 from kstore.engine.predicate cimport ks_filter, ks_matches
 from libkstore.build cimport ks_copy
 from libkstore.columns cimport (
@@ -21,7 +22,7 @@ from libkstore.columns cimport (
     KS_OFFSETS,
     KS_TIMESTAMPS,
     KS_VALUES,
-    ks_cells,
+    ks_column,
     ks_table,
     ks_take_records,
 )
@@ -30,7 +31,6 @@ from libkstore.format cimport (
     KS_LOG_APPEND_TIME,
     KS_OK,
     ks_batch,
-    ks_codec,
     ks_fail,
     ks_fault,
     ks_header,
@@ -41,7 +41,7 @@ from libkstore.format cimport (
 
 from kstore.engine.batch import TIMESTAMP_TYPES
 from kstore.engine.buffers import POOL as _POOL
-from kstore.engine.codecs import NAMES as CODECS
+from kstore.engine.fields import FIELDS
 from kstore.engine.text import java_text
 
 cdef enum:
@@ -52,37 +52,7 @@ cdef enum:
     FIRST_BYTES = 2 << 20
     HEADER_COST = 16   # what a header counts for beside its bytes, so that empty ones cannot pile up
 
-cdef enum:
-    F_TIMESTAMP_TYPE, F_CODEC, F_BASE_OFFSET, F_LAST_OFFSET, F_BASE_TIMESTAMP, F_MAX_TIMESTAMP, F_PRODUCER_ID
-    F_POSITION, F_SIZE, F_CRC, F_LEADER_EPOCH, F_BASE_SEQUENCE, F_RECORDS_COUNT, F_PRODUCER_EPOCH, F_ATTRIBUTES
-    F_MAGIC
-
-# Name, number, and Arrow's format of the columns that come from the header of a batch.
-cdef dict FIELDS = {
-    "timestamp_type": (F_TIMESTAMP_TYPE, b"c"),
-    "codec": (F_CODEC, b"c"),
-    "base_offset": (F_BASE_OFFSET, b"l"),
-    "last_offset": (F_LAST_OFFSET, b"l"),
-    "base_timestamp": (F_BASE_TIMESTAMP, b"l"),
-    "max_timestamp": (F_MAX_TIMESTAMP, b"l"),
-    "producer_id": (F_PRODUCER_ID, b"l"),
-    "position": (F_POSITION, b"l"),
-    "size": (F_SIZE, b"l"),
-    "crc": (F_CRC, b"I"),
-    "leader_epoch": (F_LEADER_EPOCH, b"i"),
-    "base_sequence": (F_BASE_SEQUENCE, b"i"),
-    "records_count": (F_RECORDS_COUNT, b"i"),
-    "producer_epoch": (F_PRODUCER_EPOCH, b"s"),
-    "attributes": (F_ATTRIBUTES, b"s"),
-    "magic": (F_MAGIC, b"c"),
-}
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", *list(FIELDS)[1:])
-
-cdef Values TIME_WORDS = words_of(TIMESTAMP_TYPES)
-cdef Values CODEC_WORDS = words_of(CODECS)
-
-cdef int[FIELD_COUNT] WIDTHS
-WIDTHS[:] = [1, 1, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 2, 2, 1]
 
 
 cdef Field field_of(str name, bint views):
@@ -98,8 +68,7 @@ cdef Field field_of(str name, bint views):
         return Field.of(name, b"+l", False, (header,), None)
     if name not in FIELDS:
         raise ValueError(f"no column is named {name!r}; there are {', '.join(COLUMNS)}")
-    words = TIME_WORDS if name == "timestamp_type" else CODEC_WORDS if name == "codec" else None
-    return Field.of(name, FIELDS[name][1], False, (), words)
+    return header_field(name)
 
 
 cdef bint is_text(const uint8_t *p, int64_t size) noexcept nogil:
@@ -248,19 +217,19 @@ cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nog
     return 0
 
 
-cdef inline void begin_cells(ks_cells *cells, const ks_bytes *c) noexcept nogil:
-    cells.bytes = c.data.data
-    cells.size = c.data.size
-    cells.room = c.data.room
-    cells.ends = <int32_t *>c.cells.data
-    cells.valid = c.validity.data
-    cells.valid_rows = 8 * c.validity.size
-    cells.nulls = 0
+cdef inline void lend(ks_column *column, const ks_bytes *c) noexcept nogil:
+    column.bytes = c.data.data
+    column.size = c.data.size
+    column.room = c.data.room
+    column.ends = <int32_t *>c.cells.data
+    column.valid = c.validity.data
+    column.valid_rows = 8 * c.validity.size
+    column.nulls = 0
 
 
-cdef inline void end_cells(ks_bytes *c, const ks_cells *cells, int64_t count) noexcept nogil:
-    c.data.size = cells.size
-    c.null_count += cells.nulls
+cdef inline void take_back(ks_bytes *c, const ks_column *column, int64_t count) noexcept nogil:
+    c.data.size = column.size
+    c.null_count += column.nulls
     c.count = count
 
 
@@ -276,7 +245,7 @@ cdef class Rows:
         for name in columns:
             fields.append(field_of(name, views))
             if name in FIELDS:
-                self.field_ids[self.field_count] = FIELDS[name][0]
+                self.field_ids[self.field_count] = FIELDS[name]
                 self.field_count += 1
         self.names = columns
         self.schema = Field.of("", b"+s", False, tuple(fields), None)
@@ -328,7 +297,7 @@ cdef class Rows:
                 raise MemoryError()
             memset(self.lists.data, 0, 8)
         for i in range(self.field_count):
-            self.pool.prepare(&self.fields[i], self.rows_hint * WIDTHS[self.field_ids[i]])
+            self.pool.prepare(&self.fields[i], self.rows_hint * field_width(self.field_ids[i]))
         self.begun = True
         return 0
 
@@ -381,15 +350,15 @@ cdef class Rows:
         t.timestamps = <int64_t *>self.timestamps.data
         t.lists = <int32_t *>self.lists.data
         t.list_end = <int32_t>self.header_name.count
-        begin_cells(&t.key, &self.key)
-        begin_cells(&t.value, &self.value)
+        lend(&t.key, &self.key)
+        lend(&t.value, &self.value)
         run.left -= ks_take_records(&t, &run.p, run.end, b, run.left, columns)
         self.count = t.rows
         self.bytes += t.key.size + t.value.size - before
         if self.key.wanted:
-            end_cells(&self.key, &t.key, t.rows)
+            take_back(&self.key, &t.key, t.rows)
         if self.value.wanted:
-            end_cells(&self.value, &t.value, t.rows)
+            take_back(&self.value, &t.value, t.rows)
 
     @boundscheck(False)
     cdef int decode(self, ks_run *run, const ks_batch *b, const ks_filter *f, ks_fault *fault) noexcept nogil:
@@ -468,29 +437,11 @@ cdef class Rows:
         return 0
 
     cdef int put_fields(self, int64_t more, const ks_batch *b, int64_t position, int kind) noexcept nogil:
-        """The same for the last `more` rows, in every column that comes from the header of their batch."""
-        cdef int64_t i, value
-        cdef int n, field, width
-        cdef ks_vector *v
+        """What the header of their batch says, for the last `more` rows."""
+        cdef int n
         for n in range(self.field_count):
-            field = self.field_ids[n]
-            width = WIDTHS[field]
-            v = &self.fields[n]
-            if ks_ensure(v, more * width) < 0:
+            if put_field(&self.fields[n], self.field_ids[n], more, b, position, kind) < 0:
                 return -1
-            value = field_value(field, b, position, kind)
-            if width == 1:
-                memset(v.data + v.size, <int>(value & 0xFF), <size_t>more)
-            elif width == 2:
-                for i in range(more):
-                    (<int16_t *>(v.data + v.size))[i] = <int16_t>value
-            elif width == 4:
-                for i in range(more):
-                    (<int32_t *>(v.data + v.size))[i] = <int32_t>value
-            else:
-                for i in range(more):
-                    (<int64_t *>(v.data + v.size))[i] = value
-            v.size += more * width
         return 0
 
     cdef int put_record(self, Record record, const ks_batch *b, int64_t position, const ks_filter *f) except -1:
@@ -596,37 +547,3 @@ cdef class Rows:
         self.lists.size = 4 * self.count + 4
         inner = Values.of(item, count, 0, (None,), (name, value))
         return Values.of(field, self.count, 0, (None, Buffer.of(&self.lists, self.pool)), (inner,))
-
-
-cdef int64_t field_value(int field, const ks_batch *b, int64_t position, int kind) noexcept nogil:
-    if field == F_TIMESTAMP_TYPE:
-        return kind
-    if field == F_CODEC:
-        return ks_codec(b)
-    if field == F_BASE_OFFSET:
-        return b.base_offset
-    if field == F_LAST_OFFSET:
-        return b.last_offset
-    if field == F_BASE_TIMESTAMP:
-        return b.base_timestamp
-    if field == F_MAX_TIMESTAMP:
-        return b.max_timestamp
-    if field == F_PRODUCER_ID:
-        return b.producer_id
-    if field == F_POSITION:
-        return position
-    if field == F_SIZE:
-        return b.size
-    if field == F_CRC:
-        return b.crc
-    if field == F_LEADER_EPOCH:
-        return b.leader_epoch
-    if field == F_BASE_SEQUENCE:
-        return b.base_sequence
-    if field == F_RECORDS_COUNT:
-        return b.records_count
-    if field == F_PRODUCER_EPOCH:
-        return b.producer_epoch
-    if field == F_ATTRIBUTES:
-        return b.attributes
-    return b.magic

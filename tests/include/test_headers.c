@@ -289,7 +289,7 @@ static void check_plain(const uint8_t *p, const uint8_t *end, const ks_batch *b)
 }
 
 /* A column of bytes with this much room and no more; the sanitizer sees to it. */
-static void make_cells(ks_cells *c, int32_t rows, int64_t room, int64_t valid_rows)
+static void make_cells(ks_column *c, int32_t rows, int64_t room, int64_t valid_rows)
 {
     memset(c, 0, sizeof *c);
     c->bytes = (uint8_t *)malloc((size_t)room + 1) + 1;
@@ -300,14 +300,14 @@ static void make_cells(ks_cells *c, int32_t rows, int64_t room, int64_t valid_ro
     c->valid_rows = valid_rows;
 }
 
-static void free_cells(ks_cells *c)
+static void free_cells(ks_column *c)
 {
     free(c->bytes - 1);
     free(c->ends);
     free(c->valid);
 }
 
-static void check_cell(const ks_cells *c, int32_t row, const uint8_t *bytes, int32_t size)
+static void check_cell(const ks_column *c, int32_t row, const uint8_t *bytes, int32_t size)
 {
     CHECK(c->ends[row + 1] - c->ends[row] == (size < 0 ? 0 : size));
     CHECK(size <= 0 || memcmp(c->bytes + c->ends[row], bytes, (size_t)size) == 0);

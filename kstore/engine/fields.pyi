@@ -1,0 +1,5 @@
+CODECS: tuple[str, ...]
+FIELDS: dict[str, int]
+TIMESTAMP_TYPES: tuple[str, ...]
+
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
