@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from kstore.engine.growth import grown
 from kstore.engine.index import TimeIndex
-from kstore.engine.segment import Scan, Segment
+from kstore.engine.segment import Segment
+from kstore.engine.survey import Survey
 from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
 from kstore.log import checkpoints, layout
 from kstore.log.epochs import LeaderEpochs
@@ -284,7 +286,7 @@ class _Loader:
             return False
         return True
 
-    def _adopt(self, segment: Segment, found: Scan) -> None:
+    def _adopt(self, segment: Segment, found: Survey) -> None:
         """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
         beyond = segment.size - found.valid_bytes
         if beyond:
@@ -449,11 +451,11 @@ def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         log_start_offset = read_state(path).log_start_offset
     log_start_offset = max(log_start_offset, min(known))
     later = sorted(base for base in stems if base > last.base_offset)
-    grown = last.grown(later[0] if later else MAX_OFFSET)
-    same = grown is last and not later and len(known) == len(before.segments)
+    active = grown(last, later[0] if later else MAX_OFFSET)
+    same = active is last and not later and len(known) == len(before.segments)
     if same and log_start_offset == before.log_start_offset:
         return before
-    segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [grown]
+    segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [active]
     make = SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):
         segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX_OFFSET)
