@@ -1,6 +1,5 @@
 """One partition, written: what a Kafka broker would leave in the directory, with one writer at a time."""
 
-import contextlib
 import os
 import random
 import uuid
@@ -29,7 +28,7 @@ from kstore.errors import (
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
 from kstore.log.discarded import Discarded
-from kstore.log.epochs import LeaderEpochs
+from kstore.log.epoch_file import EpochFile
 from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
@@ -97,7 +96,7 @@ class LogWriter(Intake, PartitionLog):
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
-                self._set_leader_epoch(max(self._epochs.latest or 0, 0))
+                self._set_leader_epoch(max(self._epoch_file.epochs.latest or 0, 0))
         except BaseException:
             self._home.leave(clean=False)
             raise
@@ -136,9 +135,7 @@ class LogWriter(Intake, PartitionLog):
                 DataLossWarning,
                 stacklevel=5,
             )
-        self._epochs = loaded.leader_epochs
-        self._written_epochs: tuple[tuple[int, int], ...] | None = None
-        self._write_epochs(self._epochs)
+        self._epoch_file = EpochFile(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
         self._snapshots = Snapshots(self._directory)
         now = clock() if clock is not None else self.clock_ms()
@@ -214,7 +211,8 @@ class LogWriter(Intake, PartitionLog):
         """The log at this moment, or as it was when it was closed."""
         held = self._sealed_and_active
         view = held[1].view()
-        seen = (held, view, self._start, self._epochs)
+        start, epochs = self._start, self._epoch_file.epochs
+        seen = (held, view, start, epochs)
         shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
         if shown and all(a is b or a == b for a, b in zip(shown, seen, strict=False)):
             return loaded
@@ -222,9 +220,9 @@ class LogWriter(Intake, PartitionLog):
         loaded = replace(
             self._loaded,
             segments=(*held[0], segment),
-            log_start_offset=self._start,
-            log_end_offset=max(end, self._start),
-            leader_epochs=self._epochs,
+            log_start_offset=start,
+            log_end_offset=max(end, start),
+            leader_epochs=epochs,
         )
         self._shown = (seen, loaded)
         return loaded
@@ -282,34 +280,12 @@ class LogWriter(Intake, PartitionLog):
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch < 0:
-            if start_offset >= 0 and self._epochs.entries:  # messages of magic 0 and 1 know no epochs
-                self._change_epochs(LeaderEpochs.clear)
+            if (
+                start_offset >= 0 and self._epoch_file.epochs.entries
+            ):  # messages of magic 0 and 1 know no epochs
+                self._epoch_file.clear()
             return
-        self._change_epochs(lambda epochs: epochs.assign(epoch, start_offset))
-
-    def _change_epochs(self, change: Callable[[LeaderEpochs], object]) -> None:
-        """Makes a change to a copy, which readers see once it is written."""
-        epochs = LeaderEpochs(self._epochs.entries)
-        change(epochs)
-        self._write_epochs(epochs)
-        if epochs.entries != self._epochs.entries:
-            self._epochs = epochs
-
-    def _write_epochs(self, epochs: LeaderEpochs) -> None:
-        """Brings leader-epoch-checkpoint up to date; without entries it is an empty file."""
-        entries = epochs.entries
-        path = Path(self._directory, layout.LEADER_EPOCHS)
-        if self._written_epochs == entries:
-            return
-        if not entries and not path.exists():
-            File(str(path), "a")
-        else:
-            with contextlib.suppress(OSError, ValueError):
-                if checkpoints.read_epochs(path) == list(entries):
-                    self._written_epochs = entries
-                    return
-            checkpoints.write_epochs(path, entries)
-        self._written_epochs = entries
+        self._epoch_file.assign(epoch, start_offset)
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
@@ -469,7 +445,7 @@ class LogWriter(Intake, PartitionLog):
         first = kept[0].base_offset if kept else active.base_offset
         if first > self._start:
             self._start = first
-            self._change_epochs(lambda epochs: epochs.truncate_from_start(first))
+            self._epoch_file.truncate_from_start(first)
         self._sealed_and_active = (kept, active)
         self._set_aside(gone, now_ms)
         self._home.store(min(self.durable_offset, self._end_offset), self._start_to_store())
@@ -497,7 +473,7 @@ class LogWriter(Intake, PartitionLog):
             if offset > self._start:
                 self._home.store(min(self.durable_offset, end), offset)
                 self._start = offset
-                self._change_epochs(lambda epochs: epochs.truncate_from_start(offset))
+                self._epoch_file.truncate_from_start(offset)
             return self._start
 
     def truncate_to(self, offset: int) -> bool:
@@ -510,7 +486,7 @@ class LogWriter(Intake, PartitionLog):
         with self._held():
             self._check_usable()
             if offset >= self._end_offset:
-                self._change_epochs(lambda epochs: epochs.truncate_from_end(self._end_offset))
+                self._epoch_file.truncate_from_end(self._end_offset)
                 return False
             sealed, active = self._sealed_and_active
             first = sealed[0].base_offset if sealed else active.base_offset
@@ -569,7 +545,7 @@ class LogWriter(Intake, PartitionLog):
         self._replace(active)
         self._sealed_and_active = (tuple(kept[:-1]), active)
         self._start = min(self._start, offset)
-        self._change_epochs(lambda epochs: epochs.truncate_from_end(offset))
+        self._epoch_file.truncate_from_end(offset)
         self._snapshots.remove_outside(self._start, offset)
         self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
 
@@ -603,7 +579,7 @@ class LogWriter(Intake, PartitionLog):
             self._replace(active)
             self._sealed_and_active = ((), active)
             self._start = offset if log_start_offset is None else log_start_offset
-            self._change_epochs(LeaderEpochs.clear)
+            self._epoch_file.clear()
             for at in self._snapshots.offsets:
                 self._snapshots.remove(at)
             self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
