@@ -46,6 +46,11 @@ class Snapshots:
         if path is not None:
             unlink(path, missing_ok=True)
 
+    def clear(self) -> None:
+        """Removes all. OSError."""
+        for offset in self.offsets:
+            self.remove(offset)
+
     def set_aside(self, offset: int) -> str | None:
         """Takes one out of account and returns its path, for who deletes it later."""
         return self._paths.pop(offset, None)

@@ -32,17 +32,15 @@ from kstore.log.epoch_file import EpochFile
 from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
+from kstore.log.ledger import Ledger
 from kstore.log.loader import Loaded, SegmentMaker, load
 from kstore.log.partition import PartitionLog
-from kstore.log.producers import Expiry, ProducerState
+from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.repairs import Repairs
 from kstore.log.retention import Decision, decide_for
-from kstore.log.snapshots import Snapshots
-from kstore.log.transactions import Transactions, rebuild
+from kstore.log.transactions import Transactions
 from kstore.log.validator import validate
-
-PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = 600_000
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
@@ -137,11 +135,9 @@ class LogWriter(Intake, PartitionLog):
             )
         self._epoch_file = EpochFile(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
-        self._snapshots = Snapshots(self._directory)
         now = clock() if clock is not None else self.clock_ms()
-        self._producers, indexes = rebuild(self._snapshots, loaded, self._expiry(now))
-        self._next_expiry_ms = now + PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
-        for base, index in indexes.items():
+        self._ledger = Ledger(self._directory, self._producer_id_expiration_ms)
+        for base, index in self._ledger.open(loaded, now).items():
             path = f"{self._directory}/{layout.segment_stem(base)}.txnindex"
             if not index.is_empty or os.path.exists(path):  # noqa: PTH110
                 write_whole(path, index.to_bytes())
@@ -158,7 +154,6 @@ class LogWriter(Intake, PartitionLog):
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._reached = Reached(())
         self._transactions = None
-        self._stable_meanwhile: int | None = None
         self._discarded = Discarded()
         durable = end if recovery.clean else min(recovery.recovery_point, end)
         self._stored_recovery_point = -1
@@ -261,20 +256,19 @@ class LogWriter(Intake, PartitionLog):
 
     def _read_transactions(self) -> Transactions:
         now = self._current()
-        return Transactions.of(self._producers, now.log_start_offset, now.log_end_offset)
+        return self._ledger.transactions(now.log_start_offset, now.log_end_offset)
 
     def _known_transactions(self) -> Transactions:
         return self._read_transactions()
 
     def last_stable_offset(self) -> int:
         """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end."""
-        held = self._stable_meanwhile  # to be read before the producers are
-        stable = self._read_transactions().last_stable_offset
-        return stable if held is None else min(held, stable)
+        now = self._current()
+        return self._ledger.last_stable_offset(now.log_start_offset, now.log_end_offset)
 
     def producers(self) -> dict[int, ProducerState]:
         """The state of every producer id that the log remembers."""
-        return self._producers.states
+        return self._ledger.producers.states
 
     # ---- what appending needs (called with the mutex held) --------------------------------------------------------
 
@@ -299,8 +293,7 @@ class LogWriter(Intake, PartitionLog):
         self._seal(old)
         try:
             active = self._make_active(stem, base, now, self._end_offset)
-            if base > self._snapshots.latest:
-                self._snapshots.write(base, self._producers.states.values())
+            self._ledger.write_snapshot(base)
         except BaseException:
             unlink(f"{self._directory}/{stem}.log", missing_ok=True)
             try:
@@ -309,10 +302,10 @@ class LogWriter(Intake, PartitionLog):
                 self._refuse(f"the segment after {old.path} could not be begun: {e}")
             raise
         sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
-        self._owe_sync(
-            [*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(),
-            True,
-        )
+        files = old.files()
+        if base in self._ledger.snapshots:
+            files.append(File(self._ledger.snapshots.path_of(base)))
+        self._owe_sync(files, True)
         self._replace(active)
         self._sealed_and_active = ((*self._sealed_and_active[0], sealed), active)
         self._flusher.sealed()
@@ -327,41 +320,18 @@ class LogWriter(Intake, PartitionLog):
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
 
-    def _expiry(self, now_ms: int) -> Expiry:
-        return Expiry(self._producer_id_expiration_ms, now_ms)
-
-    def _forget_producers(self, now_ms: int) -> None:
-        """Kafka does it by its scheduler; here appends of producers and retain() do."""
-        self._producers.forget(self._expiry(now_ms))
-        self._next_expiry_ms = now_ms + PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
-
     def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
-        now_ms = self.clock_ms()
-        if now_ms >= self._next_expiry_ms:
-            self._forget_producers(now_ms)
-        duplicate = self._producers.analyze(batches, origin, transaction_version)
+        duplicate = self._ledger.analyze(batches, origin, transaction_version, self.clock_ms())
         if duplicate is None:
-            # From the writing of a batch until its producer is accounted for, and a transaction that it ends is in the
-            # index of the aborted, readers of committed data stay where they are.
-            self._stable_meanwhile = self.last_stable_offset()
+            self._ledger.hold(self.last_stable_offset())
         return duplicate
 
     def _forget_analysis(self) -> None:
-        self._stable_meanwhile = None
+        self._ledger.let_go()
 
     def _account(self, batches: list[RecordBatch]) -> None:
         try:
-            for batch in batches:
-                if batch.producer_id >= 0:
-                    aborted = self._producers.apply(batch)
-                    if aborted is not None:
-                        try:
-                            self.active.append_aborted(aborted)
-                        except OSError:  # readers of committed data must not get what no index calls aborted
-                            self._producers.ongoing[aborted.first_offset] = aborted.producer_id
-                            raise
-            self._producers.end_offset = self._end_offset
-            self._stable_meanwhile = None
+            self._ledger.enter(batches, self.active.append_aborted, self._end_offset)
         except OSError as e:
             self._refuse(f"the transaction index of {self.active.path} was not written: {e}")
             raise
@@ -433,7 +403,7 @@ class LogWriter(Intake, PartitionLog):
                 if gone:
                     self._delete_oldest(gone, now_ms)
                 self._discarded.unlink(now_ms)
-                self._forget_producers(now_ms)
+                self._ledger.forget(now_ms)
             return decisions
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:
@@ -452,7 +422,7 @@ class LogWriter(Intake, PartitionLog):
 
     def _set_aside(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Gives the files of segments, and their snapshots, the suffix .deleted."""
-        self._discarded.add(segments, self._snapshots, now_ms + self._config.file_delete_delay_ms)
+        self._discarded.add(segments, self._ledger.snapshots, now_ms + self._config.file_delete_delay_ms)
 
     def delete_records(self, before_offset: int) -> int:
         """Moves the log start offset up to `before_offset` (-1: the end), durably; returns where it is (spec 9.4).
@@ -546,8 +516,7 @@ class LogWriter(Intake, PartitionLog):
         self._sealed_and_active = (tuple(kept[:-1]), active)
         self._start = min(self._start, offset)
         self._epoch_file.truncate_from_end(offset)
-        self._snapshots.remove_outside(self._start, offset)
-        self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
+        self._ledger.begin_anew(self._now(), now_ms)
 
     def _cut_transactions(self, segment: Segment, transactions: TransactionIndex, offset: int) -> None:
         """Removes the aborted transactions whose markers lay at `offset` or above."""
@@ -580,9 +549,8 @@ class LogWriter(Intake, PartitionLog):
             self._sealed_and_active = ((), active)
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_file.clear()
-            for at in self._snapshots.offsets:
-                self._snapshots.remove(at)
-            self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
+            self._ledger.snapshots.clear()
+            self._ledger.begin_anew(self._now(), now_ms)
             self._home.store(min(self.durable_offset, offset), self._start_to_store())
         except BaseException as e:
             self._refuse(f"starting anew at {offset} was not finished: {e}")
@@ -624,8 +592,8 @@ class LogWriter(Intake, PartitionLog):
         active, end = self.active, self._end_offset
         active.prepare_indexes()
         active.seal()
-        if end > self._snapshots.latest and end > self._start:
-            self._snapshots.write(end, self._producers.states.values(), durable=True)
+        if end > self._start:
+            self._ledger.write_snapshot(end, durable=True)
         for file in [*self._take_unsynced(), *active.files()]:
             file.sync()
         self._discarded.unlink(MAX64)
