@@ -15,7 +15,6 @@ from kstore.config import MAX64, LogConfig
 from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File, make_directory, sync_directory, unlink, write_whole
-from kstore.engine.index import TransactionIndex
 from kstore.engine.intake import Appended, Intake
 from kstore.engine.segment import Segment
 from kstore.errors import (
@@ -27,6 +26,7 @@ from kstore.errors import (
 )
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
+from kstore.log.cutting import cut, end_of_rest
 from kstore.log.discarded import Discarded
 from kstore.log.epoch_file import EpochFile
 from kstore.log.feed import Feed, WriterFeed
@@ -463,7 +463,8 @@ class LogWriter(Intake, PartitionLog):
             if first > offset:
                 self._start_anew(offset, None)
                 return True
-            rest = self._end_of_rest(offset)
+            at = self.floor_segment(offset - 1)
+            rest = end_of_rest(self.segments[at], offset) if at >= 0 else offset
             self._lower_recovery_point(rest, offset)
             try:
                 self._truncate(offset)
@@ -472,16 +473,6 @@ class LogWriter(Intake, PartitionLog):
                 self._refuse(f"truncation to {offset} was not finished: {e}")
                 raise
             return True
-
-    def _end_of_rest(self, offset: int) -> int:
-        """Where the log ends once what begins at `offset` is gone; at least, where a gap or a batch is cut."""
-        at = self.floor_segment(offset - 1)
-        if at < 0:
-            return offset
-        segment = self.segments[at]
-        located = segment.translate(offset - 1)
-        whole = located is not None and segment.batch_at(located.position).last_offset == offset - 1
-        return offset if whole else segment.base_offset
 
     def _lower_recovery_point(self, point: int, offset: int) -> None:
         """Before the bytes from `point` on go, the checkpoints must not say that they are there."""
@@ -499,16 +490,7 @@ class LogWriter(Intake, PartitionLog):
         last = kept[-1]
         if gone:
             self._seal(self.active)
-        located = last.translate(offset)
-        size = located.position if located is not None else last.size
-        offsets, times = last.offset_index.copy(), last.time_index.copy()  # while they fit their log
-        File(last.path, "r+").truncate(size)
-        last = self._make_segment()(last.stem, last.base_offset)
-        offsets.truncate_to(offset)
-        times.truncate_to(offset)
-        last.adopt(offsets, times)
-        last.take_max_timestamp(last.scan(verify=False).max_timestamp)
-        self._cut_transactions(last, kept[-1].transaction_index, offset)
+        last = cut(last, offset, self._make_segment())
         self._set_aside(gone, now_ms)
         active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
         active.prepare_indexes()
@@ -517,14 +499,6 @@ class LogWriter(Intake, PartitionLog):
         self._start = min(self._start, offset)
         self._epoch_file.truncate_from_end(offset)
         self._ledger.begin_anew(self._now(), now_ms)
-
-    def _cut_transactions(self, segment: Segment, transactions: TransactionIndex, offset: int) -> None:
-        """Removes the aborted transactions whose markers lay at `offset` or above."""
-        count = len(transactions)
-        transactions.truncate_to(offset)
-        if len(transactions) < count:
-            File(segment.path_of(".txnindex"), "r+").truncate(34 * len(transactions))
-        segment.adopt(None, None, transactions)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Deletes every record; the next one gets `offset` (spec 8.10). OSError."""
