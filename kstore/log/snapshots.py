@@ -55,14 +55,16 @@ class Snapshots:
         """Takes one out of account and returns its path, for who deletes it later."""
         return self._paths.pop(offset, None)
 
-    def remove_strays(self, bases: Iterable[int]) -> None:
-        """Of the snapshots that are at no segment's base only the newest stays, if it is above all bases."""
+    def strays(self, bases: Iterable[int]) -> list[int]:
+        """Those at no segment's base, but for the newest of them if it is above all bases."""
         known = set(bases)
         strays = [offset for offset in self.offsets if offset not in known]
-        keep = strays[-1:] if strays and strays[-1] >= max(known, default=0) else []
-        for offset in strays:
-            if offset not in keep:
-                self.remove(offset)
+        return strays[:-1] if strays and strays[-1] >= max(known, default=0) else strays
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """Removes them. OSError."""
+        for offset in self.strays(bases):
+            self.remove(offset)
 
     def remove_outside(self, log_start_offset: int, log_end_offset: int) -> None:
         """Removes those that say nothing of the log: at its start or below, or above its end."""
@@ -70,12 +72,16 @@ class Snapshots:
             if offset > log_end_offset or offset <= log_start_offset:
                 self.remove(offset)
 
+    def read(self, offset: int) -> list[ProducerState]:
+        """The producers in one. CorruptSnapshotError, OSError."""
+        return read_snapshot(Path(self._paths[offset]).read_bytes(), self._paths[offset])
+
     def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
         """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by Kafka."""
         for offset in reversed(self.offsets):
             if offset <= most:
                 try:
-                    return offset, read_snapshot(Path(self._paths[offset]).read_bytes(), self._paths[offset])
+                    return offset, self.read(offset)
                 except CorruptFileError:
                     self.remove(offset)
         return None

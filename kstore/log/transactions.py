@@ -1,38 +1,29 @@
 """Aborted transactions and the last stable offset of a log that is read (spec 6.8, 7.2, 8.4, 8.5)."""
 
-from pathlib import Path
+import contextlib
 
 from kstore.engine.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment import Segment
 from kstore.errors import CorruptFileError
-from kstore.log import layout
 from kstore.log.loader import Loaded
-from kstore.log.producers import Producers, ProducerState, batches_of_producers, read_snapshot
+from kstore.log.producers import Producers, ProducerState, batches_of_producers
+from kstore.log.snapshots import Snapshots
 
 
-def usable_snapshots(directory: str, loaded: Loaded) -> list[tuple[int, str]]:
-    """(offset, path) of the snapshots that Kafka would keep, newest first (spec 8.5, removeStraySnapshots)."""
-    bases = {segment.base_offset for segment in loaded.segments}
-    found = []
-    for path in Path(directory).iterdir():
-        name = path.name
-        offset = layout.parse_offset(name)
-        if offset is not None and name.partition(".")[2] == "snapshot":
-            found.append((offset, str(path)))
-    strays = sorted(offset for offset, _ in found if offset not in bases)
-    keep = bases | {offset for offset in strays[-1:] if offset >= max(bases, default=0)}
+def usable_snapshots(snapshots: Snapshots, loaded: Loaded) -> list[int]:
+    """The offsets of the snapshots that Kafka would keep, newest first (spec 8.5)."""
+    strays = snapshots.strays(segment.base_offset for segment in loaded.segments)
     first, end = loaded.log_start_offset, loaded.log_end_offset
-    return sorted(((o, p) for o, p in found if o in keep and first < o <= end), reverse=True)
+    return [o for o in reversed(snapshots.offsets) if first < o <= end and o not in strays]
 
 
-def read_newest(snapshots: list[tuple[int, str]], most: int) -> tuple[int, list[ProducerState]] | None:
-    """The newest snapshot at or below an offset that is sound, with its offset; None where there is none."""
-    for offset, path in snapshots:
+def _read_newest(directory: str, loaded: Loaded, most: int) -> tuple[int, list[ProducerState]] | None:
+    """The newest of them at or below an offset that is sound, with its offset. Nothing is removed."""
+    snapshots = Snapshots(directory)
+    for offset in usable_snapshots(snapshots, loaded):
         if offset <= most:
-            try:
-                return offset, read_snapshot(Path(path).read_bytes(), path)
-            except (CorruptFileError, OSError):
-                continue
+            with contextlib.suppress(CorruptFileError, OSError):
+                return offset, snapshots.read(offset)
     return None
 
 
@@ -45,7 +36,7 @@ class Transactions:
         recovered = set(loaded.recovery.recovered_segments)
         from_offset = min((b for b in recovered), default=loaded.log_end_offset)
         rebuilt: dict[int, list[AbortedTxn]] = {base: [] for base in recovered}
-        newest = read_newest(usable_snapshots(directory, loaded), from_offset)
+        newest = _read_newest(directory, loaded, from_offset)
         start_offset = loaded.log_start_offset
         if newest is not None:
             start_offset = newest[0]
