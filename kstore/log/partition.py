@@ -20,10 +20,12 @@ from kstore.log import checkpoints, layout
 from kstore.log.feed import DirectoryFeed, Feed
 from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
-from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
+from kstore.log.loader import Loaded, load
 from kstore.log.pages import CACHE, Pages, Residency, residency_of
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
+from kstore.log.recovery import Recovery
+from kstore.log.refresh import LoadOptions, refreshed
 from kstore.log.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.sending import Outlet, Sent
 from kstore.log.slice import Slice
@@ -573,7 +575,7 @@ class PartitionLog:
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
-        loaded = advanced(Path(self.path), self._loaded, self._options)
+        loaded = refreshed(Path(self.path), self._loaded, self._options)
         if loaded is self._loaded:
             return False
         self._loaded = loaded

@@ -33,12 +33,13 @@ from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
 from kstore.log.ledger import Ledger
-from kstore.log.loader import Loaded, SegmentMaker, load
+from kstore.log.loader import Loaded, load
 from kstore.log.partition import PartitionLog
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.repairs import Repairs
 from kstore.log.retention import Decision, decide_for
+from kstore.log.segment_maker import SegmentMaker
 from kstore.log.transactions import Transactions
 from kstore.log.validator import validate
 
