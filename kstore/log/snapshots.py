@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from kstore.engine.file import sync_directory, unlink, write_whole
+from kstore.engine.file import unlink, write_whole
 from kstore.errors import CorruptFileError
 from kstore.log import layout
 from kstore.log.producers import ProducerState, encode_snapshot, read_snapshot
@@ -85,7 +85,3 @@ class Snapshots:
                 except CorruptFileError:
                     self.remove(offset)
         return None
-
-    def sync(self) -> None:
-        """Makes the files' names durable. OSError."""
-        sync_directory(self.directory)
