@@ -67,7 +67,7 @@ wheel: .venv/ready
 		|| { echo "kstore needs Python's headers (Debian: apt-get install python3-dev)"; exit 1; }
 	@$(PYTHON) -m venv .venv || { echo "kstore needs the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group build --group test --group spark --group lint
+	$(BIN)/pip install --quiet --group build --group test --group spark --group examples --group lint
 	@touch $@
 
 .venv/built: .venv/ready $(SOURCES)

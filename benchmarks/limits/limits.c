@@ -382,25 +382,27 @@ static struct sample recover(void) {
     return (struct sample){ t, at, at };
 }
 
-// Columns of offset, timestamp, key and value, 16,384 rows at a time in memory used again and again; the first `count`
-// records. Nothing is checked but the CRC; the walk trusts every length.
-static struct sample scan(uint64_t count) {
+// Columns of offset, timestamp, key and value, 16,384 rows at a time in memory used again and again; `count` records from
+// a position on. Nothing is checked but the CRC; the walk trusts every length.
+struct part { off_t at; uint64_t count; };
+
+static void *scan_part(void *given) {
     enum { WINDOW = 256 << 10, ROWS = 1 << 14 };
-    static uint8_t buffer[WINDOW], keys[ROWS * 8 + 64], values[ROWS * VALUE + 64];
-    static int64_t offsets[ROWS], times[ROWS];
-    static int32_t key_ends[ROWS + 1], value_ends[ROWS + 1];
+    static _Thread_local uint8_t buffer[WINDOW], keys[ROWS * 8 + 64], values[ROWS * VALUE + 64];
+    static _Thread_local int64_t offsets[ROWS], times[ROWS];
+    static _Thread_local int32_t key_ends[ROWS + 1], value_ends[ROWS + 1];
+    struct part *part = given;
     int fd = file("batched-0/00000000000000000000.log");
-    struct sample s = { now(), 0, 0 };
-    uint64_t rows = 0;
+    uint64_t rows = 0, units = 0, seen = 0;
     ssize_t n;
-    for (off_t at = 0; s.units < count && (n = pread(fd, buffer, WINDOW, at)) >= HEADER;) {
+    for (off_t at = part->at; units < part->count && (n = pread(fd, buffer, WINDOW, at)) >= HEADER;) {
         const uint8_t *b = buffer, *end = buffer + n;
-        for (size_t size; end - b >= HEADER && (size = load32(b + 8) + 12) <= (size_t)(end - b) && s.units < count; b += size) {
+        for (size_t size; end - b >= HEADER && (size = load32(b + 8) + 12) <= (size_t)(end - b) && units < part->count; b += size) {
             if (ks_crc32c(0, b + 21, size - 21) != load32(b + 17)) die("CRC");
             int64_t base = load64(b), first = load64(b + 27), length, dt, delta, k, v;
             const uint8_t *q = b + HEADER;
             for (uint32_t left = load32(b + 57); left; left--) {
-                if (rows == ROWS) { sink += keys[0] + values[0] + offsets[0] + times[0]; rows = 0; }
+                if (rows == ROWS) { seen += keys[0] + values[0] + offsets[0] + times[0]; rows = 0; }
                 q = get(get(get(q, &length) + 1, &dt), &delta);
                 offsets[rows] = base + delta;
                 times[rows] = first + dt;
@@ -412,15 +414,42 @@ static struct sample scan(uint64_t count) {
                 key_ends[rows + 1] = key_ends[rows] + k;
                 value_ends[rows + 1] = value_ends[rows] + v;
                 rows++;
-                s.units++;
+                units++;
             }
         }
         at += b - buffer;
     }
-    s.sum = s.units;
-    s.ns = now() - s.ns;
+    part->count = units;
+    part->at = seen;
     close(fd);
-    return s;
+    return NULL;
+}
+
+static struct sample scan(uint64_t count) {
+    struct part all = { 0, count };
+    uint64_t t = now();
+    scan_part(&all);
+    t = now() - t;
+    sink += all.at;
+    return (struct sample){ t, all.count, all.count };
+}
+
+// Two threads take half of the batches each, which have all the same size.
+static struct sample scan_two_threads(uint64_t count) {
+    uint8_t first[HEADER];
+    int fd = file("batched-0/00000000000000000000.log");
+    if (pread(fd, first, HEADER, 0) != HEADER) die("pread");
+    close(fd);
+    uint64_t records = load32(first + 57), batches = count / records / 2;
+    struct part half = { 0, batches * records }, rest = { (off_t)batches * (load32(first + 8) + 12), count - half.count };
+    pthread_t thread;
+    uint64_t t = now();
+    if (pthread_create(&thread, NULL, scan_part, &half)) die("thread");
+    scan_part(&rest);
+    pthread_join(thread, NULL);
+    t = now() - t;
+    sink += half.at + rest.at;
+    return (struct sample){ t, half.count + rest.count, half.count + rest.count };
 }
 
 int main(int argc, char **argv) {
@@ -451,6 +480,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "durable_alone")) s = durable_alone(a);
         else if (!strcmp(name, "recover")) s = recover();
         else if (!strcmp(name, "scan")) s = scan(b);
+        else if (!strcmp(name, "scan_two_threads")) s = scan_two_threads(b);
         else { puts("unknown workload"); fflush(stdout); continue; }
         printf("%lu %lu %lu\n", s.ns, s.units, s.sum);
         fflush(stdout);

@@ -409,23 +409,23 @@ static inline int ks_next_header(const uint8_t **p, const uint8_t *end, ks_heade
     return ks_read_bytes(p, end, &h->value, &h->value_size);
 }
 
-/* A varint of one to three bytes at p, all of which can be read: its width, or 0 for a longer one. */
-static inline int ks_short_varint(const uint8_t *p, int32_t *value)
+/* A varint of one to three bytes at *p, all of which can be read, as it stands there (zigzag: even is 0 and above): 1
+ * and *p behind it, or 0 for a longer one. */
+static inline int ks_short_varint(const uint8_t **p, uint32_t *zigzag)
 {
-    uint32_t z = p[0];
-    int width = 1;
+    const uint8_t *q = *p;
+    uint32_t z = *q++;
     if (z >= 0x80) {
-        z = (z & 0x7f) | (uint32_t)p[1] << 7;
-        width = 2;
-        if (p[1] >= 0x80) {
-            z = (z & 0x3fff) | (uint32_t)p[2] << 14;
-            width = 3;
-            if (p[2] >= 0x80)
+        z = (z & 0x7f) | (uint32_t)*q++ << 7;
+        if (z >= 0x4000) {
+            z = (z & 0x3fff) | (uint32_t)*q++ << 14;
+            if (z >= 0x200000)
                 return 0;
         }
     }
-    *value = (int32_t)((z >> 1) ^ (~(z & 1) + 1));
-    return width;
+    *zigzag = z;
+    *p = q;
+    return 1;
 }
 
 /* ks_next_record for a record as most are: no headers, short numbers, not among the last bytes. 1 and the record, or 0
@@ -433,66 +433,44 @@ static inline int ks_short_varint(const uint8_t *p, int32_t *value)
 static inline int ks_plain_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r)
 {
     const uint8_t *q = *p, *record_end;
-    int32_t length, timestamp_delta, offset_delta, key_size, value_size;
-    int width;
-    if (end - q < 16) /* four varints and the attributes */
+    uint32_t length, timestamp_delta, offset_delta, key_size, value_size;
+    if (end - q < 16) /* what comes before the key takes 13 at most */
         return 0;
-    if (q[0] & 1) /* a length below 0 */
+    if (!ks_short_varint(&q, &length) || length & 1 || length >> 1 > (size_t)(end - q))
         return 0;
-    if (q[0] < 0x80) {
-        length = q[0] >> 1;
-        q++;
-    } else if (q[1] < 0x80) {
-        length = (q[0] & 0x7f) >> 1 | q[1] << 6;
-        q += 2;
-    } else
-        return 0;
-    if (length > end - q)
-        return 0;
-    record_end = q + length;
+    record_end = q + (length >> 1);
     q++; /* attributes */
-    width = ks_short_varint(q, &timestamp_delta);
-    q += width;
-    if (width == 0)
-        return 0;
-    width = ks_short_varint(q, &offset_delta);
-    q += width;
-    if (width == 0)
-        return 0;
-    width = ks_short_varint(q, &key_size);
-    q += width;
-    if (width == 0)
+    if (!ks_short_varint(&q, &timestamp_delta) || !ks_short_varint(&q, &offset_delta) || offset_delta & 1
+        || !ks_short_varint(&q, &key_size))
         return 0;
     r->key = q;
-    if (key_size < 0) {
-        key_size = -1;
+    r->key_size = (int32_t)(key_size >> 1);
+    if (key_size & 1) {
         r->key = NULL;
-    } else if (key_size > end - q - 3)
+        r->key_size = -1;
+    } else if (key_size >> 1 > end - q - 3) /* signed: q may lie behind record_end, but not behind the end */
         return 0;
     else
-        q += key_size;
-    width = ks_short_varint(q, &value_size);
-    q += width;
-    if (width == 0)
+        q += key_size >> 1;
+    if (!ks_short_varint(&q, &value_size))
         return 0;
     r->value = q;
-    /* the value ends a byte before the record does, and that byte counts no headers */
-    if (value_size < 0) {
-        value_size = -1;
+    r->value_size = (int32_t)(value_size >> 1);
+    if (value_size & 1) {
         r->value = NULL;
-        if (record_end - q != 1)
-            return 0;
-    } else if (value_size != record_end - q - 1)
+        r->value_size = -1;
+        value_size = 0;
+    }
+    /* the value ends a byte before the record does, and that byte counts no headers */
+    if (value_size >> 1 != record_end - q - 1 || record_end[-1] != 0)
         return 0;
-    if (record_end[-1] != 0)
-        return 0;
-    r->key_size = key_size;
-    r->value_size = value_size;
     r->headers = r->end = record_end;
     r->headers_count = 0;
-    r->offset_delta = offset_delta;
-    r->offset = ks_add64(b->base_offset, offset_delta);
-    r->timestamp = b->attributes & KS_LOG_APPEND_TIME ? b->max_timestamp : ks_add64(b->base_timestamp, timestamp_delta);
+    r->offset_delta = (int32_t)(offset_delta >> 1);
+    r->offset = ks_add64(b->base_offset, offset_delta >> 1);
+    r->timestamp = b->attributes & KS_LOG_APPEND_TIME
+                       ? b->max_timestamp
+                       : ks_add64(b->base_timestamp, (int32_t)(timestamp_delta >> 1 ^ (~(timestamp_delta & 1) + 1)));
     *p = record_end;
     return 1;
 }

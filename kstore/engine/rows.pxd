@@ -66,7 +66,7 @@ cdef class Rows:
     cdef int32_t block_count
 
     cdef int begin(self) except -1
-    cdef int put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil
+    cdef void put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil
     cdef int decode(self, ks_run *run, const ks_batch *b, const ks_filter *f, ks_fault *fault) noexcept nogil
     cdef int put_record(self, Record record, const ks_batch *b, int64_t position, const ks_filter *f) except -1
     cdef int add_block(self, Buffer block) except -1

@@ -15,6 +15,16 @@ from kstore.engine.buffers cimport Buffer, Pool, ks_ensure, ks_vector
 from kstore.engine.columns cimport ColumnBatch, Field, Values, words_of
 from kstore.engine.predicate cimport ks_filter, ks_matches
 from libkstore.build cimport ks_copy
+from libkstore.columns cimport (
+    KS_KEYS,
+    KS_LISTS,
+    KS_OFFSETS,
+    KS_TIMESTAMPS,
+    KS_VALUES,
+    ks_cells,
+    ks_table,
+    ks_take_records,
+)
 from libkstore.format cimport (
     KS_E_COUNT,
     KS_LOG_APPEND_TIME,
@@ -26,7 +36,6 @@ from libkstore.format cimport (
     ks_header,
     ks_next_header,
     ks_next_record,
-    ks_plain_record,
     ks_record,
 )
 
@@ -202,14 +211,6 @@ cdef int begin_bytes(ks_bytes *c, int64_t rows, Pool pool) except -1:
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-cdef inline void copy_short(uint8_t *target, const uint8_t *source, int64_t size, int64_t room) noexcept nogil:
-    """memcpy; `room`: bytes that can be read and written. Keys, mostly of 16 bytes at most, need no call."""
-    if size <= 16 and room >= 16:
-        memcpy(target, source, 16)
-    else:
-        memcpy(target, source, <size_t>size)
-
-
 cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nogil:
     """A row, for which there is room: 0, ROWS_FULL where offsets of 32 bits reach no further, or ROWS_MEMORY."""
     cdef int64_t at = self.count
@@ -247,68 +248,20 @@ cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nog
     return 0
 
 
-cdef inline int put_columns(
-    Rows self, ks_run *run, const ks_batch *b, const ks_filter *f,
-    bint with_offset, bint with_timestamp, bint with_key, bint with_value, bint with_headers,
-) noexcept nogil:
-    """Rows for plain records, with all that put_row asks of self in registers; see put_plain."""
-    cdef ks_record r
-    cdef const uint8_t *p = run.p
-    cdef const uint8_t *end = run.end
-    cdef int64_t *offsets = <int64_t *>self.offsets.data
-    cdef int64_t *timestamps = <int64_t *>self.timestamps.data
-    cdef int32_t *lists = <int32_t *>self.lists.data
-    cdef int32_t *key_ends = <int32_t *>self.key.cells.data
-    cdef int32_t *value_ends = <int32_t *>self.value.cells.data
-    cdef uint8_t *keys = self.key.data.data
-    cdef uint8_t *values = self.value.data.data
-    cdef int64_t key_end = self.key.data.size, key_room = self.key.data.room
-    cdef int64_t value_end = self.value.data.size, value_room = self.value.data.room
-    cdef int64_t before = key_end + value_end, most = before + self.most_bytes - self.bytes
-    cdef int64_t at = self.count, stop = min(at + run.left, self.most_rows)
-    cdef int64_t first = f.start, last = f.stop
-    cdef ks_batch batch = b[0]
-    cdef int status = ROWS_DONE
-    run.left -= <int32_t>(stop - at)
-    while at < stop and key_end + value_end < most and ks_plain_record(&p, end, &batch, &r):
-        if r.offset < first or r.offset >= last:
-            break
-        if (with_key and r.key_size > key_room - key_end) or (with_value and r.value_size > value_room - value_end):
-            break
-        if with_key:
-            if r.key_size > 0:
-                copy_short(keys + key_end, r.key, r.key_size, min(end - r.key, key_room - key_end))
-                key_end += r.key_size
-            elif r.key_size < 0 and mark_null(&self.key, at) < 0:
-                status = ROWS_MEMORY
-                break
-            key_ends[at + 1] = <int32_t>key_end
-        if with_value:
-            if r.value_size > 0:
-                copy_short(values + value_end, r.value, r.value_size, min(end - r.value, value_room - value_end))
-                value_end += r.value_size
-            elif r.value_size < 0 and mark_null(&self.value, at) < 0:
-                status = ROWS_MEMORY
-                break
-            value_ends[at + 1] = <int32_t>value_end
-        if with_offset:
-            offsets[at] = r.offset
-        if with_timestamp:
-            timestamps[at] = r.timestamp
-        if with_headers:
-            lists[at + 1] = <int32_t>self.header_name.count
-        at += 1
-        run.p = p
-    run.left += <int32_t>(stop - at)
-    self.bytes += key_end + value_end - before
-    self.count = at
-    if with_key:
-        self.key.count = at
-        self.key.data.size = key_end
-    if with_value:
-        self.value.count = at
-        self.value.data.size = value_end
-    return status
+cdef inline void begin_cells(ks_cells *cells, const ks_bytes *c) noexcept nogil:
+    cells.bytes = c.data.data
+    cells.size = c.data.size
+    cells.room = c.data.room
+    cells.ends = <int32_t *>c.cells.data
+    cells.valid = c.validity.data
+    cells.valid_rows = 8 * c.validity.size
+    cells.nulls = 0
+
+
+cdef inline void end_cells(ks_bytes *c, const ks_cells *cells, int64_t count) noexcept nogil:
+    c.data.size = cells.size
+    c.null_count += cells.nulls
+    c.count = count
 
 
 @final
@@ -407,18 +360,36 @@ cdef class Rows:
                 return -1
         return 0
 
-    cdef int put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil:
+    cdef void put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil:
         """Rows for records as most are. It leaves off before any other record, and where bytes have no room: what is to
         be done there is for decode() to say."""
-        if self.with_offset and self.with_timestamp and not self.with_headers:  # the same, with fewer questions
-            if self.key.wanted and self.value.wanted:
-                return put_columns(self, run, b, f, True, True, True, True, False)
-            if not self.key.wanted and not self.value.wanted:
-                return put_columns(self, run, b, f, True, True, False, False, False)
-        return put_columns(
-            self, run, b, f,
-            self.with_offset, self.with_timestamp, self.key.wanted, self.value.wanted, self.with_headers,
+        cdef ks_table t
+        cdef int columns = (
+            (KS_OFFSETS if self.with_offset else 0)
+            | (KS_TIMESTAMPS if self.with_timestamp else 0)
+            | (KS_KEYS if self.key.wanted else 0)
+            | (KS_VALUES if self.value.wanted else 0)
+            | (KS_LISTS if self.with_headers else 0)
         )
+        cdef int64_t before = self.key.data.size + self.value.data.size
+        t.rows = self.count
+        t.most_rows = self.most_rows
+        t.most_bytes = before + self.most_bytes - self.bytes
+        t.start = f.start
+        t.stop = f.stop
+        t.offsets = <int64_t *>self.offsets.data
+        t.timestamps = <int64_t *>self.timestamps.data
+        t.lists = <int32_t *>self.lists.data
+        t.list_end = <int32_t>self.header_name.count
+        begin_cells(&t.key, &self.key)
+        begin_cells(&t.value, &self.value)
+        run.left -= ks_take_records(&t, &run.p, run.end, b, run.left, columns)
+        self.count = t.rows
+        self.bytes += t.key.size + t.value.size - before
+        if self.key.wanted:
+            end_cells(&self.key, &t.key, t.rows)
+        if self.value.wanted:
+            end_cells(&self.value, &t.value, t.rows)
 
     @boundscheck(False)
     cdef int decode(self, ks_run *run, const ks_batch *b, const ks_filter *f, ks_fault *fault) noexcept nogil:
@@ -443,8 +414,7 @@ cdef class Rows:
                 status = ROWS_FULL
                 break
             if plain:
-                if self.put_plain(run, b, f) < 0:
-                    return ROWS_MEMORY
+                self.put_plain(run, b, f)
                 if run.left == 0 or self.count >= self.most_rows or self.bytes >= self.most_bytes:
                     continue
             p = run.p

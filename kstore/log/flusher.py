@@ -81,5 +81,5 @@ class Flusher:
             except LogClosedError:
                 pass  # closing syncs everything itself
             except (OSError, KstoreError) as e:
-                self.failure = e  # the log refuses to write from here on; closing it tells
+                self.failure = e  # if the log refuses to write from here on, closing it tells
             del log

@@ -558,7 +558,7 @@ class LogWriter(Intake, PartitionLog):
         finally:
             _writers.discard(self)
             self._home.leave(clean=clean)
-        if self._flusher.failure is not None:
+        if self._flusher.failure is not None and not clean:
             raise LogFailedError(
                 f"{self.path} is not closed cleanly: {self._refusal}"
             ) from self._flusher.failure

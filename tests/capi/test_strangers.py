@@ -204,9 +204,11 @@ def test_include_directory_is_whole(include: str) -> None:
     found = {path.relative_to(include).as_posix() for path in Path(include).rglob("*.*")}
     assert found >= {
         "FORMAT.md",
+        "kstore/columns.h",
         "kstore/crc32c.h",
         "kstore/format.h",
         "libkstore/__init__.pxd",
+        "libkstore/columns.pxd",
         "libkstore/crc32c.pxd",
         "libkstore/format.pxd",
     }

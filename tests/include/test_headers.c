@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kstore/columns.h"
 #include "kstore/crc32c.h"
 #include "kstore/format.h"
 
@@ -287,6 +288,69 @@ static void check_plain(const uint8_t *p, const uint8_t *end, const ks_batch *b)
     CHECK(plain.end == r.end);
 }
 
+/* A column of bytes with this much room and no more; the sanitizer sees to it. */
+static void make_cells(ks_cells *c, int32_t rows, int64_t room, int64_t valid_rows)
+{
+    memset(c, 0, sizeof *c);
+    c->bytes = (uint8_t *)malloc((size_t)room + 1) + 1;
+    c->room = room;
+    c->ends = (int32_t *)calloc((size_t)rows + 1, sizeof(int32_t));
+    c->valid = (uint8_t *)malloc((size_t)valid_rows / 8 + 1);
+    memset(c->valid, 0xff, (size_t)valid_rows / 8 + 1);
+    c->valid_rows = valid_rows;
+}
+
+static void free_cells(ks_cells *c)
+{
+    free(c->bytes - 1);
+    free(c->ends);
+    free(c->valid);
+}
+
+static void check_cell(const ks_cells *c, int32_t row, const uint8_t *bytes, int32_t size)
+{
+    CHECK(c->ends[row + 1] - c->ends[row] == (size < 0 ? 0 : size));
+    CHECK(size <= 0 || memcmp(c->bytes + c->ends[row], bytes, (size_t)size) == 0);
+    CHECK((row < c->valid_rows && !(c->valid[row >> 3] >> (row & 7) & 1)) == (size < 0));
+}
+
+/* The rows that ks_take_records makes are the records that ks_next_record gives, as far as it goes. */
+static void check_columns(const uint8_t *p, const uint8_t *end, const ks_batch *b, int columns, int64_t room)
+{
+    enum { ROWS = 40 };
+    int64_t offsets[ROWS], timestamps[ROWS];
+    int32_t lists[ROWS + 1], most = b->records_count < ROWS ? b->records_count : ROWS, taken, i;
+    const uint8_t *q = p, *next = p;
+    ks_table t;
+    ks_fault fault;
+    memset(&t, 0, sizeof t);
+    t.most_rows = ROWS;
+    t.most_bytes = INT64_MAX;
+    t.stop = INT64_MAX;
+    t.offsets = offsets;
+    t.timestamps = timestamps;
+    t.lists = lists;
+    make_cells(&t.key, ROWS, room, 16);
+    make_cells(&t.value, ROWS, room, 16);
+    taken = ks_take_records(&t, &q, end, b, most, columns);
+    CHECK(taken == t.rows && taken <= most);
+    for (i = 0; i < taken; i++) {
+        ks_record r;
+        CHECK(ks_next_record(&next, end, b, &r, &fault) == KS_OK);
+        CHECK(!(columns & KS_OFFSETS) || offsets[i] == r.offset);
+        CHECK(!(columns & KS_TIMESTAMPS) || timestamps[i] == r.timestamp);
+        CHECK(!(columns & KS_LISTS) || (lists[i + 1] == 0 && r.headers_count == 0));
+        if (columns & KS_KEYS)
+            check_cell(&t.key, i, r.key, r.key_size);
+        if (columns & KS_VALUES)
+            check_cell(&t.value, i, r.value, r.value_size);
+    }
+    CHECK(next == q);
+    CHECK(t.key.size <= room && t.value.size <= room);
+    free_cells(&t.key);
+    free_cells(&t.value);
+}
+
 /* Walks the records of an uncompressed batch at p: how many there are, or the status that stopped it. */
 static int64_t walk_records(const uint8_t *p, const ks_batch *b, ks_fault *fault)
 {
@@ -294,6 +358,10 @@ static int64_t walk_records(const uint8_t *p, const ks_batch *b, ks_fault *fault
     int32_t i, j;
     if (b->records_count < 0)
         return KS_E_COUNT;
+    check_columns(q, end, b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES, end - q);
+    check_columns(q, end, b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES, 20);
+    check_columns(q, end, b, KS_OFFSETS | KS_TIMESTAMPS, 0);
+    check_columns(q, end, b, KS_VALUES | KS_LISTS, end - q);
     for (i = 0; i < b->records_count; i++) {
         ks_record r;
         const uint8_t *from = q, *at;

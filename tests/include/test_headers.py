@@ -101,7 +101,7 @@ def test_twins_declare_what_the_headers_do() -> None:
         c = re.sub(r"/\*.*?\*/", "", (INCLUDE / "kstore" / header).read_text(), flags=re.DOTALL)
         twin = (INCLUDE / "libkstore" / header).with_suffix(".pxd").read_text()
         functions = re.findall(r"^static inline ((?:const )?\w+ \**(\w+)\([^)]*\))", c, re.MULTILINE)
-        assert len(functions) > 1
+        assert functions
         for signature, name in functions:
             if not PRIVATE.fullmatch(name):
                 assert f"{' '.join(signature.split())}" in " ".join(twin.split()).replace("( ", "(").replace(

@@ -1,0 +1,40 @@
+"""Twin of kstore/columns.h."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from libkstore.format cimport ks_batch
+
+
+cdef extern from "kstore/columns.h" nogil:
+    enum:
+        KS_OFFSETS
+        KS_TIMESTAMPS
+        KS_KEYS
+        KS_VALUES
+        KS_LISTS
+
+    ctypedef struct ks_cells:
+        uint8_t *bytes
+        int64_t size
+        int64_t room
+        int32_t *ends
+        uint8_t *valid
+        int64_t valid_rows
+        int64_t nulls
+
+    ctypedef struct ks_table:
+        int64_t rows
+        int64_t most_rows
+        int64_t most_bytes
+        int64_t start
+        int64_t stop
+        int64_t *offsets
+        int64_t *timestamps
+        int32_t *lists
+        int32_t list_end
+        ks_cells key
+        ks_cells value
+
+    int32_t ks_take_records(
+        ks_table *t, const uint8_t **p, const uint8_t *end, const ks_batch *b, int32_t most, int columns
+    )
