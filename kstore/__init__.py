@@ -39,18 +39,18 @@ from kstore.errors import (
     UnexpectedAppendOffsetError,
     UnsupportedCodecError,
 )
-from kstore.log.follower import Follower
-from kstore.log.layout import TopicPartition
-from kstore.log.pages import Residency
-from kstore.log.partition import (
+from kstore.log.finding import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    PartitionLog,
 )
+from kstore.log.follower import Follower
+from kstore.log.layout import TopicPartition
+from kstore.log.pages import Residency
+from kstore.log.partition import PartitionLog
 from kstore.log.retention import Decision
 from kstore.log.sending import Sent
 from kstore.log.slice import Slice

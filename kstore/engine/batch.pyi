@@ -4,7 +4,6 @@ from typing import Final, final
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
 CODECS: Final[tuple[str, ...]]
-MAX_DECOMPRESSED_BYTES: Final[int]
 CREATE_TIME: Final[str]
 LOG_APPEND_TIME: Final[str]
 NO_TIMESTAMP_TYPE: Final[str]

@@ -49,7 +49,6 @@ from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError
 from kstore.engine.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
-MAX_DECOMPRESSED_BYTES = 256 << 20
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")
 CONTROL_TYPES = (
     "ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS",

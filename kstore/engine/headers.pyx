@@ -7,7 +7,7 @@ from cython cimport final
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.sources cimport materialised
+from kstore.engine.sources cimport materialised, of_record
 from libkstore.format cimport KS_MAX_VARINT, ks_write_varlong
 
 
@@ -16,10 +16,6 @@ cdef bint is_pair(object item):
     if type(item) is tuple:
         return len(<tuple>item) == 2 and isinstance((<tuple>item)[0], str)
     return isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str)
-
-
-cdef str of_record(int64_t i):
-    return f" of record {i}" if i >= 0 else ""
 
 
 @final

@@ -10,13 +10,11 @@ from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
 
 from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
+from kstore.engine.walk cimport DAMAGED, NONE, SYSTEM, step
 from libkstore.format cimport (
-    KS_BATCH_OVERHEAD,
     KS_CONTROL,
     KS_E_OFFSET,
     KS_E_SHORT,
-    KS_E_SIZE,
-    KS_LOG_OVERHEAD,
     KS_MAGIC_END,
     KS_MIN_SIZE,
     KS_OK,
@@ -26,7 +24,6 @@ from libkstore.format cimport (
     ks_fault,
     ks_load_i32,
     ks_load_i64,
-    ks_parse_header,
 )
 
 from kstore.engine.batch import control_type
@@ -116,29 +113,16 @@ cdef class Reader:
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
 
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
-        """Size of the entry at `position` with its header in self.batch; -1 at the end; -2 damaged; -3 system."""
-        cdef int64_t have = self.window.fill(position, KS_BATCH_OVERHEAD, AHEAD), size
-        if have < 0:
-            return -3
-        if have <= KS_MAGIC_END:
-            return -1
-        size = <int64_t>ks_load_i32(self.window.at(position) + 8) + KS_LOG_OVERHEAD
-        if size < KS_MIN_SIZE + KS_LOG_OVERHEAD:
-            ks_fail(fault, KS_E_SIZE, 8, KS_MIN_SIZE, size - KS_LOG_OVERHEAD)
-            return -2
-        if size > self.end - position:
-            return -1
-        if ks_parse_header(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
-            return -2
-        return size
+        """Size of the entry at `position` with its header in self.batch; or NONE at the end, DAMAGED, SYSTEM."""
+        return step(self.window, position, AHEAD, &self.batch, fault)
 
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
-        """0 if the batch at `position` is sound and in order; -2 damaged; -3 system."""
+        """0 if the batch at `position` is sound and in order; else DAMAGED or SYSTEM."""
         cdef int64_t have = self.window.fill(position, size, AHEAD)
         if have < 0:
-            return -3
+            return SYSTEM
         if ks_check_batch(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
-            return -2
+            return DAMAGED
         return self.in_order(position, size, fault)
 
     cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
@@ -147,16 +131,16 @@ cdef class Reader:
         cdef bint follows_on
         if self.batch.base_offset <= self.last_offset or self.batch.base_offset < self.segment.base_offset:
             ks_fail(fault, KS_E_OFFSET, 0, max(self.last_offset + 1, self.segment.base_offset), self.batch.base_offset)
-            return -2
+            return DAMAGED
         if self.batch.last_offset >= self.segment.end_offset:
             ks_fail(fault, KS_E_OFFSET, 0, self.segment.end_offset - 1, self.batch.last_offset)
-            return -2
+            return DAMAGED
         # Two batches that overlap contradict each other, and the one that follows on from the batch before is believed.
         follows_on = self.batch.base_offset == max(self.last_offset + 1, self.segment.base_offset)
         if not follows_on and self.end - position > size + KS_MAGIC_END:
             have = self.window.fill(position, size + KS_MAGIC_END, AHEAD)
             if have < 0:
-                return -3
+                return SYSTEM
             if have < size + KS_MAGIC_END:
                 return 0
             following = ks_load_i64(self.window.at(position + size))
@@ -168,7 +152,7 @@ cdef class Reader:
                 and self.window.at(position + size)[16] <= 2
             ):
                 ks_fail(fault, KS_E_OFFSET, 0, following - 1, self.batch.last_offset)
-                return -2
+                return DAMAGED
         return 0
 
     cdef int64_t resume(self, int64_t position) except -1:
@@ -182,8 +166,8 @@ cdef class Reader:
         with nogil:
             while position < self.end:
                 size = self.header(position, &fault)
-                if size == -3:
-                    status = -3
+                if size == SYSTEM:
+                    status = SYSTEM
                     break
                 if size > 0 and self.batch.base_offset > self.last_offset:
                     budget -= size
@@ -191,10 +175,10 @@ cdef class Reader:
                         position = self.end
                         break
                     status = self.check(position, size, &fault)
-                    if status == 0 or status == -3:
+                    if status == 0 or status == SYSTEM:
                         break
                 position += 1
-        if status == -3:
+        if status == SYSTEM:
             self.window.raise_failure(-1)
         return min(position, self.end)
 
@@ -206,8 +190,11 @@ cdef class Reader:
         cdef bint good = to == self.end and size > 0
         if size > 0 and not good:
             following = self.header(to, &fault)
-            good = following == -1 or (following > 0 and self.check(to, following, &fault) != -3
-                                       and self.batch.base_offset > self.last_offset)
+            good = following == NONE or (
+                following > 0
+                and self.check(to, following, &fault) != SYSTEM
+                and self.batch.base_offset > self.last_offset
+            )
         if not good:
             to = self.resume(position + 1)
         self.skipped.append(Skipped(self.segment.path, position, to - position, error))
@@ -236,11 +223,11 @@ cdef class Reader:
                     if self.batch.last_offset < self.start_offset:
                         continue
                     return True
-                if status == -3:
+                if status == SYSTEM:
                     self.window.raise_failure(-1)
-            elif size == -3:
+            elif size == SYSTEM:
                 self.window.raise_failure(-1)
-            elif size == -1:
+            elif size == NONE:
                 if self.position >= self.end or not self.strict_tail or (
                     # a torn tail ends the last segment in silence, as in Kafka, unless sound batches follow it
                     self.index == len(self.segments) - 1
@@ -250,7 +237,7 @@ cdef class Reader:
                     continue
                 ks_fail(&fault, KS_E_SHORT, 0, -1, self.end - self.position)
             try:
-                if size == -1:
+                if size == NONE:
                     raise CorruptRecordError(
                         "a batch that ends behind the segment, and others follow",
                         file=self.segment.path,

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from kstore.engine.batch cimport Records
 from kstore.engine.file cimport File
 from kstore.engine.index cimport OffsetIndex, TimeIndex
 from kstore.engine.window cimport Window
@@ -31,9 +32,12 @@ cdef class Segment:
     cdef OffsetIndex offsets(self)
     cdef TimeIndex times(self)
     cdef Window borrow(self)
+    cdef Window fresh(self)
+    cdef Segment shown_until(self, int64_t limit, int64_t end_offset)
     cdef int64_t locate(self, int64_t target, Window w, ks_batch *b, bint whole) except -2
     cdef int64_t walk_to(self, int64_t target, int64_t position, Window w, ks_batch *b, ks_fault *fault) noexcept nogil
     cdef int load(self, Window w, int64_t position, ks_batch *b) except -1
+    cdef Records records(self, Window w, int64_t position, const ks_batch *b)
     cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found)
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)

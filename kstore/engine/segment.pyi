@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.file import File
 from kstore.engine.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
-from kstore.errors import CorruptFileError, CorruptRecordError
+from kstore.engine.survey import Survey
+from kstore.errors import CorruptFileError
 
 class OffsetAndTimestamp(NamedTuple):
     offset: int
@@ -16,19 +17,6 @@ class Located(NamedTuple):
     base_offset: int
     position: int
     size: int
-
-class Scan(NamedTuple):
-    valid_bytes: int
-    next_offset: int
-    batch_count: int
-    offset_index: OffsetIndex
-    time_index: TimeIndex
-    max_timestamp: TimestampOffset
-    leader_epochs: list[tuple[int, int]]
-    error: CorruptRecordError | None
-    disordered: bool
-    overflow: bool
-    has_producers: bool
 
 @final
 class Segment:
@@ -96,8 +84,6 @@ class Segment:
     def find_max_timestamp(self) -> OffsetAndTimestamp | None: ...
     def read_next_offset(self) -> int: ...
     def is_file_of_its_name(self) -> bool: ...
-    def grown(self, end_offset: int) -> Segment: ...
-    def followed(self, last_offset: int, most: int = ...) -> tuple[Segment, int]: ...
     def whole_until(self, start: int, end: int) -> int: ...
-    def scan(self, *, verify: bool = True, stop: int = ...) -> Scan: ...
+    def scan(self, *, verify: bool = True) -> Survey: ...
     def read_headers(self, start: int = 0) -> NDArray[Any]: ...

@@ -4,25 +4,22 @@ An index is a hint. What it names is compared with the batch found there; one th
 its log is built anew in memory, which is slower and never wrong. Nothing is written.
 """
 
+import os
 from typing import NamedTuple
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython cimport final
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memset
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 
 from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
+from kstore.engine.batch_headers cimport header_table
 from kstore.engine.file cimport File
 from kstore.engine.index cimport OffsetIndex, TimeIndex
+from kstore.engine.survey cimport survey
+from kstore.engine.walk cimport DAMAGED, LOOK, NEAR, NONE, SYSTEM, step
 from kstore.engine.window cimport Window
 from libkstore.format cimport (
-    KS_BATCH_OVERHEAD,
     KS_CONTROL,
-    KS_E_CRC,
-    KS_E_LENGTH,
     KS_E_OFFSET,
-    KS_E_SIZE,
-    KS_LOG_OVERHEAD,
     KS_MAGIC_END,
     KS_MIN_SIZE,
     KS_OK,
@@ -31,24 +28,12 @@ from libkstore.format cimport (
     ks_codec,
     ks_fail,
     ks_fault,
-    ks_load_i16,
     ks_load_i32,
     ks_load_i64,
-    ks_next_record,
-    ks_parse_header,
-    ks_record,
 )
 
-from kstore.engine.index import TimestampOffset, TransactionIndex
+from kstore.engine.index import TransactionIndex
 from kstore.errors import CorruptIndexError, CorruptRecordError
-
-cdef enum:
-    AHEAD = 1 << 20       # a scan reads this much at once
-    LOOK = 64             # enough of a batch for its header
-    NEAR = 32 << 10       # what a lookup reads where the index does not tell how far the batch goes
-    NONE = -1             # no such batch
-    DAMAGED = -3          # a ks_fault says how
-    SYSTEM = -4           # errno, or out of memory
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -65,70 +50,6 @@ class Located(NamedTuple):
     base_offset: int
     position: int
     size: int
-
-
-class Scan(NamedTuple):
-    """What a walk over every batch of a segment found; the indexes are those that recovery would write (spec 8.4)."""
-
-    valid_bytes: int
-    next_offset: int
-    batch_count: int
-    offset_index: OffsetIndex
-    time_index: TimeIndex
-    max_timestamp: TimestampOffset
-    leader_epochs: list[tuple[int, int]]
-    error: CorruptRecordError | None
-    disordered: bool
-    overflow: bool
-    has_producers: bool
-
-
-# One row of read_headers: a position, and the ks_batch found there.
-cdef packed struct row:
-    int64_t position
-    ks_batch batch
-
-
-cdef int64_t step(Window w, int64_t position, int64_t ahead, ks_batch *b, ks_fault *fault) noexcept nogil:
-    """Reads the header at `position` as Kafka's file iteration does (spec 2.0): its entry's size, or a negative status.
-
-    NONE where the bytes left cannot hold a whole entry.
-    """
-    cdef int64_t have = w.fill(position, min(<int64_t>KS_BATCH_OVERHEAD, w.limit - position), ahead)
-    cdef int64_t size
-    if have < 0:
-        return SYSTEM
-    if have <= KS_MAGIC_END:
-        return NONE
-    size = <int64_t>ks_load_i32(w.at(position) + 8) + KS_LOG_OVERHEAD
-    if size < KS_MIN_SIZE + KS_LOG_OVERHEAD:
-        ks_fail(fault, KS_E_SIZE, 8, KS_MIN_SIZE, size - KS_LOG_OVERHEAD)
-        return DAMAGED
-    if size > w.limit - position:
-        return NONE
-    if ks_parse_header(w.at(position), w.at(position) + have, b, fault) != KS_OK:
-        return DAMAGED
-    return size
-
-
-cdef int check_marker(const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
-    """What recovery reads of a transaction marker: its first record's key, and the version of its value (spec 2.4).
-
-    A value too short to be one is let pass, though Kafka fails on it (and cannot open such a log at all)."""
-    cdef const uint8_t *q = p + KS_BATCH_OVERHEAD
-    cdef ks_record r
-    if b.magic < 2 or not b.attributes & KS_CONTROL or b.producer_id < 0 or b.records_count <= 0 or ks_codec(b):
-        return KS_OK
-    if ks_next_record(&q, p + b.size, b, &r, fault) != KS_OK:
-        fault.at += KS_BATCH_OVERHEAD
-        return fault.status
-    if r.key_size < 4:
-        return ks_fail(fault, KS_E_LENGTH, KS_BATCH_OVERHEAD, 4, r.key_size)
-    if ks_load_i16(r.key) < 0:
-        return ks_fail(fault, KS_E_LENGTH, <size_t>(r.key - p), 0, ks_load_i16(r.key))
-    if r.value_size >= 2 and ks_load_i16(r.value) < 0:
-        return ks_fail(fault, KS_E_LENGTH, <size_t>(r.value - p), 0, ks_load_i16(r.value))
-    return KS_OK
 
 
 @final
@@ -205,6 +126,23 @@ cdef class Segment:
         except FileNotFoundError:
             return None
         return file.read(0, file.length())
+
+    def is_file_of_its_name(self):
+        """Whether the .log's name still stands for the file that this segment has open."""
+        try:
+            return os.stat(self.path).st_ino == os.fstat(self.opened().fd).st_ino
+        except FileNotFoundError:
+            return False
+
+    cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
+        """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""
+        cdef Segment other = Segment(
+            self.directory, self.stem, self.base_offset, end_offset, self.suffixes, self.origin,
+            self.index_interval_bytes, self.max_decompressed_bytes,
+        )
+        other._log = self.opened()
+        other._limit = limit
+        return other
 
     def limit_to(self, int64_t size):
         """Lets nothing from byte `size` on count. Only before the segment is shared."""
@@ -351,6 +289,13 @@ cdef class Segment:
             raise_fault(&fault, self.path, position, b.base_offset)
         return 0
 
+    cdef Records records(self, Window w, int64_t position, const ks_batch *b):
+        """A cursor over the records of the batch at `position`, which was loaded."""
+        cdef Records records = Records.__new__(Records)
+        records.limit = self.max_decompressed_bytes
+        records.begin(w.at(position), b, self.path, position)
+        return records
+
     cdef int load_between(self, Window w, int64_t position, int64_t end) except -1:
         """Checks the batches from `position` up to `end` whole: a lookup passed them by on their headers' word."""
         cdef ks_batch b
@@ -487,7 +432,6 @@ cdef class Segment:
         """The first record of data with at least this offset; None if the segment has none. CRC checked."""
         cdef Window w = self.borrow()
         cdef ks_batch b
-        cdef Records records
         cdef Record record = None
         cdef int64_t position = self.locate(offset, w, &b, True), slot
         if position > 0 and b.base_offset > offset and b.magic == 2:  # a gap, or damage that looks like one
@@ -496,10 +440,7 @@ cdef class Segment:
         while position >= 0 and record is None:
             self.load(w, position, &b)
             if not (b.magic == 2 and b.attributes & KS_CONTROL):
-                records = Records.__new__(Records)
-                records.limit = self.max_decompressed_bytes
-                records.begin(w.at(position), &b, self.path, position)
-                record = records.first_from(offset)
+                record = self.records(w, position, &b).first_from(offset)
             if record is None:
                 position = self.after(w, position + b.size, &b)
         self._spare = w
@@ -528,7 +469,6 @@ cdef class Segment:
         cdef Window w = self.borrow()
         cdef ks_batch b
         cdef TimeIndex times
-        cdef Records records
         cdef Record record
         cdef int64_t slot, hint, position, promised
         for _ in range(2):
@@ -551,10 +491,7 @@ cdef class Segment:
                     self.load(w, position, &b)
                 if b.max_timestamp >= timestamp:
                     self.load(w, position, &b)
-                    records = Records.__new__(Records)
-                    records.limit = self.max_decompressed_bytes
-                    records.begin(w.at(position), &b, self.path, position)
-                    record = records.first_since(timestamp, start_offset)
+                    record = self.records(w, position, &b).first_since(timestamp, start_offset)
                     if record is not None:
                         self._spare = w
                         return OffsetAndTimestamp(
@@ -580,17 +517,13 @@ cdef class Segment:
         """The first record with the segment's largest timestamp, as OffsetAndTimestamp, or None (spec 7.5)."""
         cdef Window w = self.borrow()
         cdef ks_batch b
-        cdef Records records
         cdef Record record
         timestamp, offset = self.max_timestamp_so_far
         cdef int64_t wanted = timestamp, position = self.locate(offset, w, &b, True)
         if position < 0:
             return None
         self.load(w, position, &b)
-        records = Records.__new__(Records)
-        records.limit = self.max_decompressed_bytes
-        records.begin(w.at(position), &b, self.path, position)
-        record = records.first_since(wanted, 0)
+        record = self.records(w, position, &b).first_since(wanted, 0)
         self._spare = w
         if record is None or record.timestamp != wanted or b.magic == 0:
             return None
@@ -626,118 +559,6 @@ cdef class Segment:
         self.tail_bytes = w.limit - position
         return next_offset
 
-    # ---- growth ---------------------------------------------------------------------------------------------------
-
-    def is_file_of_its_name(self):
-        """Whether the .log's name still stands for the file that this segment has open."""
-        import os
-
-        try:
-            return os.stat(self.path).st_ino == os.fstat(self.opened().fd).st_ino
-        except FileNotFoundError:
-            return False
-
-    def grown(self, int64_t end_offset):
-        """The same segment with the whole batches that were appended to it since, checksums verified, and another
-        offset behind it; itself where there is nothing new.
-
-        Its indexes are added to as the writer's were."""
-        cdef Segment twin
-        cdef Window w = Window.__new__(Window)
-        cdef OffsetIndex offsets
-        cdef TimeIndex times
-        cdef ks_batch b
-        cdef ks_fault fault
-        cdef int64_t position = self.limit(), size, have, since, last = self.base_offset - 1
-        cdef int64_t length = self.opened().length() - self.origin
-        if length <= position and end_offset == self.end_offset:
-            return self
-        if position:
-            last = self.read_next_offset() - 1
-        offsets = self.offsets().copy()
-        times = self.times().copy()
-        timestamp, offset = self.max_timestamp_so_far
-        cdef int64_t max_timestamp = timestamp, max_offset = offset
-        since = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
-        w.reset(self.opened(), length, self.origin)
-        with nogil:
-            while True:
-                size = step(w, position, AHEAD, &b, &fault)
-                if size < 0:
-                    break
-                have = w.fill(position, size, AHEAD)
-                if have < size or ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK:
-                    break
-                if b.base_offset <= last or b.last_offset >= end_offset:
-                    break
-                if b.max_timestamp > max_timestamp:
-                    max_timestamp = b.max_timestamp
-                    max_offset = b.last_offset
-                if since > self.index_interval_bytes:
-                    if offsets.put(b.last_offset, position) == 0:
-                        times.put(max_timestamp, max_offset)
-                    since = 0
-                last = b.last_offset
-                since += size
-                position += size
-        if position == self.limit() and end_offset == self.end_offset:
-            return self
-        twin = Segment(
-            self.directory, self.stem, self.base_offset, end_offset, self.suffixes, self.origin,
-            self.index_interval_bytes, self.max_decompressed_bytes,
-        )
-        twin._log = self._log
-        twin._limit = position
-        twin._offset_index = offsets
-        twin._time_index = times
-        twin._max_timestamp_so_far = TimestampOffset(max_timestamp, max_offset)
-        return twin
-
-    def followed(self, int64_t last_offset, int64_t most=4 << 20):
-        """(segment, its last offset): this one, whose last offset is given, with the whole batches that were appended
-        behind it, checksums verified; itself where there are none. About `most` bytes at most.
-
-        Unlike `grown` it leaves the indexes as they are, so that what it costs does not depend on the segment."""
-        cdef Segment twin
-        cdef Window w
-        cdef ks_batch b
-        cdef ks_fault fault
-        cdef int64_t position = self.limit(), size, have, until
-        cdef int64_t length = self.opened().length() - self.origin
-        if length <= position:
-            return self, last_offset
-        w = self._spare  # no borrow(): its limit is ours
-        self._spare = None
-        if w is None:
-            w = Window.__new__(Window)
-        w.reset(self._log, length, self.origin)
-        until = position + most
-        with nogil:
-            while position < until:
-                size = step(w, position, NEAR, &b, &fault)
-                if size < 0:
-                    break
-                have = w.fill(position, size, NEAR)
-                if have < size or ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK:
-                    break
-                if b.base_offset <= last_offset or b.last_offset >= self.end_offset:
-                    break
-                last_offset = b.last_offset
-                position += size
-        if position == self.limit():
-            self._spare = w
-            return self, last_offset
-        twin = Segment(
-            self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin,
-            self.index_interval_bytes, self.max_decompressed_bytes,
-        )
-        twin._log = self._log
-        twin._limit = position
-        twin._offset_index = self.offsets()
-        twin._time_index = self.times()
-        twin._spare = w
-        return twin, last_offset
-
     def whole_until(self, int64_t start, int64_t end):
         """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only."""
         cdef Window w
@@ -772,113 +593,15 @@ cdef class Segment:
 
     # ---- walks ----------------------------------------------------------------------------------------------------
 
-    def scan(self, *, bint verify=True, int64_t stop=INT64_MAX):
-        """Walks every batch (checking its CRC, unless verify is false) and returns a Scan.
-
-        It ends at the first byte that recovery would cut off (spec 8.4); `error` says what is wrong there, None where
-        nothing is left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more than
-        2^31 - 1 above the base, so the segment must be split. Offsets that do not rise from batch to batch are damage
-        too (Kafka does not look); of two batches that contradict each other the one out of line is blamed. The
-        segment itself is not changed. The GIL is free while it runs.
-        """
+    cdef Window fresh(self):
+        """A window of its own on the log: a walk reads far more at once than the spare one should keep."""
         cdef Window w = Window.__new__(Window)
-        cdef OffsetIndex offsets = OffsetIndex(self.base_offset)
-        cdef TimeIndex times = TimeIndex(self.base_offset)
-        cdef ks_batch b
-        cdef ks_fault fault
-        cdef int64_t position = 0, size = 0, have, since = 0, count = 0, next_offset = self.base_offset
-        cdef int64_t max_timestamp = -1, max_offset = self.base_offset, interval = self.index_interval_bytes
-        cdef int64_t ahead = AHEAD, previous = -1, last = self.base_offset - 1
-        cdef int32_t epoch = -1
-        cdef int put = 0
-        cdef bint overflow = False
-        cdef bint producers = False
-        cdef bint unordered = False
-        cdef bint follows_on = True  # whether the last batch began right behind the one before
-        w.reset(self.opened(), min(self.limit(), stop), self.origin)
-        epochs = []
-        memset(&fault, 0, sizeof(fault))
-        with nogil:
-            while True:
-                size = step(w, position, ahead, &b, &fault)
-                if size < 0:
-                    break
-                if verify:
-                    have = w.fill(position, size, AHEAD)
-                    if have < 0:
-                        size = SYSTEM
-                        break
-                    if (
-                        ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK
-                        or check_marker(w.at(position), &b, &fault) != KS_OK
-                    ):
-                        size = DAMAGED
-                        break
-                else:  # large batches: step over their records instead of reading them
-                    ahead = LOOK if size > NEAR else AHEAD
-                if b.base_offset <= last or b.last_offset >= self.end_offset:
-                    unordered = True
-                    break
-                if b.last_offset - self.base_offset > INT32_MAX:
-                    overflow = True
-                    break
-                if b.max_timestamp > max_timestamp:
-                    max_timestamp = b.max_timestamp
-                    max_offset = b.last_offset
-                if since > interval:
-                    put = offsets.put(b.last_offset, position)
-                    if put == 0:
-                        put = times.put(max_timestamp, max_offset)
-                    if put:
-                        break
-                    since = 0
-                if b.leader_epoch > epoch and b.magic == 2:
-                    epoch = b.leader_epoch
-                    with gil:
-                        epochs.append((epoch, b.base_offset))
-                producers = producers or b.producer_id >= 0
-                count += 1
-                follows_on = b.base_offset == last + 1
-                last = b.last_offset
-                next_offset = last + 1
-                since += size
-                previous = position
-                position += size
-        if size == SYSTEM:
-            w.raise_failure(-1)
-        if unordered and not follows_on and b.base_offset <= last:  # the batch before is the one out of line
-            found = self.scan(verify=verify, stop=previous)
-            ks_fail(&fault, KS_E_OFFSET, 0, b.base_offset - 1, last)
-            try:
-                raise_fault(&fault, self.path, previous, -1)
-            except CorruptRecordError as e:
-                return found._replace(error=e)
-        error = None
-        if unordered:
-            ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
-            size = DAMAGED
-        if put or overflow:
-            ks_fail(&fault, KS_E_OFFSET, 0, offsets.last_offset + 1, b.last_offset)
-            size = DAMAGED
-        if size == DAMAGED:
-            try:
-                raise_fault(&fault, self.path, position, b.base_offset if fault.status == KS_E_CRC else -1)
-            except CorruptRecordError as e:
-                error = e
-        elif position < w.limit:
-            error = CorruptRecordError(
-                "the bytes end inside a batch",
-                file=self.path,
-                position=position,
-                offset=next_offset,
-                expected="a whole batch",
-                found=f"{w.limit - position} bytes",
-            )
-        times.put(max_timestamp, max_offset)
-        return Scan(
-            position, next_offset, count, offsets, times, TimestampOffset(max_timestamp, max_offset), epochs, error,
-            put != 0, overflow, producers,
-        )
+        w.reset(self.opened(), self.limit(), self.origin)
+        return w
+
+    def scan(self, *, bint verify=True):
+        """Walks every batch (checking its CRC, unless verify is false) and returns a Survey."""
+        return survey(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
 
     def read_headers(self, int64_t start=0):
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
@@ -888,72 +611,7 @@ cdef class Segment:
         attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
         end that hold no whole batch are left out. The GIL is free while it runs.
         """
-        import numpy
-
-        cdef Window w = Window.__new__(Window)
-        cdef ks_batch b
-        cdef ks_fault fault
-        cdef int64_t position = start, size = 0, count = 0, room = 0, ahead = AHEAD
-        cdef row *rows = NULL
-        cdef Py_buffer view
-        w.reset(self.opened(), self.limit(), self.origin)
-        table = numpy.empty(0, dtype=header_dtype())
-        while True:
-            # numpy asks for huge pages, which spares most of the page faults; its arrays are sized by what the rest
-            # of the log would fill at the rate so far, so that the second is nearly always the last
-            room = 1024 if count == 0 else count + <int64_t>(1.05 * count * (w.limit - position) / (position - start))
-            larger = numpy.empty(room + 64, dtype=header_dtype())
-            larger[:count] = table
-            table = larger
-            room = len(table)
-            PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
-            try:
-                rows = <row *>view.buf
-                with nogil:
-                    while count < room:
-                        size = step(w, position, ahead, &b, &fault)
-                        if size < 0:
-                            break
-                        ahead = LOOK if size > NEAR else AHEAD
-                        rows[count].position = position
-                        rows[count].batch = b
-                        count += 1
-                        position += size
-            finally:
-                PyBuffer_Release(&view)
-            if size == SYSTEM:
-                w.raise_failure(-1)
-            if size == DAMAGED:
-                raise_fault(&fault, self.path, position, -1)
-            if size == NONE:
-                return table[:count]
+        return header_table(self.fresh(), self.path, start)
 
     def __repr__(self):
         return f"Segment({self.path!r}, base_offset={self.base_offset})"
-
-
-cdef object header_layout = None
-
-
-cdef object header_dtype():
-    """The layout of `row` for numpy, made once (numpy is imported only when columns are asked for)."""
-    global header_layout
-    if header_layout is None:
-        import numpy
-
-        fields = (
-            ("base_offset", "i8"), ("last_offset", "i8"), ("base_timestamp", "i8"), ("max_timestamp", "i8"),
-            ("producer_id", "i8"), ("size", "i8"), ("crc", "u4"), ("leader_epoch", "i4"),
-            ("last_offset_delta", "i4"), ("base_sequence", "i4"), ("records_count", "i4"), ("producer_epoch", "i2"),
-            ("attributes", "i2"), ("magic", "i1"),
-        )
-        names, formats, offsets, at = ["position"], ["i8"], [0], 8
-        for name, kind in fields:  # ks_batch has its widest fields first, so there is no padding between them
-            names.append(name)
-            formats.append(kind)
-            offsets.append(at)
-            at += int(kind[1])
-        header_layout = numpy.dtype(
-            {"names": names, "formats": formats, "offsets": offsets, "itemsize": sizeof(row)}
-        )
-    return header_layout

@@ -46,6 +46,11 @@ cdef const uint8_t *empty_cell() noexcept nogil:
     return &EMPTY
 
 
+cdef str of_record(int64_t i):
+    """For messages: which record, unless all are meant."""
+    return f" of record {i}" if i >= 0 else ""
+
+
 cdef int check_count(str what, int64_t found, int64_t count) except -1:
     if count >= 0 and found != count:
         raise ValueError(f"{what}: {'more' if found > count else found} for {count} records")

@@ -13,7 +13,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kstore.engine.arrow cimport ArrowArray, Chunk, Column, check_buffers, is_arrow, ks_is_null, validity_of
-from kstore.engine.sources cimport check_count, materialised, numpy_of, pinned, refuse_mask
+from kstore.engine.sources cimport check_count, materialised, numpy_of, of_record, pinned, refuse_mask
 
 cdef enum:
     DAY_MS = 86_400_000
@@ -151,10 +151,6 @@ cdef int64_t milliseconds(object number, int64_t i) except? -2:
     if overflow or ms < -1:
         raise_time(number, i)
     return ms
-
-
-cdef str of_record(int64_t i):
-    return f" of record {i}" if i >= 0 else ""
 
 
 cdef int raise_time(object number, int64_t i) except -1:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from kstore.engine.batcher import Batcher
 from kstore.errors import KstoreError
+from kstore.log.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from kstore.log.writer import LogWriter
@@ -24,8 +25,9 @@ class Appender(Batcher):
         if linger_ms < 0:
             raise ValueError(f"linger_ms {linger_ms} is negative")
         self._linger = linger_ms / 1000
-        self._batch = threading.Event()  # a batch is being gathered
-        self._stopped = threading.Event()
+        self._batch = Wakeup()  # a batch is being gathered
+        self._stopped = Wakeup()
+        self._is_stopped = False
         self._thread = threading.Thread(
             target=_linger,
             args=(weakref.ref(self), self._batch, self._stopped),
@@ -39,14 +41,18 @@ class Appender(Batcher):
 
     def close(self) -> None:
         """Appends what was gathered, and ends. OSError."""
-        if self._stopped.is_set():
+        if self._is_stopped:
             return
         try:
             self._close()
         finally:
-            self._stopped.set()
-            self._batch.set()
+            self._stop()
             self._thread.join()
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self._stopped.set()
+        self._batch.set()
 
     def __enter__(self) -> Self:
         return self
@@ -57,21 +63,18 @@ class Appender(Batcher):
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_stopped"):
-            self._stopped.set()
-            self._batch.set()
+        if hasattr(self, "_thread"):
+            self._stop()
 
 
-def _linger(appender: "weakref.ref[Appender]", batch: threading.Event, stopped: threading.Event) -> None:
-    while True:
-        batch.wait()
-        batch.clear()
+def _linger(appender: "weakref.ref[Appender]", batch: Wakeup, stopped: Wakeup) -> None:
+    while batch.take():
         own = appender()
-        if own is None or stopped.is_set():
+        if own is None or own._is_stopped:
             return
         ticket, linger = own._first_ticket, own._linger
         del own
-        if stopped.wait(linger):
+        if stopped.take(linger):
             return
         own = appender()
         if own is None:

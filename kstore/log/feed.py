@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from kstore.engine.growth import followed
 from kstore.engine.reader import BatchReader
 from kstore.engine.segment import Segment
 from kstore.engine.watch import MODIFY, Watch
@@ -191,7 +192,7 @@ class DirectoryFeed:
             self._stale = True
             return None
         position = segment.size
-        grown, last = segment.followed(offset - 1)
+        grown, last = followed(segment, offset - 1)
         if grown is segment:
             self._grown = False
             # it was truncated, and may have grown again; or it was preallocated

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kstore.config import MAX64
 from kstore.errors import KstoreError, LogClosedError
+from kstore.log.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from kstore.log.writer import LogWriter
@@ -17,8 +18,9 @@ class Flusher:
     def __init__(self, log: "LogWriter", flush_ms: int) -> None:
         self._log = weakref.ref(log)
         self._flush_ms = flush_ms
-        self._wake = threading.Condition()
-        self._sealed = self._due = self._stopped = False
+        self._wake = Wakeup()
+        self._changing = threading.Lock()
+        self._due = self._stopped = False
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
         if flush_ms < MAX64:
@@ -30,49 +32,43 @@ class Flusher:
 
     def sealed(self) -> None:
         """A segment was sealed: bring it to the disk."""
-        self._ask(sealed=True)
+        self._ask(due=False)
 
     def flush_now(self) -> None:
         """Bring everything to the disk."""
-        self._ask(sealed=False)
+        self._ask(due=True)
 
-    def _ask(self, *, sealed: bool) -> None:
-        with self._wake:
-            if sealed:
-                self._sealed = True
-            else:
-                self._due = True
+    def _ask(self, *, due: bool) -> None:
+        with self._changing:
+            self._due = self._due or due
             if self._thread is None and not self._stopped:
                 self._start()
-            self._wake.notify()
+        self._wake.set()
 
     def flush_every(self, flush_ms: int) -> None:
         """Another flush.ms."""
-        with self._wake:
+        with self._changing:
             self._flush_ms = flush_ms
             if self._thread is None and flush_ms < MAX64 and not self._stopped:
                 self._start()
-            self._wake.notify()
+        self._wake.set()
 
     def stop(self, *, wait: bool = True) -> None:
         """Ends the thread, after what it is doing now. Who is collecting garbage must not wait: it may be anywhere, also
-        inside `threading`."""
-        with self._wake:
-            self._stopped = True
-            self._wake.notify()
+        inside here."""
+        self._stopped = True
+        self._wake.set()
         if wait and self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:
         while True:
-            with self._wake:
-                if not (self._sealed or self._due or self._stopped):
-                    limit = self._flush_ms / 1000 if self._flush_ms < threading.TIMEOUT_MAX * 1000 else None
-                    if not self._wake.wait(limit):
-                        self._due = True
-                if self._stopped:
-                    return
-                due, self._sealed, self._due = self._due, False, False
+            limit = self._flush_ms / 1000 if self._flush_ms < threading.TIMEOUT_MAX * 1000 else None
+            told = self._wake.take(limit)
+            if self._stopped:
+                return
+            with self._changing:
+                due, self._due = self._due or not told, False
             log = self._log()
             if log is None:
                 return

@@ -6,62 +6,22 @@ what would be left, some of them named `.swap` on disk, some with a part that do
 memory. For a writer each decision is also carried out, by log/repairs.py.
 """
 
-import contextlib
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from kstore.config import MAX64
 from kstore.engine.index import TimeIndex
-from kstore.engine.segment import Scan, Segment
+from kstore.engine.segment import Segment
+from kstore.engine.survey import Survey
 from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
 from kstore.log import checkpoints, layout
 from kstore.log.epochs import LeaderEpochs
 from kstore.log.home import State, read_state
+from kstore.log.listing import Listing
+from kstore.log.recovery import Recovery
 from kstore.log.repairs import Repairs
-
-MAX_OFFSET = 2**63 - 1
-
-
-class Finding(NamedTuple):
-    """Something that is not as a clean shutdown leaves it.
-
-    `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
-    would remove), "leftover" (a .deleted, .cleaned or .swap file), "orphan" (an index without log), "missing_index",
-    "broken_index", "split", "checkpoint". `position` and `size` are in bytes, -1 where they mean nothing.
-    """
-
-    kind: str
-    file: str
-    position: int
-    size: int
-    text: str
-
-
-@dataclass
-class Recovery:
-    """What loading found, and did or (opened for reading, which writes nothing) would have done."""
-
-    clean: bool
-    recovery_point: int
-    written: bool = False
-    findings: list[Finding] = field(default_factory=list)
-    recovered_segments: list[int] = field(default_factory=list)
-    truncated_bytes: int = 0
-
-    def note(self, kind: str, file: str, position: int, size: int, text: str) -> None:
-        """Adds a finding; `text` says what would be done, and says that it was where it is."""
-        self.findings.append(
-            Finding(kind, file, position, size, text.replace("would be", "was") if self.written else text)
-        )
-
-    def __str__(self) -> str:
-        how = "after a clean shutdown" if self.clean else f"recovered from offset {self.recovery_point} on"
-        how += "" if self.written or not self.findings else ", in memory only"
-        lines = [f"{how}: {len(self.findings)} findings"]
-        lines += [f"  {f.kind}: {f.file}: {f.text}" for f in self.findings]
-        return "\n".join(lines)
+from kstore.log.segment_maker import SegmentMaker
 
 
 @dataclass
@@ -77,99 +37,6 @@ class Loaded:
     recovered_producers: bool  # whether a recovered segment has batches with producer ids
 
 
-class _Listing:
-    """The names in the directory, and what they would be after passes 1 to 3."""
-
-    def __init__(self, directory: str, recovery: Recovery, repairs: Repairs | None) -> None:
-        self.directory = directory
-        self.recovery = recovery
-        self.repairs = repairs
-        self.names = set(os.listdir(directory))  # noqa: PTH208 - iterdir takes thrice as long
-        self.renamed: set[str] = set()  # final names of files that are still called .swap
-
-    def note(self, kind: str, name: str, text: str) -> None:
-        self.recovery.note(kind, f"{self.directory}/{name}", -1, -1, text)
-
-    def drop(self, name: str, kind: str, text: str) -> None:
-        self.names.discard(name)
-        self.note(kind, name, text)
-        if self.repairs is not None:
-            self.repairs.delete(name)
-
-    def finish_interrupted_work(self, make: "SegmentMaker") -> None:
-        """Passes 1 to 3 of spec 8.2."""
-        extras = [name for name in self.names if name.endswith((".deleted", ".cleaned", ".swap"))]
-        if not extras:
-            return
-        cleaned = [
-            offset
-            for name in extras
-            if name.endswith(".cleaned") and (offset := layout.parse_offset(name)) is not None
-        ]
-        swaps = []
-        for name in sorted(extras):
-            if name.endswith(".deleted"):
-                if not name.endswith(".checkpoint.deleted"):
-                    self.drop(name, "leftover", "would be deleted: its removal was under way")
-            elif name.endswith(".cleaned") or (cleaned and (layout.parse_offset(name) or 0) >= min(cleaned)):
-                self.drop(name, "leftover", "would be deleted: a compaction that was not finished")
-            else:
-                swaps.append(name)
-        for name in swaps:
-            if not name.endswith(".log.swap"):
-                continue
-            file = layout.parse_file(name)
-            if file is None:
-                continue
-            swapped = make(file.stem, file.offset, dict.fromkeys(layout.SEGMENT_KINDS, ".swap"))
-            end = swapped.read_next_offset()
-            for other in [n for n in self.names if not n.endswith(".swap")]:
-                offset = layout.parse_offset(other)
-                if offset is not None and file.offset <= offset < end:
-                    self.drop(other, "leftover", f"would be deleted: {name} replaces it")
-        for name in swaps:
-            if name in self.names:
-                self.names.discard(name)
-                self.names.add(name.removesuffix(".swap"))
-                if self.repairs is not None:
-                    self.repairs.rename(name, name.removesuffix(".swap"))
-                else:
-                    self.renamed.add(name.removesuffix(".swap"))
-                self.note("leftover", name, "would be renamed: a compaction that was all but finished")
-
-    def suffixes(self, stem: str) -> dict[str, str]:
-        """How the files of a segment are named on disk, where that is not their final name."""
-        return {kind: ".swap" for kind in layout.SEGMENT_KINDS if stem + kind in self.renamed}
-
-
-class SegmentMaker:
-    """Makes segments of one directory with the options of this opening."""
-
-    def __init__(self, directory: str, index_interval_bytes: int, max_decompressed_bytes: int) -> None:
-        self.directory = directory
-        self.index_interval_bytes = index_interval_bytes
-        self.max_decompressed_bytes = max_decompressed_bytes
-
-    def __call__(
-        self,
-        stem: str,
-        base_offset: int,
-        suffixes: dict[str, str] | None = None,
-        end_offset: int = MAX_OFFSET,
-        origin: int = 0,
-    ) -> Segment:
-        return Segment(
-            self.directory,
-            stem,
-            base_offset,
-            end_offset,
-            suffixes,
-            origin,
-            self.index_interval_bytes,
-            self.max_decompressed_bytes,
-        )
-
-
 class _Loader:
     def __init__(
         self, path: Path, state: State, make: SegmentMaker, recover: bool, repairs: Repairs | None
@@ -182,7 +49,7 @@ class _Loader:
         self.recovery = Recovery(state.clean, state.recovery_point, repairs is not None)
         for file, text in state.complaints:
             self.recovery.note("checkpoint", file, -1, -1, text)
-        self.listing = _Listing(str(path), self.recovery, repairs)
+        self.listing = Listing(str(path), self.recovery, repairs)
         self.epochs = LeaderEpochs(self._read_epochs())
         self.lost_time_indexes: set[int] = set()
         self.has_producers = False
@@ -253,7 +120,7 @@ class _Loader:
                 self.listing.note("orphan", name, "would be deleted: an index without a log")
                 if self.repairs is not None:
                     self.repairs.delete(name)
-        ends = [*(offset for offset, _ in stems[1:]), MAX_OFFSET][: len(stems)]
+        ends = [*(offset for offset, _ in stems[1:]), MAX64][: len(stems)]
         suffixes = self.listing.suffixes if self.listing.renamed else None
         segments = []
         for (offset, stem), end_offset in zip(stems, ends, strict=True):
@@ -284,7 +151,7 @@ class _Loader:
             return False
         return True
 
-    def _adopt(self, segment: Segment, found: Scan) -> None:
+    def _adopt(self, segment: Segment, found: Survey) -> None:
         """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
         beyond = segment.size - found.valid_bytes
         if beyond:
@@ -321,7 +188,7 @@ class _Loader:
                 for beyond in segments[at + 1 :]:
                     self.recovery.truncated_bytes += beyond.size
                     self.drop(beyond, "would be deleted: it lies behind what was cut off")
-                kept[-1] = self._with_end(kept[-1], MAX_OFFSET)
+                kept[-1] = self._with_end(kept[-1], MAX64)
                 break
             if cut:
                 break
@@ -396,82 +263,6 @@ class _Loader:
             text = f"{last.tail_bytes} bytes follow the last whole batch"
             self.note("beyond", last, last.size - last.tail_bytes, last.tail_bytes, text)
         return log_end_offset
-
-
-class LoadOptions(NamedTuple):
-    """How a log was opened for reading; what is None comes from the directory around it."""
-
-    clean: bool | None
-    recovery_point: int | None
-    log_start_offset: int | None
-    index_interval_bytes: int
-    max_decompressed_bytes: int
-    recover: bool
-
-
-def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
-    """Whether the last segment still has a batch that ends where the log did: it may have been truncated, and have grown
-    beyond that point since."""
-    try:
-        return max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
-    except CorruptFileError:
-        return False
-
-
-def advanced(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
-    """The log now, given what it was: the same object where nothing has changed.
-
-    Segments that are still there are taken as they were, but for the last: it may have grown, and others may follow.
-    """
-    last = before.segments[-1] if before.segments else None
-    stems = {}
-    try:
-        names = os.listdir(path)  # noqa: PTH208 - iterdir takes thrice as long
-    except FileNotFoundError:
-        raise LogNotFoundError(f"no partition directory at {path}") from None
-    for name in names:
-        offset = layout.parse_offset(name)
-        if name.endswith(".log") and offset is not None and offset >= 0:
-            stems[offset] = name[:-4]
-    known = {segment.base_offset: segment for segment in before.segments if segment.base_offset in stems}
-    if (
-        last is None
-        or last.base_offset not in known
-        or last.origin
-        or any(base not in known for base in stems if base < last.base_offset)
-        or last.file().size() < last.size
-        or not last.is_file_of_its_name()
-        or not _ends_as_it_did(last, before)
-    ):
-        return load(path, **options._asdict())
-    log_start_offset = options.log_start_offset
-    if log_start_offset is None:
-        log_start_offset = read_state(path).log_start_offset
-    log_start_offset = max(log_start_offset, min(known))
-    later = sorted(base for base in stems if base > last.base_offset)
-    grown = last.grown(later[0] if later else MAX_OFFSET)
-    same = grown is last and not later and len(known) == len(before.segments)
-    if same and log_start_offset == before.log_start_offset:
-        return before
-    segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [grown]
-    make = SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
-    for at, base in enumerate(later):
-        segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX_OFFSET)
-        found = segment.scan()
-        segment.limit_to(found.valid_bytes)
-        segment.adopt(found.offset_index, found.time_index)
-        segments.append(segment)
-    epochs = LeaderEpochs(before.leader_epochs.entries)
-    with contextlib.suppress(OSError, CorruptFileError):
-        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
-    end = segments[-1].read_next_offset()
-    return replace(
-        before,
-        segments=tuple(segments),
-        log_start_offset=log_start_offset,
-        log_end_offset=max(end, log_start_offset),
-        leader_epochs=epochs,
-    )
 
 
 def load(

@@ -18,33 +18,22 @@ from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
 from kstore.log.feed import DirectoryFeed, Feed
+from kstore.log.finding import SPECIAL, find_special, find_time, time_called
 from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
-from kstore.log.loader import Loaded, LoadOptions, Recovery, advanced, load
+from kstore.log.loader import Loaded, load
 from kstore.log.pages import CACHE, Pages, Residency, residency_of
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
+from kstore.log.recovery import Recovery
+from kstore.log.refresh import LoadOptions, refreshed
 from kstore.log.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.sending import Outlet, Sent
 from kstore.log.slice import Slice
 from kstore.log.span import Span
 from kstore.log.transactions import Transactions
 
-EARLIEST = -2
-LATEST = -1
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
-_NAMED = {
-    "earliest": EARLIEST,
-    "latest": LATEST,
-    "max": MAX_TIMESTAMP,
-    "max_timestamp": MAX_TIMESTAMP,
-    "earliest_local": EARLIEST_LOCAL,
-}
 _ISOLATION = ("read_uncommitted", "read_committed")
-_NOT_NAMED = OffsetAndTimestamp(-1, -1, None)
 _base_offset = attrgetter("base_offset")
 
 
@@ -495,51 +484,14 @@ class PartitionLog:
             return self._find_offset(offset)
         assert timestamp is not None
         if isinstance(timestamp, str):
-            if timestamp not in _NAMED:
-                raise ValueError(
-                    f"timestamp is milliseconds or one of {', '.join(_NAMED)}, not {timestamp!r}"
-                )
-            timestamp = _NAMED[timestamp]
+            timestamp = time_called(timestamp)
         now = self._now()
-        if timestamp < 0:
-            named = self._find_named(now, timestamp)
-            if named is not _NOT_NAMED:
-                return named
-        segments = now.segments
-        at = self._reached_of(segments).first(timestamp)
-        while at < len(segments):
-            segment = segments[at]
-            found = segment.find_timestamp(timestamp, now.log_start_offset)
-            # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
-            # would make a guess into an answer, so there we do.
-            if found is not None or segment.base_offset not in now.lost_time_indexes:
-                return found
-            at += 1
-            while at < len(segments) and segments[at].largest_timestamp < timestamp:
-                at += 1
-        return None
-
-    def _reached_of(self, segments: tuple[Segment, ...]) -> "Reached":
-        """The largest timestamps of these segments, as far as they were asked before."""
-        reached = self._reached
-        if reached.segments is not segments:
-            reached = self._reached = reached.moved_to(segments)
-        return reached
-
-    def _find_named(self, now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
-        """The answer to one of the negative values that stand for something (spec 7.4)."""
-        epochs = now.leader_epochs
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            known = epochs.entries[:1]
-            epoch = known[0][0] if known and known[0][1] <= now.log_start_offset else None
-            return OffsetAndTimestamp(now.log_start_offset, -1, epoch)
-        if timestamp == LATEST:
-            return OffsetAndTimestamp(now.log_end_offset, -1, epochs.latest)
-        if timestamp == MAX_TIMESTAMP:
-            return self._find_max_timestamp(now)
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no tier
-            return OffsetAndTimestamp(-1, -1, -1)
-        return _NOT_NAMED
+        if timestamp < 0 and timestamp in SPECIAL:
+            return find_special(now, timestamp)
+        reached = self._reached  # the largest timestamps of these segments, as far as they were asked before
+        if reached.segments is not now.segments:
+            reached = self._reached = reached.moved_to(now.segments)
+        return find_time(now, reached, timestamp)
 
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:
         now = self._now()
@@ -551,12 +503,6 @@ class PartitionLog:
                     epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
                     return OffsetAndTimestamp(record.offset, record.timestamp, epoch)
         return None
-
-    def _find_max_timestamp(self, now: Loaded) -> OffsetAndTimestamp | None:
-        if not now.segments:
-            return None
-        best = max(now.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
-        return best.find_max_timestamp()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch not above the one asked, where it ends); (-1, -1) if that cannot be told (spec 7.8)."""
@@ -573,7 +519,7 @@ class PartitionLog:
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
-        loaded = advanced(Path(self.path), self._loaded, self._options)
+        loaded = refreshed(Path(self.path), self._loaded, self._options)
         if loaded is self._loaded:
             return False
         self._loaded = loaded

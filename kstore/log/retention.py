@@ -108,14 +108,6 @@ def decide_for(log: _Log, config: LogConfig, now_ms: int) -> list[Decision]:
     )
 
 
-def log_start_offset_after(
-    segments: Sequence[SegmentFacts], decisions: Sequence[Decision], log_start_offset: int
-) -> int:
-    """The log start offset once the decisions are carried out (spec 9.3): it never moves back."""
-    gone = [s.next_offset for s, decision in zip(segments, decisions, strict=True) if decision.delete]
-    return max([log_start_offset, *gone])
-
-
 class _Verdict(NamedTuple):
     """What one rule says of a segment."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from kstore.engine.file import sync_directory, unlink, write_whole
+from kstore.engine.file import unlink, write_whole
 from kstore.errors import CorruptFileError
 from kstore.log import layout
 from kstore.log.producers import ProducerState, encode_snapshot, read_snapshot
@@ -46,18 +46,25 @@ class Snapshots:
         if path is not None:
             unlink(path, missing_ok=True)
 
+    def clear(self) -> None:
+        """Removes all. OSError."""
+        for offset in self.offsets:
+            self.remove(offset)
+
     def set_aside(self, offset: int) -> str | None:
         """Takes one out of account and returns its path, for who deletes it later."""
         return self._paths.pop(offset, None)
 
-    def remove_strays(self, bases: Iterable[int]) -> None:
-        """Of the snapshots that are at no segment's base only the newest stays, if it is above all bases."""
+    def strays(self, bases: Iterable[int]) -> list[int]:
+        """Those at no segment's base, but for the newest of them if it is above all bases."""
         known = set(bases)
         strays = [offset for offset in self.offsets if offset not in known]
-        keep = strays[-1:] if strays and strays[-1] >= max(known, default=0) else []
-        for offset in strays:
-            if offset not in keep:
-                self.remove(offset)
+        return strays[:-1] if strays and strays[-1] >= max(known, default=0) else strays
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """Removes them. OSError."""
+        for offset in self.strays(bases):
+            self.remove(offset)
 
     def remove_outside(self, log_start_offset: int, log_end_offset: int) -> None:
         """Removes those that say nothing of the log: at its start or below, or above its end."""
@@ -65,16 +72,16 @@ class Snapshots:
             if offset > log_end_offset or offset <= log_start_offset:
                 self.remove(offset)
 
+    def read(self, offset: int) -> list[ProducerState]:
+        """The producers in one. CorruptSnapshotError, OSError."""
+        return read_snapshot(Path(self._paths[offset]).read_bytes(), self._paths[offset])
+
     def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
         """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by Kafka."""
         for offset in reversed(self.offsets):
             if offset <= most:
                 try:
-                    return offset, read_snapshot(Path(self._paths[offset]).read_bytes(), self._paths[offset])
+                    return offset, self.read(offset)
                 except CorruptFileError:
                     self.remove(offset)
         return None
-
-    def sync(self) -> None:
-        """Makes the files' names durable. OSError."""
-        sync_directory(self.directory)

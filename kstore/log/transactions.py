@@ -1,40 +1,29 @@
 """Aborted transactions and the last stable offset of a log that is read (spec 6.8, 7.2, 8.4, 8.5)."""
 
-from dataclasses import replace
-from pathlib import Path
+import contextlib
 
 from kstore.engine.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment import Segment
 from kstore.errors import CorruptFileError
-from kstore.log import layout
 from kstore.log.loader import Loaded
-from kstore.log.producers import Expiry, Producers, ProducerState, batches_of_producers, read_snapshot
+from kstore.log.producers import Producers, ProducerState, batches_of_producers
 from kstore.log.snapshots import Snapshots
 
 
-def usable_snapshots(directory: str, loaded: Loaded) -> list[tuple[int, str]]:
-    """(offset, path) of the snapshots that Kafka would keep, newest first (spec 8.5, removeStraySnapshots)."""
-    bases = {segment.base_offset for segment in loaded.segments}
-    found = []
-    for path in Path(directory).iterdir():
-        name = path.name
-        offset = layout.parse_offset(name)
-        if offset is not None and name.partition(".")[2] == "snapshot":
-            found.append((offset, str(path)))
-    strays = sorted(offset for offset, _ in found if offset not in bases)
-    keep = bases | {offset for offset in strays[-1:] if offset >= max(bases, default=0)}
+def usable_snapshots(snapshots: Snapshots, loaded: Loaded) -> list[int]:
+    """The offsets of the snapshots that Kafka would keep, newest first (spec 8.5)."""
+    strays = snapshots.strays(segment.base_offset for segment in loaded.segments)
     first, end = loaded.log_start_offset, loaded.log_end_offset
-    return sorted(((o, p) for o, p in found if o in keep and first < o <= end), reverse=True)
+    return [o for o in reversed(snapshots.offsets) if first < o <= end and o not in strays]
 
 
-def read_newest(snapshots: list[tuple[int, str]], most: int) -> tuple[int, list[ProducerState]] | None:
-    """The newest snapshot at or below an offset that is sound, with its offset; None where there is none."""
-    for offset, path in snapshots:
+def _read_newest(directory: str, loaded: Loaded, most: int) -> tuple[int, list[ProducerState]] | None:
+    """The newest of them at or below an offset that is sound, with its offset. Nothing is removed."""
+    snapshots = Snapshots(directory)
+    for offset in usable_snapshots(snapshots, loaded):
         if offset <= most:
-            try:
-                return offset, read_snapshot(Path(path).read_bytes(), path)
-            except (CorruptFileError, OSError):
-                continue
+            with contextlib.suppress(CorruptFileError, OSError):
+                return offset, snapshots.read(offset)
     return None
 
 
@@ -47,7 +36,7 @@ class Transactions:
         recovered = set(loaded.recovery.recovered_segments)
         from_offset = min((b for b in recovered), default=loaded.log_end_offset)
         rebuilt: dict[int, list[AbortedTxn]] = {base: [] for base in recovered}
-        newest = read_newest(usable_snapshots(directory, loaded), from_offset)
+        newest = _read_newest(directory, loaded, from_offset)
         start_offset = loaded.log_start_offset
         if newest is not None:
             start_offset = newest[0]
@@ -90,72 +79,3 @@ class Transactions:
             if complete:
                 break
         return found
-
-
-def rebuild(
-    snapshots: Snapshots, loaded: Loaded, expiry: Expiry, *, truncated: bool = False
-) -> tuple[Producers, dict[int, TransactionIndex]]:
-    """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
-    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset. Producers of
-    a snapshot whose time is over are left out, as Kafka does; those of the batches after it are not (spec 6.7)."""
-    if truncated:  # which producers recovery saw tells nothing of those that wrote since
-        loaded = replace(loaded, recovered_producers=True)
-    segments = loaded.segments
-    end = loaded.log_end_offset
-    recovered = set() if truncated else set(loaded.recovery.recovered_segments)
-    clean = loaded.recovery.clean and not truncated
-    indexes: dict[int, TransactionIndex] = {}
-    bases = [segment.base_offset for segment in segments]
-    before = set() if clean else set(bases[-2:])
-    for segment in segments:
-        if segment.base_offset in recovered:
-            index = indexes[segment.base_offset] = TransactionIndex(segment.base_offset)
-            producers = _replay(snapshots, loaded, segment.base_offset, before, expiry)
-            if loaded.recovered_producers:  # otherwise the scan has seen that there are none
-                for batch in batches_of_producers(segment, segment.base_offset):
-                    aborted = producers.apply(batch)
-                    if aborted is not None:
-                        index.append(aborted)
-            segment.adopt(None, None, index)
-            snapshots.write(segment.read_next_offset(), producers.states.values())
-    if not truncated:
-        snapshots.remove_strays(bases)
-    wanted = {*bases[-2:], end}
-    if clean and not snapshots.offsets:
-        for offset in sorted(wanted):
-            if offset > 0:
-                snapshots.write(offset, ())
-        producers = Producers()
-        producers.end_offset = end
-        return producers, indexes
-    return _replay(snapshots, loaded, end, wanted, expiry), indexes
-
-
-def _replay(
-    snapshots: Snapshots, loaded: Loaded, to_offset: int, wanted: set[int], expiry: Expiry
-) -> Producers:
-    """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
-    written at the `wanted` offsets that it passes, and there."""
-    producers = Producers()
-    snapshots.remove_outside(loaded.log_start_offset, to_offset)
-    newest = snapshots.read_newest(to_offset)
-    last = loaded.log_start_offset
-    if newest is not None and newest[0] > last:
-        last = newest[0]
-        producers.restore(newest[1], last)
-        producers.forget(expiry)
-    from_offset = last
-    for segment in loaded.segments:
-        base = segment.base_offset
-        if segment.end_offset <= from_offset or base >= to_offset:
-            continue
-        if base in wanted and base > last:
-            snapshots.write(base, producers.states.values())
-            last = base
-        if loaded.recovered_producers or base not in loaded.recovery.recovered_segments:
-            for batch in batches_of_producers(segment, from_offset):
-                producers.apply(batch)
-    producers.end_offset = to_offset
-    if to_offset > last:
-        snapshots.write(to_offset, producers.states.values(), durable=True)
-    return producers

@@ -1,6 +1,5 @@
 """One partition, written: what a Kafka broker would leave in the directory, with one writer at a time."""
 
-import contextlib
 import os
 import random
 import uuid
@@ -16,7 +15,6 @@ from kstore.config import MAX64, LogConfig
 from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File, make_directory, sync_directory, unlink, write_whole
-from kstore.engine.index import TransactionIndex
 from kstore.engine.intake import Appended, Intake
 from kstore.engine.segment import Segment
 from kstore.errors import (
@@ -28,22 +26,22 @@ from kstore.errors import (
 )
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
+from kstore.log.cutting import cut, end_of_rest
 from kstore.log.discarded import Discarded
-from kstore.log.epochs import LeaderEpochs
+from kstore.log.epoch_file import EpochFile
 from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
 from kstore.log.home import Home
-from kstore.log.loader import Loaded, SegmentMaker, load
+from kstore.log.ledger import Ledger
+from kstore.log.loader import Loaded, load
 from kstore.log.partition import PartitionLog
-from kstore.log.producers import Expiry, ProducerState
+from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.repairs import Repairs
 from kstore.log.retention import Decision, decide_for
-from kstore.log.snapshots import Snapshots
-from kstore.log.transactions import Transactions, rebuild
+from kstore.log.segment_maker import SegmentMaker
+from kstore.log.transactions import Transactions
 from kstore.log.validator import validate
-
-PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = 600_000
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
@@ -97,7 +95,7 @@ class LogWriter(Intake, PartitionLog):
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
-                self._set_leader_epoch(max(self._epochs.latest or 0, 0))
+                self._set_leader_epoch(max(self._epoch_file.epochs.latest or 0, 0))
         except BaseException:
             self._home.leave(clean=False)
             raise
@@ -136,15 +134,11 @@ class LogWriter(Intake, PartitionLog):
                 DataLossWarning,
                 stacklevel=5,
             )
-        self._epochs = loaded.leader_epochs
-        self._written_epochs: tuple[tuple[int, int], ...] | None = None
-        self._write_epochs(self._epochs)
+        self._epoch_file = EpochFile(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
-        self._snapshots = Snapshots(self._directory)
         now = clock() if clock is not None else self.clock_ms()
-        self._producers, indexes = rebuild(self._snapshots, loaded, self._expiry(now))
-        self._next_expiry_ms = now + PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
-        for base, index in indexes.items():
+        self._ledger = Ledger(self._directory, self._producer_id_expiration_ms)
+        for base, index in self._ledger.open(loaded, now).items():
             path = f"{self._directory}/{layout.segment_stem(base)}.txnindex"
             if not index.is_empty or os.path.exists(path):  # noqa: PTH110
                 write_whole(path, index.to_bytes())
@@ -161,7 +155,6 @@ class LogWriter(Intake, PartitionLog):
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._reached = Reached(())
         self._transactions = None
-        self._stable_meanwhile: int | None = None
         self._discarded = Discarded()
         durable = end if recovery.clean else min(recovery.recovery_point, end)
         self._stored_recovery_point = -1
@@ -214,7 +207,8 @@ class LogWriter(Intake, PartitionLog):
         """The log at this moment, or as it was when it was closed."""
         held = self._sealed_and_active
         view = held[1].view()
-        seen = (held, view, self._start, self._epochs)
+        start, epochs = self._start, self._epoch_file.epochs
+        seen = (held, view, start, epochs)
         shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
         if shown and all(a is b or a == b for a, b in zip(shown, seen, strict=False)):
             return loaded
@@ -222,9 +216,9 @@ class LogWriter(Intake, PartitionLog):
         loaded = replace(
             self._loaded,
             segments=(*held[0], segment),
-            log_start_offset=self._start,
-            log_end_offset=max(end, self._start),
-            leader_epochs=self._epochs,
+            log_start_offset=start,
+            log_end_offset=max(end, start),
+            leader_epochs=epochs,
         )
         self._shown = (seen, loaded)
         return loaded
@@ -263,53 +257,30 @@ class LogWriter(Intake, PartitionLog):
 
     def _read_transactions(self) -> Transactions:
         now = self._current()
-        return Transactions.of(self._producers, now.log_start_offset, now.log_end_offset)
+        return self._ledger.transactions(now.log_start_offset, now.log_end_offset)
 
     def _known_transactions(self) -> Transactions:
         return self._read_transactions()
 
     def last_stable_offset(self) -> int:
         """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end."""
-        held = self._stable_meanwhile  # to be read before the producers are
-        stable = self._read_transactions().last_stable_offset
-        return stable if held is None else min(held, stable)
+        now = self._current()
+        return self._ledger.last_stable_offset(now.log_start_offset, now.log_end_offset)
 
     def producers(self) -> dict[int, ProducerState]:
         """The state of every producer id that the log remembers."""
-        return self._producers.states
+        return self._ledger.producers.states
 
     # ---- what appending needs (called with the mutex held) --------------------------------------------------------
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch < 0:
-            if start_offset >= 0 and self._epochs.entries:  # messages of magic 0 and 1 know no epochs
-                self._change_epochs(LeaderEpochs.clear)
+            if (
+                start_offset >= 0 and self._epoch_file.epochs.entries
+            ):  # messages of magic 0 and 1 know no epochs
+                self._epoch_file.clear()
             return
-        self._change_epochs(lambda epochs: epochs.assign(epoch, start_offset))
-
-    def _change_epochs(self, change: Callable[[LeaderEpochs], object]) -> None:
-        """Makes a change to a copy, which readers see once it is written."""
-        epochs = LeaderEpochs(self._epochs.entries)
-        change(epochs)
-        self._write_epochs(epochs)
-        if epochs.entries != self._epochs.entries:
-            self._epochs = epochs
-
-    def _write_epochs(self, epochs: LeaderEpochs) -> None:
-        """Brings leader-epoch-checkpoint up to date; without entries it is an empty file."""
-        entries = epochs.entries
-        path = Path(self._directory, layout.LEADER_EPOCHS)
-        if self._written_epochs == entries:
-            return
-        if not entries and not path.exists():
-            File(str(path), "a")
-        else:
-            with contextlib.suppress(OSError, ValueError):
-                if checkpoints.read_epochs(path) == list(entries):
-                    self._written_epochs = entries
-                    return
-            checkpoints.write_epochs(path, entries)
-        self._written_epochs = entries
+        self._epoch_file.assign(epoch, start_offset)
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
@@ -323,8 +294,7 @@ class LogWriter(Intake, PartitionLog):
         self._seal(old)
         try:
             active = self._make_active(stem, base, now, self._end_offset)
-            if base > self._snapshots.latest:
-                self._snapshots.write(base, self._producers.states.values())
+            self._ledger.write_snapshot(base)
         except BaseException:
             unlink(f"{self._directory}/{stem}.log", missing_ok=True)
             try:
@@ -333,10 +303,10 @@ class LogWriter(Intake, PartitionLog):
                 self._refuse(f"the segment after {old.path} could not be begun: {e}")
             raise
         sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
-        self._owe_sync(
-            [*old.files(), File(self._snapshots.path_of(base))] if base in self._snapshots else old.files(),
-            True,
-        )
+        files = old.files()
+        if base in self._ledger.snapshots:
+            files.append(File(self._ledger.snapshots.path_of(base)))
+        self._owe_sync(files, True)
         self._replace(active)
         self._sealed_and_active = ((*self._sealed_and_active[0], sealed), active)
         self._flusher.sealed()
@@ -351,41 +321,18 @@ class LogWriter(Intake, PartitionLog):
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
 
-    def _expiry(self, now_ms: int) -> Expiry:
-        return Expiry(self._producer_id_expiration_ms, now_ms)
-
-    def _forget_producers(self, now_ms: int) -> None:
-        """Kafka does it by its scheduler; here appends of producers and retain() do."""
-        self._producers.forget(self._expiry(now_ms))
-        self._next_expiry_ms = now_ms + PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
-
     def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
-        now_ms = self.clock_ms()
-        if now_ms >= self._next_expiry_ms:
-            self._forget_producers(now_ms)
-        duplicate = self._producers.analyze(batches, origin, transaction_version)
+        duplicate = self._ledger.analyze(batches, origin, transaction_version, self.clock_ms())
         if duplicate is None:
-            # From the writing of a batch until its producer is accounted for, and a transaction that it ends is in the
-            # index of the aborted, readers of committed data stay where they are.
-            self._stable_meanwhile = self.last_stable_offset()
+            self._ledger.hold(self.last_stable_offset())
         return duplicate
 
     def _forget_analysis(self) -> None:
-        self._stable_meanwhile = None
+        self._ledger.let_go()
 
     def _account(self, batches: list[RecordBatch]) -> None:
         try:
-            for batch in batches:
-                if batch.producer_id >= 0:
-                    aborted = self._producers.apply(batch)
-                    if aborted is not None:
-                        try:
-                            self.active.append_aborted(aborted)
-                        except OSError:  # readers of committed data must not get what no index calls aborted
-                            self._producers.ongoing[aborted.first_offset] = aborted.producer_id
-                            raise
-            self._producers.end_offset = self._end_offset
-            self._stable_meanwhile = None
+            self._ledger.enter(batches, self.active.append_aborted, self._end_offset)
         except OSError as e:
             self._refuse(f"the transaction index of {self.active.path} was not written: {e}")
             raise
@@ -457,7 +404,7 @@ class LogWriter(Intake, PartitionLog):
                 if gone:
                     self._delete_oldest(gone, now_ms)
                 self._discarded.unlink(now_ms)
-                self._forget_producers(now_ms)
+                self._ledger.forget(now_ms)
             return decisions
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:
@@ -469,14 +416,14 @@ class LogWriter(Intake, PartitionLog):
         first = kept[0].base_offset if kept else active.base_offset
         if first > self._start:
             self._start = first
-            self._change_epochs(lambda epochs: epochs.truncate_from_start(first))
+            self._epoch_file.truncate_from_start(first)
         self._sealed_and_active = (kept, active)
         self._set_aside(gone, now_ms)
         self._home.store(min(self.durable_offset, self._end_offset), self._start_to_store())
 
     def _set_aside(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Gives the files of segments, and their snapshots, the suffix .deleted."""
-        self._discarded.add(segments, self._snapshots, now_ms + self._config.file_delete_delay_ms)
+        self._discarded.add(segments, self._ledger.snapshots, now_ms + self._config.file_delete_delay_ms)
 
     def delete_records(self, before_offset: int) -> int:
         """Moves the log start offset up to `before_offset` (-1: the end), durably; returns where it is (spec 9.4).
@@ -497,7 +444,7 @@ class LogWriter(Intake, PartitionLog):
             if offset > self._start:
                 self._home.store(min(self.durable_offset, end), offset)
                 self._start = offset
-                self._change_epochs(lambda epochs: epochs.truncate_from_start(offset))
+                self._epoch_file.truncate_from_start(offset)
             return self._start
 
     def truncate_to(self, offset: int) -> bool:
@@ -510,14 +457,15 @@ class LogWriter(Intake, PartitionLog):
         with self._held():
             self._check_usable()
             if offset >= self._end_offset:
-                self._change_epochs(lambda epochs: epochs.truncate_from_end(self._end_offset))
+                self._epoch_file.truncate_from_end(self._end_offset)
                 return False
             sealed, active = self._sealed_and_active
             first = sealed[0].base_offset if sealed else active.base_offset
             if first > offset:
                 self._start_anew(offset, None)
                 return True
-            rest = self._end_of_rest(offset)
+            at = self.floor_segment(offset - 1)
+            rest = end_of_rest(self.segments[at], offset) if at >= 0 else offset
             self._lower_recovery_point(rest, offset)
             try:
                 self._truncate(offset)
@@ -526,16 +474,6 @@ class LogWriter(Intake, PartitionLog):
                 self._refuse(f"truncation to {offset} was not finished: {e}")
                 raise
             return True
-
-    def _end_of_rest(self, offset: int) -> int:
-        """Where the log ends once what begins at `offset` is gone; at least, where a gap or a batch is cut."""
-        at = self.floor_segment(offset - 1)
-        if at < 0:
-            return offset
-        segment = self.segments[at]
-        located = segment.translate(offset - 1)
-        whole = located is not None and segment.batch_at(located.position).last_offset == offset - 1
-        return offset if whole else segment.base_offset
 
     def _lower_recovery_point(self, point: int, offset: int) -> None:
         """Before the bytes from `point` on go, the checkpoints must not say that they are there."""
@@ -553,33 +491,15 @@ class LogWriter(Intake, PartitionLog):
         last = kept[-1]
         if gone:
             self._seal(self.active)
-        located = last.translate(offset)
-        size = located.position if located is not None else last.size
-        offsets, times = last.offset_index.copy(), last.time_index.copy()  # while they fit their log
-        File(last.path, "r+").truncate(size)
-        last = self._make_segment()(last.stem, last.base_offset)
-        offsets.truncate_to(offset)
-        times.truncate_to(offset)
-        last.adopt(offsets, times)
-        last.take_max_timestamp(last.scan(verify=False).max_timestamp)
-        self._cut_transactions(last, kept[-1].transaction_index, offset)
+        last = cut(last, offset, self._make_segment())
         self._set_aside(gone, now_ms)
         active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
         active.prepare_indexes()
         self._replace(active)
         self._sealed_and_active = (tuple(kept[:-1]), active)
         self._start = min(self._start, offset)
-        self._change_epochs(lambda epochs: epochs.truncate_from_end(offset))
-        self._snapshots.remove_outside(self._start, offset)
-        self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
-
-    def _cut_transactions(self, segment: Segment, transactions: TransactionIndex, offset: int) -> None:
-        """Removes the aborted transactions whose markers lay at `offset` or above."""
-        count = len(transactions)
-        transactions.truncate_to(offset)
-        if len(transactions) < count:
-            File(segment.path_of(".txnindex"), "r+").truncate(34 * len(transactions))
-        segment.adopt(None, None, transactions)
+        self._epoch_file.truncate_from_end(offset)
+        self._ledger.begin_anew(self._now(), now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Deletes every record; the next one gets `offset` (spec 8.10). OSError."""
@@ -603,10 +523,9 @@ class LogWriter(Intake, PartitionLog):
             self._replace(active)
             self._sealed_and_active = ((), active)
             self._start = offset if log_start_offset is None else log_start_offset
-            self._change_epochs(LeaderEpochs.clear)
-            for at in self._snapshots.offsets:
-                self._snapshots.remove(at)
-            self._producers, _ = rebuild(self._snapshots, self._now(), self._expiry(now_ms), truncated=True)
+            self._epoch_file.clear()
+            self._ledger.snapshots.clear()
+            self._ledger.begin_anew(self._now(), now_ms)
             self._home.store(min(self.durable_offset, offset), self._start_to_store())
         except BaseException as e:
             self._refuse(f"starting anew at {offset} was not finished: {e}")
@@ -648,8 +567,8 @@ class LogWriter(Intake, PartitionLog):
         active, end = self.active, self._end_offset
         active.prepare_indexes()
         active.seal()
-        if end > self._snapshots.latest and end > self._start:
-            self._snapshots.write(end, self._producers.states.values(), durable=True)
+        if end > self._start:
+            self._ledger.write_snapshot(end, durable=True)
         for file in [*self._take_unsynced(), *active.files()]:
             file.sync()
         self._discarded.unlink(MAX64)

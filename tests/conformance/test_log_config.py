@@ -1,16 +1,23 @@
-"""LogConfigTest: names, defaults, limits, and which of several settings wins."""
+"""LogConfigTest and its neighbours (spec 12.1, 13.13): names, defaults, limits, a broker's synonyms."""
 
+import copy
+import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from writing import opened, put, rec
 
-from kstore import InvalidConfigError, LogConfig
+from kstore import InvalidConfigError, KstoreError, LogConfig
+from kstore.config import MAX32, MAX64
 
-MAX64 = 2**63 - 1
 DEFAULTS = {
     "segment.bytes": 1073741824,
+    "internal.segment.bytes": None,
     "segment.ms": 604800000,
     "segment.jitter.ms": 0,
     "segment.index.bytes": 10485760,
@@ -42,208 +49,471 @@ DEFAULTS = {
     "remote.log.copy.disable": False,
     "remote.log.delete.on.disable": False,
 }
-NOT_A_NUMBER = "not_a_number"
-INVALID: dict[str, tuple[str, ...]] = {
-    "segment.bytes": (NOT_A_NUMBER, "1048575", "0", "-1", "2147483648"),
-    "segment.ms": (NOT_A_NUMBER, "-2", "0"),
-    "segment.jitter.ms": (NOT_A_NUMBER, "-2"),
-    "segment.index.bytes": (NOT_A_NUMBER, "3", "-2"),
-    "index.interval.bytes": (NOT_A_NUMBER, "-2"),
-    "flush.messages": (NOT_A_NUMBER, "-2", "0"),
-    "flush.ms": (NOT_A_NUMBER, "-2"),
-    "retention.bytes": (NOT_A_NUMBER,),
-    "retention.ms": (NOT_A_NUMBER, "-2"),
-    "max.message.bytes": (NOT_A_NUMBER, "-2"),
-    "cleanup.policy": ("true", "foobar", "delete,foobar", "DELETE", "delete,"),
-    "delete.retention.ms": (NOT_A_NUMBER, "-2"),
-    "min.compaction.lag.ms": (NOT_A_NUMBER, "-2"),
-    "max.compaction.lag.ms": (NOT_A_NUMBER, "-2", "0"),
-    "min.cleanable.dirty.ratio": (NOT_A_NUMBER, "-0.1", "1.2"),
-    "file.delete.delay.ms": (NOT_A_NUMBER, "-2"),
-    "preallocate": ("not_a_boolean", "1"),
-    "compression.type": ("none", "GZIP", ""),
-    "compression.gzip.level": ("0", "10", "-2", "x"),
-    "compression.lz4.level": ("0", "18", "x"),
-    "compression.zstd.level": ("-131073", "23", "0.1"),
-    "message.timestamp.type": ("create", "createtime"),
-    "message.timestamp.before.max.ms": ("-1", "x"),
-    "message.timestamp.after.max.ms": ("-1", "x"),
-    "min.insync.replicas": (NOT_A_NUMBER, "0", "-1"),
-    "unclean.leader.election.enable": ("not_a_boolean",),
-    "local.retention.ms": ("-3",),
-    "local.retention.bytes": ("-3",),
-    "remote.storage.enable": ("not_a_boolean",),
-}  # fmt: skip
+
+# The least and the greatest allowed value, and the nearest that are not.
+RANGES = [
+    ("segment.bytes", 1048576, MAX32, [1048575, MAX32 + 1]),
+    ("internal.segment.bytes", -(2**31), MAX32, [-(2**31) - 1, MAX32 + 1]),
+    ("segment.ms", 1, MAX64, [0, MAX64 + 1]),
+    ("segment.jitter.ms", 0, MAX64, [-1, MAX64 + 1]),
+    ("segment.index.bytes", 4, MAX32, [3, MAX32 + 1]),
+    ("index.interval.bytes", 0, MAX32, [-1, MAX32 + 1]),
+    ("flush.messages", 1, MAX64, [0, MAX64 + 1]),
+    ("flush.ms", 0, MAX64, [-1, MAX64 + 1]),
+    ("retention.bytes", -(2**63), MAX64, [-(2**63) - 1, MAX64 + 1]),
+    ("retention.ms", -1, MAX64, [-2, MAX64 + 1]),
+    ("max.message.bytes", 0, MAX32, [-1, MAX32 + 1]),
+    ("delete.retention.ms", 0, MAX64, [-1, MAX64 + 1]),
+    ("min.compaction.lag.ms", 0, MAX64, [-1, MAX64 + 1]),
+    ("max.compaction.lag.ms", 1, MAX64, [0, MAX64 + 1]),
+    ("file.delete.delay.ms", 0, MAX64, [-1, MAX64 + 1]),
+    ("compression.gzip.level", -1, 9, [-2, 0, 10]),
+    ("compression.lz4.level", 1, 17, [0, 18]),
+    ("compression.zstd.level", -131072, 22, [-131073, 23]),
+    ("message.timestamp.before.max.ms", 0, MAX64, [-1, MAX64 + 1]),
+    ("message.timestamp.after.max.ms", 0, MAX64, [-1, MAX64 + 1]),
+    ("min.insync.replicas", 1, MAX32, [0, MAX32 + 1]),
+    ("local.retention.ms", -2, MAX64, [-3, MAX64 + 1]),
+    ("local.retention.bytes", -2, MAX64, [-3, MAX64 + 1]),
+]
 
 
-@pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
-def test_kafka_config_to_props(name: str, value: Any) -> None:
-    """Every default; and an empty configuration of a topic or a broker changes none."""
-    for config in (LogConfig(), LogConfig.from_topic({}), LogConfig.from_server_properties({})):
-        assert getattr(config, name.replace(".", "_")) == value
+def get(config: LogConfig, name: str) -> Any:
+    return getattr(config, name.replace(".", "_"))
 
 
-def test_all_names_are_covered() -> None:
-    """Spec 12.1, and internal.segment.bytes."""
-    assert {n.replace("_", ".") for n in LogConfig.__slots__} == {*DEFAULTS, "internal.segment.bytes"}
+def one(option: str, value: Any) -> LogConfig:
+    """With one option, by its Python name."""
+    options: dict[str, Any] = {option: value}
+    return LogConfig(**options)
 
 
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in INVALID.items() for v in values])
-def test_from_props_invalid(name: str, value: str) -> None:
-    """What each validator refuses."""
-    with pytest.raises(InvalidConfigError, match=name):
-        LogConfig.from_topic({name: value})
+def broker(**properties: Any) -> LogConfig:
+    """From a server.properties with these, underscores for dots, `log.` before each."""
+    return LogConfig.from_server_properties({f"log.{k.replace('_', '.')}": v for k, v in properties.items()})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("segment.bytes", 1048576),
-        ("retention.bytes", -5),
-        ("retention.ms", -1),
-        ("retention.ms", 0),
-        ("max.message.bytes", 0),
-        ("segment.index.bytes", 4),
-        ("index.interval.bytes", 0),
-        ("compression.gzip.level", 9),
-        ("compression.zstd.level", -131072),
-        ("min.cleanable.dirty.ratio", 1),
-        ("local.retention.ms", -2),
-    ],
-)
-def test_from_props_valid(name: str, value: Any) -> None:
-    """Values at the edge of what is allowed."""
-    assert getattr(LogConfig.from_topic({name: str(value)}), name.replace(".", "_")) == value
+def test_kafka_config_to_props() -> None:
+    """Every key and its default; an empty server.properties and an empty topic make the same."""
+    config = LogConfig()
+    assert {name: get(config, name) for name in DEFAULTS} == DEFAULTS
+    assert len(LogConfig.__slots__) == len(DEFAULTS)
+    assert LogConfig.from_topic({}) == LogConfig.from_server_properties({}) == config
+    assert config.to_topic() == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "policies"),
-    [
-        ("delete", ("delete",)),
-        ("compact,delete", ("compact", "delete")),
-        ("delete, compact", ("delete", "compact")),
-        ("delete,delete,delete", ("delete",)),
-        ("", ()),
-    ],
-)
-def test_cleanup_policy(text: str, policies: tuple[str, ...]) -> None:
-    """Repeated values are merged, an empty list is allowed."""
-    assert LogConfig.from_topic({"cleanup.policy": text}).cleanup_policy == policies
+@pytest.mark.parametrize(("name", "least", "most", "wrong"), RANGES)
+def test_from_props_invalid_numbers(name: str, least: int, most: int, wrong: list[int]) -> None:
+    """The ends of a range are allowed, the next are not, in either notation; nor is what is no integer."""
+    option = name.replace(".", "_")
+    for value in (least, most) if name != "min.compaction.lag.ms" else (least, most - 1):
+        assert getattr(one(option, value), option) == value
+        assert get(LogConfig.from_topic({name: f" {value:+d}\t"}), name) == value
+        assert get(LogConfig.from_topic({name: value}), name) == value
+    for bad in [*wrong, True, 5000000.0, "5000000", [5000000]]:
+        with pytest.raises(InvalidConfigError, match=f"{option} is .*, allowed is .*integer from") as caught:
+            one(option, bad)
+        assert (caught.value.name, caught.value.value) == (option, bad)
+    for text in [*map(str, wrong), "", "x", "1e6", "5000000.0", "5_000_000", "0x500000", "5000000 1", "true"]:
+        with pytest.raises(InvalidConfigError, match=f"{name} is .*, allowed is .*integer from") as caught:
+            LogConfig.from_topic({name: text})
+        assert (caught.value.name, caught.value.value) == (name, text)
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "unknown",
-        "message.timestamp.difference.max.ms",
-        "message.format.version",
-        "message.downconversion.enable",
-    ],
+    ["preallocate", "unclean.leader.election.enable", "remote.storage.enable", "remote.log.copy.disable"],
 )
-def test_unknown_names(name: str) -> None:
-    """Unknown names, and those that Kafka has removed."""
+def test_from_props_invalid_booleans(name: str) -> None:
+    """true and false in any case, and nothing else; in Python True and False only."""
+    for text, value in (("true", True), ("TRUE", True), (" False ", False), (True, True)):
+        assert get(LogConfig.from_topic({name: text}), name) is value
+    for bad in ("yes", "1", "", 1, None):
+        with pytest.raises(InvalidConfigError, match=f"{name} is .* allowed is true or false"):
+            LogConfig.from_topic({name: bad})
     with pytest.raises(InvalidConfigError):
-        LogConfig.from_topic({name: "1"})
-
-
-def test_compaction_lags_of_wrong_order() -> None:
-    """min.compaction.lag.ms above max.compaction.lag.ms."""
-    with pytest.raises(InvalidConfigError):
-        LogConfig.from_topic({"min.compaction.lag.ms": "11", "max.compaction.lag.ms": "10"})
-
-
-HOUR, MINUTE = 3_600_000, 60_000
+        one(name.replace(".", "_"), "true")
 
 
 @pytest.mark.parametrize(
-    ("broker", "expected"),
+    ("text", "value"),
     [
-        ({"log.retention.hours": "1"}, HOUR),
-        ({"log.retention.minutes": "30"}, 30 * MINUTE),
-        ({"log.retention.ms": "1800000"}, 1800000),
-        ({"log.retention.minutes": "30", "log.retention.hours": "1"}, 30 * MINUTE),
-        ({"log.retention.ms": "1800000", "log.retention.minutes": "10"}, 1800000),
-        ({"log.retention.ms": "1800000", "log.retention.hours": "10"}, 1800000),
-        ({"log.retention.ms": "-1", "log.retention.hours": "1"}, -1),
-        ({"log.retention.hours": "-1"}, -1),
-        ({"log.retention.minutes": "-1"}, -1),
-        ({"log.retention.ms": "-1"}, -1),
-        ({}, 168 * HOUR),
+        ("0.5", 0.5),
+        ("0", 0.0),
+        ("1", 1.0),
+        ("1e-1", 0.1),
+        (" .5 ", 0.5),
+        ("5.e-1", 0.5),
+        (1, 1.0),
+        (0.25, 0.25),
     ],
 )
-def test_log_retention_time(broker: dict[str, str], expected: int) -> None:
-    """Milliseconds over minutes over hours; negative is without limit."""
-    assert LogConfig.from_server_properties(broker).retention_ms == expected
-
-
-@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
-def test_log_retention_zero(name: str) -> None:
-    """The broker refuses 0."""
-    with pytest.raises(InvalidConfigError):
-        LogConfig.from_server_properties({name: "0"})
+def test_ratio(text: object, value: float) -> None:
+    """Numbers from 0 to 1; an integer will do."""
+    ratio = LogConfig.from_topic({"min.cleanable.dirty.ratio": text}).min_cleanable_dirty_ratio
+    assert ratio == value
+    assert isinstance(ratio, float)
 
 
 @pytest.mark.parametrize(
-    ("broker", "name", "expected"),
+    "bad", ["1.0001", "-0.1", "NaN", "Infinity", "", "1_0e-1", "x", 2, -1.0, float("nan"), True]
+)
+def test_invalid_ratio(bad: object) -> None:
+    """NaN too, which Kafka lets pass."""
+    with pytest.raises(InvalidConfigError, match="a number from 0 to 1"):
+        LogConfig.from_topic({"min.cleanable.dirty.ratio": bad})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
     [
-        ({"log.roll.ms": "1800000"}, "segment_ms", 1800000),
-        ({"log.roll.hours": "1"}, "segment_ms", HOUR),
-        ({"log.roll.ms": "1800000", "log.roll.hours": "1"}, "segment_ms", 1800000),
-        ({"log.roll.jitter.hours": "2"}, "segment_jitter_ms", 2 * HOUR),
-        ({"log.flush.scheduler.interval.ms": "7"}, "flush_ms", 7),
-        ({"log.flush.scheduler.interval.ms": "7", "log.flush.interval.ms": "9"}, "flush_ms", 9),
-        ({"message.max.bytes": "500"}, "max_message_bytes", 500),
-        ({"log.cleanup.policy": "compact"}, "cleanup_policy", ("compact",)),
-        ({"log.segment.delete.delay.ms": "5"}, "file_delete_delay_ms", 5),
-        ({"log.cleaner.min.cleanable.ratio": "0.2"}, "min_cleanable_dirty_ratio", 0.2),
-        ({"broker.id": "1", "advertised.listeners": "x"}, "segment_ms", 604800000),
+        ("compression.type", ["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]),
+        ("message.timestamp.type", ["CreateTime", "LogAppendTime"]),
     ],
 )
-def test_broker_synonyms(broker: dict[str, str], name: str, expected: Any) -> None:
-    """The broker's names for a topic's settings; what is none of the log's is passed over."""
-    assert getattr(LogConfig.from_server_properties(broker), name) == expected
+def test_choices(name: str, words: list[str]) -> None:
+    """One of the words, in its own case."""
+    for word in words:
+        assert get(LogConfig.from_topic({name: f" {word} "}), name) == word
+    for bad in ("none", words[0].upper(), words[0].swapcase(), "", 3):
+        with pytest.raises(InvalidConfigError, match=f"{name} is .*, allowed is one of {', '.join(words)}"):
+            LogConfig.from_topic({name: bad})
 
 
-def test_topic_wins_over_broker(tmp_path: Path) -> None:
-    """A topic's own setting, then the broker's, then the default; from a file too."""
-    file = tmp_path / "server.properties"
-    file.write_text("# a broker\nlog.segment.bytes = 2097152\nlog.retention.ms=5\n")
-    config = LogConfig.from_server_properties(file, {"retention.ms": "6"})
-    assert (config.segment_bytes, config.retention_ms, config.flush_ms) == (2097152, 6, MAX64)
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("delete", ("delete",)),
+        ("compact,delete", ("compact", "delete")),
+        (" delete ,\tcompact ", ("delete", "compact")),
+        ("delete,delete,delete", ("delete",)),
+        ("", ()),
+        ("  ", ()),
+        ([], ()),
+        (("delete", "compact", "delete"), ("delete", "compact")),
+    ],
+)
+def test_cleanup_policy(given: Any, kept: tuple[str, ...]) -> None:
+    """A list of the two: repeated values are merged, an empty list is none of them."""
+    for config in (LogConfig(cleanup_policy=given), LogConfig.from_topic({"cleanup.policy": given})):
+        assert config.cleanup_policy == kept
+        assert (config.deletes, config.compacts) == ("delete" in kept, "compact" in kept)
+
+
+@pytest.mark.parametrize(
+    "bad", ["delete,", ",delete", ",", "Delete", "delete;compact", "purge", [""], [3], 3, None]
+)
+def test_invalid_cleanup_policy(bad: Any) -> None:
+    """An empty element, another word, another case."""
+    with pytest.raises(InvalidConfigError, match=r"^cleanup_policy is .*, allowed is any of compact, delete"):
+        LogConfig(cleanup_policy=bad)
+    with pytest.raises(InvalidConfigError, match=r"^cleanup.policy is .*, allowed is any of compact, delete"):
+        LogConfig.from_topic({"cleanup.policy": bad})
 
 
 @pytest.mark.parametrize("policy", ["delete", "delete,delete,delete", ""])
-def test_remote_storage_with_policy(policy: str) -> None:
-    """Remote storage: delete, repeated or not, and the empty policy."""
-    LogConfig.from_topic({"remote.storage.enable": "true", "cleanup.policy": policy})
+def test_valid_remote_log_storage_cleanup_policy(policy: str) -> None:
+    """With remote storage: delete, however often, or none."""
+    assert LogConfig(remote_storage_enable=True, cleanup_policy=policy).remote_storage_enable
 
 
-@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
-def test_remote_storage_with_compaction(policy: str) -> None:
-    """Remote storage: not with compact."""
-    with pytest.raises(InvalidConfigError):
+@pytest.mark.parametrize(
+    "policy", ["compact", "compact,delete", "delete,compact", "delete,delete,delete,compact"]
+)
+def test_invalid_remote_log_storage_cleanup_policy(policy: str) -> None:
+    """Nothing with compact."""
+    with pytest.raises(InvalidConfigError, match=r"cleanup.policy is .* allowed with remote.storage.enable"):
         LogConfig.from_topic({"remote.storage.enable": "true", "cleanup.policy": policy})
 
 
-def test_internal_segment_bytes(tmp_path: Path) -> None:
-    """internal.segment.bytes stands above segment.bytes, without its lower limit."""
-    config = LogConfig.from_topic({"internal.segment.bytes": "100", "segment.bytes": "1048576"})
-    assert config.effective_segment_bytes == 100
-    assert LogConfig().effective_segment_bytes == 1 << 30
-    log = opened(tmp_path, config=config)
-    put(log, rec(), rec())
-    assert len(log.segments) == 2
+@pytest.mark.parametrize("unit", ["ms", "bytes"])
+def test_invalid_local_retention(unit: str) -> None:
+    """With remote storage no local retention is longer than the whole one."""
+    for local, total, good in ((5, 4, False), (-1, 4, False), (4, 4, True), (-2, 4, True), (5, -1, True)):
+        options: dict[str, Any] = {f"local_retention_{unit}": local, f"retention_{unit}": total}
+        assert LogConfig(**options)
+        if good:
+            assert LogConfig(remote_storage_enable=True, **options)
+        else:
+            with pytest.raises(InvalidConfigError, match=f"local.retention.{unit} is {local}"):
+                LogConfig(remote_storage_enable=True, **options)
 
 
-def test_overridden_configs_as_topic(tmp_path: Path) -> None:
-    """What differs from the defaults, in Kafka's words; read back it is the same."""
-    config = LogConfig(retention_ms=5, cleanup_policy=("compact", "delete"), preallocate=True)
-    told = {"retention.ms": "5", "cleanup.policy": "compact,delete", "preallocate": "true"}
-    assert config.to_topic() == told
-    assert LogConfig.from_topic(told) == config
-    log = opened(tmp_path)
-    log.configure(retention_ms=5)
-    assert log.config.to_topic() == {"retention.ms": "5"}
-    with pytest.raises(InvalidConfigError):
-        log.configure(retention_ms=-2)
-    assert log.config.retention_ms == 5
+def test_compaction_lags() -> None:
+    """min.compaction.lag.ms is not above max.compaction.lag.ms."""
+    assert LogConfig(min_compaction_lag_ms=5, max_compaction_lag_ms=5)
+    with pytest.raises(InvalidConfigError, match=r"min.compaction.lag.ms is 5, .* max.compaction.lag.ms, 4"):
+        LogConfig.from_topic({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
+
+
+class TestUnknown:
+    @pytest.mark.parametrize("name", ["segmet_bytes", "segment.bytes", "segments_bytes"])
+    def test_option(self, name: str) -> None:
+        """The nearest is told in both notations."""
+        with pytest.raises(
+            InvalidConfigError, match=r"the nearest is segment_bytes \(segment.bytes in Kafka\)"
+        ) as e:
+            one(name, 1 << 20)
+        assert e.value.name == name
+        assert isinstance(e.value, KstoreError)
+        assert isinstance(e.value, ValueError)
+
+    @pytest.mark.parametrize("name", ["segmet.bytes", "segment_bytes", "log.segment.bytes"])
+    def test_topic(self, name: str) -> None:
+        """Only Kafka's own notation counts there, and no broker's names."""
+        with pytest.raises(
+            InvalidConfigError, match=rf"{name}; the nearest is segment_bytes \(segment.bytes"
+        ):
+            LogConfig.from_topic({name: "1048576"})
+
+    def test_nothing_near(self) -> None:
+        """No guess where none is good."""
+        with pytest.raises(InvalidConfigError, match=r"zzzzz$"):
+            LogConfig(zzzzz=1)  # type: ignore[call-arg]
+
+    def test_overridden_configs_of_old(self) -> None:
+        """Names that Kafka 4 has removed."""
+        for name in (
+            "message.format.version",
+            "message.downconversion.enable",
+            "message.timestamp.difference.max.ms",
+        ):
+            with pytest.raises(InvalidConfigError, match=f"no such topic configuration: {name}"):
+                LogConfig.from_topic({name: "1"})
+
+    def test_throttles(self) -> None:
+        """Two keys of a topic that say nothing of a log are passed over."""
+        throttles = {f"{who}.replication.throttled.replicas": "*" for who in ("leader", "follower")}
+        assert LogConfig.from_topic(throttles) == LogConfig()
+
+
+class TestBroker:
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ({"hours": "2"}, 7_200_000),
+            ({"minutes": "3"}, 180_000),
+            ({"ms": "4"}, 4),
+            ({"hours": "2", "minutes": "3"}, 180_000),
+            ({"hours": "2", "minutes": "3", "ms": "4"}, 4),
+            ({"ms": "-1", "hours": "2"}, -1),
+            ({"ms": "-7"}, -1),
+            ({"minutes": "-7"}, -1),
+            ({"hours": -7}, -1),
+            ({"hours": "0", "ms": "5"}, 5),
+            ({"hours": str(MAX32)}, MAX32 * 3_600_000),
+        ],
+    )
+    def test_log_retention(self, given: dict[str, str], expected: int) -> None:
+        """KafkaConfigTest: ms over minutes over hours; any negative one is no limit."""
+        assert (
+            broker(**{f"retention_{unit}": value for unit, value in given.items()}).retention_ms == expected
+        )
+
+    @pytest.mark.parametrize("unit", ["ms", "minutes", "hours"])
+    def test_log_retention_of_zero(self, unit: str) -> None:
+        """KafkaConfigTest: a broker refuses it, though a topic may have it."""
+        with pytest.raises(InvalidConfigError, match=f"log.retention.{unit} is 0"):
+            broker(**{f"retention_{unit}": "0"})
+        assert LogConfig.from_topic({"retention.ms": "0"}).retention_ms == 0
+
+    def test_log_roll_time(self) -> None:
+        """KafkaConfigTest: ms over hours, 168 hours if neither is there; jitter likewise."""
+        assert broker(roll_hours="2").segment_ms == 7_200_000
+        assert broker(roll_hours="2", roll_ms="5").segment_ms == 5
+        assert broker(roll_jitter_hours="2").segment_jitter_ms == 7_200_000
+        assert broker(roll_jitter_hours="2", roll_jitter_ms="0").segment_jitter_ms == 0
+        assert broker(flush_scheduler_interval_ms="5").flush_ms == 5
+        assert broker(flush_scheduler_interval_ms="5", flush_interval_ms="6").flush_ms == 6
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"roll_hours": "0", "roll_ms": "5"},
+            {"roll_ms": "0"},
+            {"roll_jitter_hours": "-1"},
+            {"retention_hours": "x", "retention_ms": "5"},
+            {"retention_hours": str(MAX32 + 1)},
+            {"retention_ms": ""},
+            {"segment_bytes": "1048575"},
+            {"cleanup_policy": "delete,"},
+            {"index_size_max_bytes": "3"},
+            {"flush_interval_ms": "-1"},
+            {"local_retention_ms": "-3"},
+        ],
+    )
+    def test_from_props_invalid(self, given: dict[str, str]) -> None:
+        """What is there is checked, also where another counts; the error names the broker's property."""
+        name = next(iter(given)).replace("_", ".")
+        with pytest.raises(InvalidConfigError, match=f"^log.{name} is "):
+            broker(**given)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "topic"),
+        [
+            ("log.segment.bytes", 2097152, "segment.bytes"),
+            ("log.index.size.max.bytes", 4, "segment.index.bytes"),
+            ("log.index.interval.bytes", 7, "index.interval.bytes"),
+            ("log.flush.interval.messages", 7, "flush.messages"),
+            ("log.retention.bytes", -5, "retention.bytes"),
+            ("message.max.bytes", 7, "max.message.bytes"),
+            ("log.cleaner.delete.retention.ms", 7, "delete.retention.ms"),
+            ("log.cleaner.min.compaction.lag.ms", 7, "min.compaction.lag.ms"),
+            ("log.cleaner.max.compaction.lag.ms", 7, "max.compaction.lag.ms"),
+            ("log.cleaner.min.cleanable.ratio", 0.75, "min.cleanable.dirty.ratio"),
+            ("log.segment.delete.delay.ms", 7, "file.delete.delay.ms"),
+            ("compression.type", "lz4", "compression.type"),
+            ("compression.gzip.level", 7, "compression.gzip.level"),
+            ("compression.lz4.level", 7, "compression.lz4.level"),
+            ("compression.zstd.level", 7, "compression.zstd.level"),
+            ("log.message.timestamp.type", "LogAppendTime", "message.timestamp.type"),
+            ("log.message.timestamp.before.max.ms", 7, "message.timestamp.before.max.ms"),
+            ("log.message.timestamp.after.max.ms", 7, "message.timestamp.after.max.ms"),
+            ("min.insync.replicas", 7, "min.insync.replicas"),
+            ("log.local.retention.ms", 7, "local.retention.ms"),
+            ("log.local.retention.bytes", 7, "local.retention.bytes"),
+        ],
+    )
+    def test_synonyms(self, name: str, value: Any, topic: str) -> None:
+        """Each of the broker's names, and nothing else, moves its topic's key; the topic's own value counts first."""
+        config = LogConfig.from_server_properties({name: str(value)})
+        assert config.to_topic() == {topic: str(value)}
+        own = DEFAULTS[topic]
+        assert LogConfig.from_server_properties({name: str(value)}, {topic: own}) == LogConfig()
+
+    def test_booleans_and_policy(self) -> None:
+        """Text as for a topic."""
+        config = LogConfig.from_server_properties(
+            {"log.preallocate": "TRUE", "unclean.leader.election.enable": "true", "log.cleanup.policy": ""}
+        )
+        assert config.to_topic() == {
+            "cleanup.policy": "",
+            "preallocate": "true",
+            "unclean.leader.election.enable": "true",
+        }
+
+    def test_server_properties_of_kafka(self, tmp_path: Path) -> None:
+        """A file such as Kafka ships: what does not concern a log is passed over, in silence."""
+        file = tmp_path / "server.properties"
+        file.write_text(
+            "# Für Åland; ein Kommentar in UTF-8\nprocess.roles=broker,controller\nnode.id=1\n"
+            "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\nnum.network.threads=3\n"
+            "log.dirs=/var/lib/kafka\nnum.partitions=1\nnum.recovery.threads.per.data.dir=2\n"
+            "log.retention.hours=24\n#log.retention.bytes=1073741824\n"
+            "log.segment.bytes=536870912 \nlog.retention.check.interval.ms=300000\nlog.cleaner.enable=true\n"
+            "log.cleanup.policy=compact,\\\n    delete",
+            "utf-8",
+        )
+        expected = {
+            "retention.ms": "86400000",
+            "segment.bytes": "536870912",
+            "cleanup.policy": "compact,delete",
+        }
+        for path in (file, str(file)):
+            assert LogConfig.from_server_properties(path).to_topic() == expected
+        topic = {"retention.ms": "-1", "segment.bytes": "1073741824"}
+        config = LogConfig.from_server_properties(file, topic)
+        assert config.to_topic() == {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
+
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [
+            ("log.retention.hour", "the nearest is log.retention.hours"),
+            ("log.message.format.version", "Kafka 4.3.1 does not have it"),
+            ("retention.ms", "a broker calls it log.retention.ms"),
+            ("internal.segment.bytes", "for a broker$"),
+            ("leader.replication.throttled.replicas", "for a broker$"),
+        ],
+    )
+    def test_names_without_effect(self, name: str, hint: str) -> None:
+        """They are passed over, as a broker does, with a warning."""
+        with pytest.warns(UserWarning, match=f"{name} has no effect.*{hint}") as caught:
+            assert LogConfig.from_server_properties({name: "3"}) == LogConfig()
+        assert [warning.filename for warning in caught] == [__file__]
+
+    def test_no_warning(self) -> None:
+        """Names that begin otherwise are nobody's business here."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            LogConfig.from_server_properties({"log4j.rootLogger": "x", "my.plugin.setting": "y", "logs": "z"})
+
+
+class TestValue:
+    def test_immutable(self) -> None:
+        """Neither a key nor anything else can be set; equal ones are equal keys of a dict."""
+        config = LogConfig(retention_ms=5)
+        with pytest.raises(AttributeError):
+            config.retention_ms = 6  # type: ignore[misc]
+        with pytest.raises((AttributeError, TypeError)):
+            config.other = 6  # type: ignore[attr-defined]
+        assert {config: 1}[LogConfig(retention_ms=5)] == 1
+        assert config != LogConfig()
+        with pytest.raises(TypeError):
+            LogConfig(5)  # type: ignore[call-arg]
+
+    def test_replace(self) -> None:
+        """A new one, checked as the first."""
+        config = LogConfig(segment_ms=5)
+        assert config.replace(retention_ms=7) == LogConfig(segment_ms=5, retention_ms=7)
+        assert config.to_topic() == {"segment.ms": "5"}
+        with pytest.raises(InvalidConfigError, match="retention_ms is -2"):
+            config.replace(retention_ms=-2)
+        with pytest.raises(InvalidConfigError, match="nearest is retention_ms"):
+            config.replace(retention=7)
+        with pytest.raises(InvalidConfigError, match=r"min.compaction.lag.ms is 9"):
+            LogConfig(max_compaction_lag_ms=5).replace(min_compaction_lag_ms=9)
+
+    def test_effective_segment_bytes(self) -> None:
+        """internal.segment.bytes stands above segment.bytes, 0 too."""
+        assert LogConfig().effective_segment_bytes == 1 << 30
+        assert LogConfig(segment_bytes=1 << 20).effective_segment_bytes == 1 << 20
+        assert LogConfig(internal_segment_bytes=0).effective_segment_bytes == 0
+        assert LogConfig(internal_segment_bytes=5).replace(internal_segment_bytes=None) == LogConfig()
+
+    def test_numpy_integers(self) -> None:
+        """They become int."""
+        assert type(LogConfig(retention_ms=np.int64(5)).retention_ms) is int  # type: ignore[arg-type]
+
+    def test_copies(self) -> None:
+        """To other processes and back, the error too."""
+        config = LogConfig(cleanup_policy="compact", retention_ms=5)
+        assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
+        error = InvalidConfigError("no", name="a", value=3)
+        again = pickle.loads(pickle.dumps(error))
+        assert (str(again), again.name, again.value) == ("no", "a", 3)
+
+    @given(st.data())
+    def test_to_topic_and_back(self, data: st.DataObject) -> None:
+        """What to_topic writes, from_topic and a broker's topic read back."""
+        options: dict[str, Any] = {}
+        for name, least, most, wrong in RANGES:
+            if name not in ("local.retention.ms", "local.retention.bytes") and data.draw(st.booleans()):
+                value = data.draw(st.integers(least, most))
+                options[name.replace(".", "_")] = most if value in wrong else value
+        lags = sorted((options.get("min_compaction_lag_ms", 0), options.get("max_compaction_lag_ms", MAX64)))
+        options["min_compaction_lag_ms"], options["max_compaction_lag_ms"] = lags[0], max(lags[1], 1)
+        options["cleanup_policy"] = data.draw(st.lists(st.sampled_from(["compact", "delete"])))
+        options["min_cleanable_dirty_ratio"] = data.draw(st.floats(0, 1))
+        options["preallocate"] = data.draw(st.booleans())
+        config = LogConfig(**options)
+        written = config.to_topic()
+        assert all(isinstance(text, str) for text in written.values())
+        assert LogConfig.from_topic(written) == LogConfig.from_server_properties({}, written) == config
+
+
+class TestLog:
+    def test_internal_segment_bytes(self, tmp_path: Path) -> None:
+        """A log rolls by it."""
+        config = LogConfig.from_topic({"internal.segment.bytes": "100", "segment.bytes": "1048576"})
+        log = opened(tmp_path, config=config)
+        put(log, rec(), rec())
+        assert len(log.segments) == 2
+
+    def test_configure(self, tmp_path: Path) -> None:
+        """An open log takes another configuration, and keeps its own where that is refused."""
+        log = opened(tmp_path)
+        log.configure(retention_ms=5)
+        assert log.config.to_topic() == {"retention.ms": "5"}
+        with pytest.raises(InvalidConfigError):
+            log.configure(retention_ms=-2)
+        assert log.config.retention_ms == 5

@@ -10,6 +10,7 @@ from forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, simple
 import kstore
 from kstore import CorruptSnapshotError
 from kstore.log.producers import BatchMetadata, ProducerState, read_snapshot
+from kstore.log.snapshots import Snapshots
 from kstore.log.transactions import usable_snapshots
 
 
@@ -110,8 +111,10 @@ def test_remove_stray_snapshots(tmp_path: Path, base: int, kept: list[int]) -> N
     path = forge.partition(tmp_path, {}, snapshots=dict.fromkeys((5, 2, 42), GOOD))
     segments = (SimpleNamespace(base_offset=base),)
     loaded = SimpleNamespace(segments=segments, log_start_offset=0, log_end_offset=100)
-    found = usable_snapshots(str(path), loaded)  # type: ignore[arg-type]
-    assert [offset for offset, _ in found] == kept
+    snapshots = Snapshots(str(path))
+    assert usable_snapshots(snapshots, loaded) == kept  # type: ignore[arg-type]
+    snapshots.remove_strays([base])
+    assert snapshots.offsets == kept[::-1]
 
 
 def test_last_stable_offset_completed_txn(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What readers see in the midst of a change."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def test_committed_readers_wait_until_a_producer_is_accounted_for(
             return run
 
         log.append(b"0")
-        monkeypatch.setattr(log._producers, "apply", around(log._producers.apply))
+        producers = log._ledger.producers
+        monkeypatch.setattr(producers, "apply", around(producers.apply))
         log.append_batches(batch(0))
         assert seen == [(2, 1, 1)] * 2
         seen.clear()
@@ -56,6 +58,38 @@ def test_committed_readers_wait_until_a_producer_is_accounted_for(
         assert seen == [(4, 1, 1)] * 2
         assert log.last_stable_offset() == 4
         assert [r.offset for r in log.records(isolation="read_committed")] == [0, 2]
+
+
+def test_the_end_is_looked_at_before_what_holds_readers_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a batch that comes in between is in the log, and neither held back nor accounted for."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"0")
+        written, looked = threading.Event(), threading.Event()
+        writing = threading.Thread(target=log.append_batches, args=[batch(0)])
+        producers, current = log._ledger.producers, log._current
+        apply = producers.apply
+
+        def apply_late(batch: kstore.RecordBatch) -> Any:
+            written.set()
+            looked.wait(30)
+            return apply(batch)
+
+        def look_late() -> Any:
+            if threading.current_thread() is not writing:
+                writing.start()
+                written.wait(30)
+            return current()
+
+        monkeypatch.setattr(producers, "apply", apply_late)
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "_current", look_late)
+            assert log.last_stable_offset() == 1
+        assert log.log_end_offset == 2
+        looked.set()
+        writing.join()
+        assert log.last_stable_offset() == 1
 
 
 def test_a_refusal_holds_nobody_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

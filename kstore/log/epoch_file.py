@@ -1,0 +1,58 @@
+"""leader-epoch-checkpoint, of a log that is written (spec 1.6, 7.8)."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from kstore.engine.file import File
+from kstore.log import checkpoints, layout
+from kstore.log.epochs import LeaderEpochs
+
+
+class EpochFile:
+    """The leader epochs of a log, and the file that says the same. `epochs` is never changed, only replaced: a change
+    is made to a copy, which readers see once it is written. OSError."""
+
+    def __init__(self, directory: str, epochs: LeaderEpochs) -> None:
+        self._path = Path(directory, layout.LEADER_EPOCHS)
+        self._written: tuple[tuple[int, int], ...] | None = None
+        self.epochs = epochs
+        self._write(epochs)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that `epoch` begins at `start_offset`, if it is not the current one."""
+        self._change(lambda epochs: epochs.assign(epoch, start_offset))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins here from now on."""
+        self._change(lambda epochs: epochs.truncate_from_start(start_offset))
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log ends here from now on."""
+        self._change(lambda epochs: epochs.truncate_from_end(end_offset))
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        self._change(LeaderEpochs.clear)
+
+    def _change(self, change: Callable[[LeaderEpochs], object]) -> None:
+        epochs = LeaderEpochs(self.epochs.entries)
+        change(epochs)
+        self._write(epochs)
+        if epochs.entries != self.epochs.entries:
+            self.epochs = epochs
+
+    def _write(self, epochs: LeaderEpochs) -> None:
+        """Brings the file up to date; without entries it is an empty one."""
+        entries = epochs.entries
+        if self._written == entries:
+            return
+        if not entries and not self._path.exists():
+            File(str(self._path), "a")
+        else:
+            with contextlib.suppress(OSError, ValueError):
+                if checkpoints.read_epochs(self._path) == list(entries):
+                    self._written = entries
+                    return
+            checkpoints.write_epochs(self._path, entries)
+        self._written = entries

@@ -1,0 +1,61 @@
+"""Where a time lies in a log: Kafka's answers (spec 7.4 to 7.6)."""
+
+from kstore.engine.segment import OffsetAndTimestamp
+from kstore.log.loader import Loaded
+from kstore.log.reached import Reached
+
+EARLIEST = -2
+LATEST = -1
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+SPECIAL = range(EARLIEST_PENDING_UPLOAD, 0)
+_NAMED = {
+    "earliest": EARLIEST,
+    "latest": LATEST,
+    "max": MAX_TIMESTAMP,
+    "max_timestamp": MAX_TIMESTAMP,
+    "earliest_local": EARLIEST_LOCAL,
+}
+
+
+def time_called(name: str) -> int:
+    """The value that Kafka has for a name. ValueError."""
+    if name not in _NAMED:
+        raise ValueError(f"timestamp is milliseconds or one of {', '.join(_NAMED)}, not {name!r}")
+    return _NAMED[name]
+
+
+def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
+    """The answer to one of the negative values that stand for something, those in SPECIAL."""
+    epochs = now.leader_epochs
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        known = epochs.entries[:1]
+        epoch = known[0][0] if known and known[0][1] <= now.log_start_offset else None
+        return OffsetAndTimestamp(now.log_start_offset, -1, epoch)
+    if timestamp == LATEST:
+        return OffsetAndTimestamp(now.log_end_offset, -1, epochs.latest)
+    if timestamp == MAX_TIMESTAMP:
+        if not now.segments:
+            return None
+        best = max(now.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
+        return best.find_max_timestamp()
+    return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
+
+
+def find_time(now: Loaded, reached: Reached, timestamp: int) -> OffsetAndTimestamp | None:
+    """The first record with at least this timestamp; None where there is none. `reached` is of the log's segments."""
+    segments = now.segments
+    at = reached.first(timestamp)
+    while at < len(segments):
+        segment = segments[at]
+        found = segment.find_timestamp(timestamp, now.log_start_offset)
+        # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
+        # would make a guess into an answer, so there we do.
+        if found is not None or segment.base_offset not in now.lost_time_indexes:
+            return found
+        at += 1
+        while at < len(segments) and segments[at].largest_timestamp < timestamp:
+            at += 1
+    return None

@@ -1,0 +1,84 @@
+"""Garbage may be collected in any thread at any moment, also in the threads that go with what is garbage."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+BEGIN = """
+import gc, sys, threading, time
+import kstore
+
+gc.disable()
+armed = dropped = False
+
+
+def collect(frame, event, _):
+    # when a thread begins to wait, with the lock of what it waits for, or in the midst of its work
+    code = frame.f_code
+    waits = code.co_name == "take" or (code.co_name == "wait" and "waiter" in code.co_varnames)
+    if armed and (waits or (code.co_name == "_first_of" and frame.f_locals["part"].position)):
+        while not dropped:
+            time.sleep(0.001)
+        gc.collect()
+
+
+def drop():
+    global dropped
+    dropped = True
+    until = time.monotonic() + 10
+    while threading.active_count() > 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    print([thread.name for thread in threading.enumerate()], gc.collect())
+
+
+threading.settrace(collect)
+log = kstore.open(sys.argv[1], "a")
+"""
+APPENDER = """
+appender = log.appender(linger_ms=500)
+appender.itself = appender  # only the collector will find it
+armed = True
+appender.append(b"x")
+del appender, log
+drop()
+"""
+FLUSHER = """
+log.append(b"x")
+log.itself = log
+armed = True
+log.roll()
+del log
+drop()
+"""
+SCAN = """
+from kstore.log import scan
+
+scan.PART_BYTES = 4096
+log.extend([b"." * 100] * 2_000)
+rows = {"of": iter(log.scan(threads=2, batch_rows=10))}
+rows["itself"] = rows
+armed = True
+next(rows["of"])
+log.close()
+del log, rows
+drop()
+"""
+
+
+@pytest.mark.parametrize("what", [APPENDER, FLUSHER, SCAN], ids=["appender", "flusher", "scan"])
+def test_threads_end_with_what_is_garbage(tmp_path: Path, what: str) -> None:
+    """None waits for itself, and none is left behind."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BEGIN + what, str(tmp_path / "t-0")],
+        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("['MainThread'] 0\n", "")
