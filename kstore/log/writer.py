@@ -409,8 +409,8 @@ class LogWriter(Intake, PartitionLog):
         It is renamed, not copied; its batches get their offsets and leader epoch in place. But for checksums, what the
         configuration asks of batches is not checked. Everything before it is made durable first, so no recovery cuts it
         off for what is before; the file itself is on the disk then, its name at the next flush. If the file has its name
-        still after an error, nothing of it is in the log. CorruptRecordError; InvalidRecordError where it has producers or no
-        records; OSError, as where it lies in another file system.
+        still after an error, nothing of it is in the log. CorruptRecordError; InvalidRecordError where it has producers,
+        or no records; OSError, as where it lies in another file system.
         """
         while True:
             if self._closed:

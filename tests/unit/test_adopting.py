@@ -171,3 +171,21 @@ def test_indexes_of_large_files(tmp_path: Path) -> None:
             assert log.find(timestamp=int(times[i])).offset == i + 1
         [_, segment] = log.segments
         assert len(segment.offset_index) > 20
+
+
+@pytest.mark.parametrize("who", ["the writer", "a reader"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
+    """Also from a log that had nothing: the file takes the place of one that a reader has open."""
+    files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(3)]
+    with kstore.open(tmp_path / "log", "a") as log:
+        log.extend([b"first"] * first)
+        followed = log if who == "the writer" else kstore.open(tmp_path / "log")
+        follower = followed.follow(0, timeout=5, records=True)
+        for _ in range(first):
+            assert next(follower).value == b"first"
+        for i, file in enumerate(files):
+            log.adopt(file)
+            assert [next(follower).value for _ in range(10)] == numbered(f"{i}-", 10)
+            log.append(b"between")
+            assert next(follower).value == b"between"
