@@ -14,10 +14,11 @@ from typing import Any
 from kstore.config import MAX64, LogConfig
 from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
-from kstore.engine.file import File, make_directory, sync_directory, unlink, write_whole
+from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
 from kstore.engine.intake import Appended, Intake
 from kstore.engine.segment import Segment
 from kstore.errors import (
+    InvalidRecordError,
     LogClosedError,
     LogFailedError,
     LogNotFoundError,
@@ -37,6 +38,7 @@ from kstore.log.loader import Loaded, load
 from kstore.log.partition import PartitionLog
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
+from kstore.log.renumbered import renumber
 from kstore.log.repairs import Repairs
 from kstore.log.retention import Decision, decide_for
 from kstore.log.segment_maker import SegmentMaker
@@ -345,6 +347,58 @@ class LogWriter(Intake, PartitionLog):
             raise LogClosedError(f"{self.path} is closed")
         if self._refusal is not None:
             raise LogFailedError(f"nothing is written until the log is opened anew: {self._refusal}")
+
+    # ---- taking over whole segments -------------------------------------------------------------------------------
+
+    def adopt(self, path: str | PathLike[str]) -> range:
+        """Makes a .log file that another LogWriter left the end of this log, and returns the range of its offsets.
+
+        It is renamed, not copied; its batches get their offsets and leader epoch in place. But for checksums, what the
+        configuration asks of batches is not checked. Everything before it is made durable first, so no recovery cuts it
+        off for what is before; the file itself is on the disk then, its name at the next flush. If the file has its name
+        still after an error, nothing of it is in the log. CorruptRecordError; InvalidRecordError where it has producers,
+        or no records; OSError, as where it lies in another file system.
+        """
+        while True:
+            if self._closed:
+                raise LogClosedError(f"{self.path} is closed")
+            active = self.active
+            self.wait_until_durable(self._end_offset)
+            with self._held():
+                if self.active is active:  # so what others have appended since lies in this one segment
+                    return self._adopt(os.fspath(path))
+
+    def _adopt(self, path: str) -> range:
+        self._check_usable()
+        base, epoch = self._end_offset, self.leader_epoch
+        found = renumber(path, base, epoch, self._config.index_interval_bytes)
+        if found.batch_count == 0:
+            raise InvalidRecordError(f"{path} has no records")
+        if self.durable_offset < base:
+            try:
+                self.active.sync(indexes=False)
+            except OSError as e:
+                self._refuse(f"a sync failed: {e}")
+                raise
+        self._roll("adopted", base)
+        self._assign_epoch(epoch, base)
+        empty = self.active
+        rename(path, empty.path)
+        try:
+            segment = self._make_segment()(empty.stem, base)
+            segment.adopt(found.offset_index, found.time_index)
+            segment.take_max_timestamp(found.max_timestamp)
+            active = self._make_active(empty.stem, base, self.clock_ms(), found.next_offset, segment)
+            active.prepare_indexes()
+        except BaseException as e:
+            self._refuse(f"{empty.path} was taken over, and could not be opened: {e}")
+            raise
+        self._move_end(found.next_offset, base)
+        self._replace(active)
+        self._sealed_and_active = (self._sealed_and_active[0], active)
+        self._ledger.enter((), active.append_aborted, found.next_offset)
+        self._owe_sync([], True)
+        return range(base, found.next_offset)
 
     # ---- rolling, flushing ----------------------------------------------------------------------------------------
 

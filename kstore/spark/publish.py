@@ -2,8 +2,9 @@
 
 What makes it once: a journal in the log directory, and producer state, which Kafka's format has in the log itself. Each
 transaction writes as a producer with an epoch of its own, sequences from 0 in every partition. Before the first record is
-appended the journal names the transaction, its epoch and its staged files, durably. From then on it is decided: whoever
-publishes next in the directory finishes it first, going on after the last sequence that each partition knows.
+appended the journal names the transaction, its epoch and its staged files, durably, and which of them are large enough to
+be moved. From then on it is decided: whoever publishes next in the directory finishes it first, going on after the last
+sequence that each partition knows. A file that is moved has no sequences: it is in staging, or it is in the log.
 """
 
 import contextlib
@@ -12,22 +13,22 @@ import json
 import os
 import secrets
 import shutil
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kstore.config import LogConfig
-from kstore.engine.crc32c import crc32c
 from kstore.engine.file import make_directory, write_whole
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.layout import TopicPartition
 from kstore.log.writer import LogWriter
+from kstore.spark.columns import mapped_root
 from kstore.spark.errors import failure, translated
 from kstore.spark.staging import Stage, Staged, partition_counts, staged_files
+from kstore.spark.transfer import Moved, Transfer, movable
 from kstore.store import LogStore
 
 JOURNAL = ".kstore-spark-journal"
@@ -35,21 +36,9 @@ LOCK = ".kstore-spark-lock"
 REMEMBERED_JOBS = 1_000
 LOCK_WAIT_S = 60.0
 _DAY_S = 86_400.0
-_CHUNK = 1 << 20
 _THREADED = 4 << 20  # below, a thread for each partition costs more than it brings
-_PRODUCER = struct.Struct(">qhi")  # producer id, epoch, base sequence
-_PRODUCER_AT, _CRC_AT, _ATTRIBUTES_AT = 43, 17, 21
-_CRC, _INT, _HEADER = struct.Struct(">I"), struct.Struct(">i"), 61
 _MAX_EPOCH = 2**15 - 2
 _T = TypeVar("_T")
-
-
-class _Place(TypedDict):
-    """Which staged file, for errors."""
-
-    topic: str
-    partition: int
-    file: str
 
 
 class Transaction(NamedTuple):
@@ -201,11 +190,13 @@ class Sink:
         with contextlib.ExitStack() as stack:
             logs = {tp: stack.enter_context(self._open(tp)) for tp in sorted(names)}
             ends = {tp: log.log_end_offset for tp, log in logs.items()}
-            journal.begin(transaction, staged)
+            moved = movable(staged, logs, self.config)
+            journal.begin(transaction, staged, moved, ends)
             try:
                 self._append(journal, logs)
             except BaseException:
-                if all(log.log_end_offset == ends[tp] for tp, log in logs.items()):
+                in_staging = all(Path(mapped_root(at), name).exists() for at in moved for name in moved[at])
+                if in_staging and all(log.log_end_offset == ends[tp] for tp, log in logs.items()):
                     journal.forget()
                 raise
         journal.end()
@@ -234,9 +225,16 @@ class Sink:
 
         def append(tp: TopicPartition) -> None:
             try:
-                own = [one for one in staged if one[:2] == tp]
-                _append_staged(logs[tp], own, journal.producer, journal.epoch)
-                logs[tp].flush()
+                log, total = logs[tp], 0
+                transfer = Transfer(log, journal.moved, journal.producer, journal.epoch)
+                for one in staged:
+                    if one[:2] == tp:
+                        transfer.take(one)
+                        total += one.record_count
+                there = log.log_end_offset - journal.end_before(tp)
+                if there < total:  # what is not in staging any more was moved, or is lost
+                    raise failure("KSTORE_STAGING_LOST", f"{there} records of {total}", **tp._asdict())
+                log.flush()
             except (KstoreError, OSError) as e:
                 raise translated(e, topic=tp.topic, partition=tp.partition) from e
 
@@ -272,85 +270,6 @@ def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Stag
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work, item) for item in items]:
             done.result()
-
-
-def _append_staged(log: LogWriter, staged: Sequence[Staged], producer: int, epoch: int) -> None:
-    """Appends the batches that are not there yet, as this producer's."""
-    state = log.producers().get(producer)
-    known = state is not None and state.producer_epoch == epoch and bool(state.batches)
-    done = state.batches[-1].last_sequence + 1 if known and state is not None else 0
-    sequence = 0
-    chunks = _Chunks()
-    for one in staged:
-        end = sequence + one.record_count
-        if end <= done:
-            sequence = end
-            continue
-        place: _Place = {"topic": one.topic, "partition": one.partition, "file": one.path}
-        for file in staged_files(one.path):
-            place["file"] = file
-            for chunk in chunks.of(file, place):
-                skip = at = 0
-                while at < len(chunk):
-                    size, count = _sizes(chunk, at)
-                    if sequence < done:
-                        skip = at + size
-                    else:
-                        _become(chunk[at : at + size], producer, epoch, sequence, place)
-                    sequence += count
-                    at += size
-                if skip < len(chunk):
-                    log.append_batches(chunk[skip:])
-        if sequence != end:
-            found = sequence - end + one.record_count
-            raise failure("KSTORE_STAGING_LOST", f"{found} records of {one.record_count}", **place)
-
-
-class _Chunks:
-    """Files in pieces of whole batches. There is one buffer, small enough to stay in the processor's cache."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray(_CHUNK)
-
-    def of(self, path: str, place: _Place) -> Iterator[memoryview]:
-        """The pieces, each until the next is asked for; a batch that is cut at the end is passed over."""
-        kept = 0
-        with Path(path).open("rb", buffering=0) as file:
-            end = os.fstat(file.fileno()).st_size
-            while count := file.readinto(memoryview(self._buffer)[kept:]):
-                have, at = kept + count, 0
-                while have - at >= _HEADER:
-                    size = _sizes(self._buffer, at)[0]
-                    if not _HEADER <= size <= end:
-                        raise failure("KSTORE_CORRUPT_BATCH", f"a batch of {size} bytes", **place)
-                    if have - at < size:
-                        break
-                    at += size
-                if at:
-                    yield memoryview(self._buffer)[:at]
-                kept = have - at
-                rest = self._buffer[at:have]
-                if kept >= _HEADER and size > len(self._buffer):
-                    self._buffer = bytearray(size)
-                self._buffer[:kept] = rest
-
-
-def _sizes(batches: bytearray | memoryview, at: int) -> tuple[int, int]:
-    """The bytes and the records of the batch at this place."""
-    (length,) = _INT.unpack_from(batches, at + 8)
-    (last,) = _INT.unpack_from(batches, at + 23)
-    return length + 12, last + 1
-
-
-def _become(batch: memoryview, producer: int, epoch: int, sequence: int, place: _Place) -> None:
-    """Makes a staged batch what this producer would have sent."""
-    (crc,) = _CRC.unpack_from(batch, _CRC_AT)
-    found = crc32c(batch[_ATTRIBUTES_AT:])
-    if found != crc:  # a new one would hide it
-        raise failure("KSTORE_CORRUPT_BATCH", f"CRC {found:#010x}, not {crc:#010x}", **place)
-    batch[:8] = bytes(8)  # a producer counts each batch's offsets from 0
-    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer, epoch, sequence)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))
 
 
 class _Journal:
@@ -394,12 +313,32 @@ class _Journal:
             return transaction.name in self._jobs
         return transaction.number <= self._queries.get(transaction.name, -1)
 
-    def begin(self, transaction: Transaction, staged: Sequence[Staged]) -> None:
+    @property
+    def moved(self) -> Moved:
+        """The staged files under way that become segments."""
+        return {} if self.pending is None else self.pending.get("moved", {})
+
+    def end_before(self, tp: TopicPartition) -> int:
+        """Where a log ended before the transaction under way."""
+        return 0 if self.pending is None else int(self.pending.get("ends", {}).get(str(tp), 0))
+
+    def begin(
+        self,
+        transaction: Transaction,
+        staged: Sequence[Staged],
+        moved: Moved,
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
         """From here on the transaction is decided."""
         self.epoch += 1
         if self.producer < 0 or self.epoch > _MAX_EPOCH:
             self.producer, self.epoch = secrets.randbits(62) | 1 << 61, 0  # far from ids that a broker gives
-        self.pending = {"transaction": list(transaction), "staged": [list(one) for one in staged]}
+        self.pending = {
+            "transaction": list(transaction),
+            "staged": [list(one) for one in staged],
+            "moved": moved,
+            "ends": {str(tp): end for tp, end in ends.items()},
+        }
         self._write()
 
     def forget(self) -> None:

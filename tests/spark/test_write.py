@@ -121,6 +121,23 @@ def test_a_task_that_always_fails(spark: Any, tmp_path: Path) -> None:
     assert values(tmp_path / "out") == expected(500)
 
 
+def test_large_files_become_segments(spark: Any, tmp_path: Path) -> None:
+    """Behind what is there, once for the transaction, and the log is as a clean shutdown leaves it."""
+    with kstore.open(tmp_path / "out" / "t-0", "a") as log:
+        log.append(b"before")
+    count = 180_000
+    frame = spark.range(count, numPartitions=2).selectExpr("rpad(cast(id as string), 100, '.') as value")
+    for _ in range(2):
+        write(frame, tmp_path / "out", topic="t", txnId="one")
+    assert staged(tmp_path / "out") == []
+    with kstore.open(tmp_path / "out" / "t-0") as log:
+        assert log.recovery.clean
+        assert not log.recovery.findings
+        assert [segment.base_offset for segment in log.segments] == [0, 1, 1 + count // 2]
+        found = [r.value for r in log]
+    assert found == [b"before", *(str(i).encode().ljust(100, b".") for i in range(count))]
+
+
 def test_what_may_not_be_written(spark: Any, tmp_path: Path) -> None:
     frame = numbers(spark, 5)
     kstore.spark.register(spark)

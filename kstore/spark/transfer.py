@@ -1,0 +1,151 @@
+"""How staged files get into a log: large ones are moved, as segments; of others the batches are copied, as a producer's."""
+
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias, TypedDict
+
+from kstore.config import LogConfig
+from kstore.engine.crc32c import crc32c
+from kstore.log import layout
+from kstore.log.layout import TopicPartition
+from kstore.log.writer import LogWriter
+from kstore.spark.columns import mapped_root
+from kstore.spark.errors import failure
+from kstore.spark.staging import Staged, staged_files
+
+Moved: TypeAlias = Mapping[str, Mapping[str, int]]
+"""By the path of a staged log: its files that are moved, and how many records are in each."""
+
+_LARGE = 8 << 20  # a segment of less is not worth its files, and its syncs
+_CHUNK = 1 << 20
+_PRODUCER = struct.Struct(">qhi")  # producer id, epoch, base sequence
+_PRODUCER_AT, _CRC_AT, _ATTRIBUTES_AT = 43, 17, 21
+_CRC, _INT, _HEADER = struct.Struct(">I"), struct.Struct(">i"), 61
+
+
+class _Place(TypedDict):
+    """Which staged file, for errors."""
+
+    topic: str
+    partition: int
+    file: str
+
+
+def movable(
+    staged: Sequence[Staged], logs: Mapping[TopicPartition, LogWriter], config: LogConfig
+) -> dict[str, dict[str, int]]:
+    """Which staged files can become segments. Others must not later, when some may have been copied."""
+    found: dict[str, dict[str, int]] = {}
+    if config.message_timestamp_type != "CreateTime":
+        return found  # the time is given when records are published
+    for one in staged:
+        files = staged_files(one.path)
+        firsts = [*(int(Path(file).stem) for file in files), one.record_count]
+        large = {
+            Path(file).name: firsts[i + 1] - firsts[i]
+            for i, file in enumerate(files)
+            if os.path.getsize(file) >= _LARGE and os.access(file, os.W_OK)  # noqa: PTH202
+        }
+        if large and _is_near(mapped_root(one.path), logs[TopicPartition(one.topic, one.partition)]):
+            found[one.path] = large
+    return found
+
+
+def _is_near(directory: str, log: LogWriter) -> bool:
+    """Whether files of a directory can be renamed into a log: asked of the system, as one device may be mounted twice."""
+    try:
+        os.link(f"{log.path}/{layout.LEADER_EPOCHS}", f"{directory}/near")
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+class Transfer:
+    """One transaction's way into one log: goes on where it stopped, if it did."""
+
+    def __init__(self, log: LogWriter, moved: Moved, producer: int, epoch: int) -> None:
+        self._log = log
+        self._moved = moved
+        self._producer, self._epoch = producer, epoch
+        state = log.producers().get(producer)
+        known = state is not None and state.producer_epoch == epoch and bool(state.batches)
+        self._done = state.batches[-1].last_sequence + 1 if known and state is not None else 0
+        self._sequence = 0
+        self._buffer = bytearray(_CHUNK)  # only one, small enough to stay in the processor's cache
+
+    def take(self, one: Staged) -> None:
+        """Brings a staged log's records into the log, but for those that are there. SparkSourceError."""
+        place: _Place = {"topic": one.topic, "partition": one.partition, "file": one.path}
+        moved = self._moved.get(one.path, {})
+        found = 0
+        for name in sorted({*moved, *(Path(file).name for file in staged_files(one.path))}):
+            place["file"] = file = f"{mapped_root(one.path)}/{name}"
+            if name not in moved:
+                found += self._copy(file, place)
+            else:
+                if os.path.exists(file):  # noqa: PTH110
+                    self._log.adopt(file)
+                found += moved[name]
+        if found != one.record_count:
+            raise failure("KSTORE_STAGING_LOST", f"{found} records of {one.record_count}", **place)
+
+    def _copy(self, file: str, place: _Place) -> int:
+        """Appends the batches of a file as this producer's; how many records are in it."""
+        first = self._sequence
+        for chunk in self._chunks(file, place):
+            skip = at = 0
+            while at < len(chunk):
+                size, count = _sizes(chunk, at)
+                if self._sequence < self._done:
+                    skip = at + size
+                else:
+                    _become(chunk[at : at + size], self._producer, self._epoch, self._sequence, place)
+                self._sequence += count
+                at += size
+            if skip < len(chunk):
+                self._log.append_batches(chunk[skip:])
+        return self._sequence - first
+
+    def _chunks(self, path: str, place: _Place) -> Iterator[memoryview]:
+        """A file in pieces of whole batches, each until the next is asked for; one that is cut at the end is passed over."""
+        kept = 0
+        with Path(path).open("rb", buffering=0) as file:
+            end = os.fstat(file.fileno()).st_size
+            while count := file.readinto(memoryview(self._buffer)[kept:]):
+                have, at = kept + count, 0
+                while have - at >= _HEADER:
+                    size = _sizes(self._buffer, at)[0]
+                    if not _HEADER <= size <= end:
+                        raise failure("KSTORE_CORRUPT_BATCH", f"a batch of {size} bytes", **place)
+                    if have - at < size:
+                        break
+                    at += size
+                if at:
+                    yield memoryview(self._buffer)[:at]
+                kept = have - at
+                rest = self._buffer[at:have]
+                if kept >= _HEADER and size > len(self._buffer):
+                    self._buffer = bytearray(size)
+                self._buffer[:kept] = rest
+
+
+def _sizes(batches: bytearray | memoryview, at: int) -> tuple[int, int]:
+    """The bytes and the records of the batch at this place."""
+    (length,) = _INT.unpack_from(batches, at + 8)
+    (last,) = _INT.unpack_from(batches, at + 23)
+    return length + 12, last + 1
+
+
+def _become(batch: memoryview, producer: int, epoch: int, sequence: int, place: _Place) -> None:
+    """Makes a staged batch what this producer would have sent."""
+    (crc,) = _CRC.unpack_from(batch, _CRC_AT)
+    found = crc32c(batch[_ATTRIBUTES_AT:])
+    if found != crc:  # a new one would hide it
+        raise failure("KSTORE_CORRUPT_BATCH", f"CRC {found:#010x}, not {crc:#010x}", **place)
+    batch[:8] = bytes(8)  # a producer counts each batch's offsets from 0
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer, epoch, sequence)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))

@@ -1,0 +1,191 @@
+"""Files that other logs left become segments: renamed, with offsets and epochs of their new log, nothing copied."""
+
+import contextlib
+import threading
+from pathlib import Path
+
+import numpy
+import pytest
+
+import kstore
+from kstore.engine.file import calls_made, fail_call
+
+
+def left_by(path: Path, *values: bytes, per_batch: int = 3) -> Path:
+    """The .log file of another log."""
+    log = kstore.open(path, "a", leader_epoch=5)
+    for start in range(0, len(values), per_batch):
+        log.extend(values[start : start + per_batch])
+    log.flush()
+    log.abandon()
+    [file] = path.glob("*.log")
+    return file
+
+
+def numbered(prefix: str, count: int) -> list[bytes]:
+    return [f"{prefix}{i}".encode() for i in range(count)]
+
+
+def test_segments_of_others(tmp_path: Path) -> None:
+    file = left_by(tmp_path / "other", *numbered("a", 10))
+    more = left_by(tmp_path / "more", *numbered("b", 4))
+    inodes = [file.stat().st_ino, more.stat().st_ino]
+    with kstore.open(tmp_path / "log", "a", leader_epoch=7, index_interval_bytes=4096) as log:
+        log.append(b"first")
+        reader = kstore.open(tmp_path / "log")
+        assert log.adopt(file) == range(1, 11)
+        assert log.adopt(str(more)) == range(11, 15)
+        assert log.append(b"last") == 15
+        assert [segment.base_offset for segment in log.segments] == [0, 1, 11]
+        assert log.flush() == 16
+        expected = [b"first", *numbered("a", 10), *numbered("b", 4), b"last"]
+        assert [r.value for r in log] == expected
+        reader.refresh()
+        assert [r.value for r in reader] == expected
+        assert not file.exists()
+        assert log.get(6).value == b"a5"
+    assert [Path(segment.path).stat().st_ino for segment in reader.segments[1:]] == inodes
+    with kstore.open(tmp_path / "log") as log:
+        assert log.recovery.clean
+        assert not log.recovery.findings
+        assert {batch.leader_epoch for batch in log.batches()} == {7}
+        for segment in log.segments:
+            found = segment.scan()
+            assert found.error is None
+            assert segment.offset_index.to_bytes() == found.offset_index.to_bytes()
+            kept, made = segment.time_index.to_bytes(), found.time_index.to_bytes()
+            assert (
+                kept == made or segment.base_offset == 11
+            )  # it was appended to behind the entry that it ended with
+
+
+def test_after_a_crash(tmp_path: Path) -> None:
+    file = left_by(tmp_path / "other", *numbered("a", 10))
+    log = kstore.open(tmp_path / "log", "a")
+    log.append(b"first")
+    log.adopt(file)
+    log.append(b"last")
+    log.abandon()
+    with kstore.open(tmp_path / "log", "a") as log:
+        assert not log.recovery.clean
+        assert [r.value for r in log] == [b"first", *numbered("a", 10), b"last"]
+        assert log.truncate_to(5)
+        assert [r.offset for r in log] == [0, 1, 2, 3]  # a batch goes as a whole
+
+
+def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
+    """The log stays as it was, and so does the file."""
+    damaged = left_by(tmp_path / "damaged", *numbered("a", 10))
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    producers = tmp_path / "producers.log"
+    record = [(1, None, b"v", None)]
+    producers.write_bytes(kstore.encode_batch(record, producer_id=7, producer_epoch=0, base_sequence=0))
+    empty = tmp_path / "empty.log"
+    empty.touch()
+    with kstore.open(tmp_path / "log", "a") as log:
+        log.append(b"first")
+        with pytest.raises(kstore.CorruptRecordError, match="checksum"):
+            log.adopt(damaged)
+        with pytest.raises(kstore.InvalidRecordError, match="of a producer"):
+            log.adopt(producers)
+        with pytest.raises(kstore.InvalidRecordError, match="has no records"):
+            log.adopt(empty)
+        with pytest.raises(FileNotFoundError):
+            log.adopt(tmp_path / "nowhere.log")
+        assert log.append(b"second") == 1
+        assert [r.value for r in log] == [b"first", b"second"]
+    assert all(path.exists() for path in (damaged, producers, empty))
+    with pytest.raises(kstore.LogClosedError):
+        log.adopt(damaged)
+
+
+def test_while_others_append(tmp_path: Path) -> None:
+    """Every record is there once, and what is taken over is in one piece."""
+    files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(8)]
+    with kstore.open(tmp_path / "log", "a") as log:
+        stop = threading.Event()
+        appended = []
+
+        def append() -> None:
+            while not stop.is_set():
+                appended.append(log.append(b"mine"))
+
+        thread = threading.Thread(target=append)
+        thread.start()
+        try:
+            ranges = [log.adopt(file) for file in files]
+        finally:
+            stop.set()
+            thread.join()
+        values = [r.value for r in log]
+    for i, span in enumerate(ranges):
+        assert values[span.start : span.stop] == numbered(f"{i}-", 10)
+    assert all(values[offset] == b"mine" for offset in appended)
+    assert len(values) == 80 + len(appended)
+
+
+def test_every_system_call_fails_once(tmp_path: Path) -> None:
+    """The file is where it was, or the log has it when it is opened anew."""
+    nth = done = 0
+    while not done:
+        nth += 1
+        here = tmp_path / str(nth)
+        here.mkdir()
+        file = left_by(here / "other", *numbered("a", 10))
+        log = kstore.open(here / "log", "a")
+        log.append(b"first")
+        log.flush()
+        fail_call(nth, own=True)
+        try:
+            log.adopt(file)
+            done = nth > calls_made()
+        except OSError:
+            fail_call(0)
+            if file.exists():
+                with contextlib.suppress(kstore.LogFailedError):
+                    assert log.append(b"second") == 1
+        finally:
+            fail_call(0)
+            log.abandon()
+        with kstore.open(here / "log", "a") as log:
+            values = [r.value for r in log if r.value != b"second"]
+        assert values == ([b"first"] if file.exists() else [b"first", *numbered("a", 10)]), nth
+    assert nth > 10
+
+
+def test_indexes_of_large_files(tmp_path: Path) -> None:
+    """Records are found by offset and time as in a log that was written here."""
+    other = kstore.open(tmp_path / "other", "a")
+    times = numpy.arange(50_000) + 1_700_000_000_000
+    other.extend(numpy.full(50_000, b"0123456789", "S10"), timestamps=times)
+    other.flush()
+    other.abandon()
+    [file] = (tmp_path / "other").glob("*.log")
+    with kstore.open(tmp_path / "log", "a") as log:
+        log.append(b"first", timestamp=1)
+        log.adopt(file)
+        for i in (0, 17_000, 49_999):
+            assert log.get(i + 1).timestamp == times[i]
+            assert log.find(timestamp=int(times[i])).offset == i + 1
+        [_, segment] = log.segments
+        assert len(segment.offset_index) > 20
+
+
+@pytest.mark.parametrize("who", ["the writer", "a reader"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
+    """Also from a log that had nothing: the file takes the place of one that a reader has open."""
+    files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(3)]
+    with kstore.open(tmp_path / "log", "a") as log:
+        log.extend([b"first"] * first)
+        followed = log if who == "the writer" else kstore.open(tmp_path / "log")
+        follower = followed.follow(0, timeout=5, records=True)
+        for _ in range(first):
+            assert next(follower).value == b"first"
+        for i, file in enumerate(files):
+            log.adopt(file)
+            assert [next(follower).value for _ in range(10)] == numbered(f"{i}-", 10)
+            log.append(b"between")
+            assert next(follower).value == b"between"
