@@ -3,6 +3,7 @@
 import itertools
 import random
 import struct
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +121,18 @@ def segments_of_single_records(log: kstore.LogWriter, clock: Clock, rnd: random.
     for value in values(rnd, 400):
         clock.now += rnd.randrange(3)
         log.append(value)
+
+
+@shape(**SMALL)
+def adopted(log: kstore.LogWriter, clock: Clock, rnd: random.Random) -> None:
+    """Files of another log, taken over between appends."""
+    for _ in range(3):
+        log.extend(values(rnd, 30), batch_bytes=300)
+        with tempfile.TemporaryDirectory(dir=Path(log.path).parents[1]) as directory:
+            with kstore.open(Path(directory, "t-0"), "a", config=log.config, clock=clock) as other:
+                other.extend(values(rnd, 80), batch_bytes=rnd.choice([0, 500]))
+            for path in sorted(Path(directory, "t-0").glob("*.log")):
+                log.adopt(path)
 
 
 @shape(segment_index_bytes=48, index_interval_bytes=0)
