@@ -53,14 +53,16 @@ def bench_scan_threads(race: Race, data: Data, limit: Peer) -> None:
     )
 
 
-def bench_scan_two_columns(race: Race, data: Data) -> None:
-    """Columns of offset and timestamp alone, against those of key and value as well."""
+def bench_scan_two_columns(race: Race, data: Data, limit: Peer) -> None:
+    """Columns of offset and timestamp alone, against those of key and value as well; and both in C."""
     log, count = _part(data)
     race(
         "scan_offset_timestamp",
         "record",
         _scan("kstore, two columns", log, count, columns=("offset", "timestamp")),
         _scan("four columns", log, count),
+        limit.contestant("C, two columns", "scan_two_columns"),
+        limit.contestant("C", "scan"),
         goals=(Goal("four columns", speed=1.3),),
         arguments=lambda turn: (0, count),
     )

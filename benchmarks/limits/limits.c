@@ -365,7 +365,7 @@ static struct sample durable_alone(uint64_t records) {
 
 // The least that recovery can cost: read all, and the CRC of each batch.
 static struct sample recover(void) {
-    enum { WINDOW = 1 << 20 };
+    enum { WINDOW = 256 << 10 };
     static uint8_t buffer[WINDOW];
     int fd = file("batched-0/00000000000000000000.log");
     off_t at = 0;
@@ -373,8 +373,11 @@ static struct sample recover(void) {
     uint64_t t = now();
     while ((n = pread(fd, buffer, WINDOW, at)) >= HEADER) {
         const uint8_t *b = buffer, *end = buffer + n;
-        for (size_t size; end - b >= HEADER && (size = load32(b + 8) + 12) <= (size_t)(end - b); b += size)
-            if (crc(b + 21, size - 21) != load32(b + 17) && folded) die("CRC");
+        for (size_t size; end - b >= HEADER && (size = load32(b + 8) + 12) <= (size_t)(end - b); b += size) {
+            uint32_t found = crc(b + 21, size - 21);
+            sink += found; // or the compiler would leave three lanes out, whose number nobody compares
+            if (folded && found != load32(b + 17)) die("CRC");
+        }
         at += b - buffer;
     }
     t = now() - t;
@@ -383,8 +386,8 @@ static struct sample recover(void) {
 }
 
 // Columns of offset, timestamp, key and value, 16,384 rows at a time in memory used again and again; `count` records from
-// a position on. Nothing is checked but the CRC; the walk trusts every length.
-struct part { off_t at; uint64_t count; };
+// a position on; or of offset and timestamp alone. Nothing is checked but the CRC; the walk trusts every length.
+struct part { off_t at; uint64_t count; int two; };
 
 static void *scan_part(void *given) {
     enum { WINDOW = 256 << 10, ROWS = 1 << 14 };
@@ -406,15 +409,15 @@ static void *scan_part(void *given) {
                 q = get(get(get(q, &length) + 1, &dt), &delta);
                 offsets[rows] = base + delta;
                 times[rows] = first + dt;
-                q = get(q, &k);
-                memcpy(keys + key_ends[rows], q, k);
-                q = get(q + k, &v);
-                memcpy(values + value_ends[rows], q, v);
-                q += v + 1;
-                key_ends[rows + 1] = key_ends[rows] + k;
-                value_ends[rows + 1] = value_ends[rows] + v;
                 rows++;
                 units++;
+                const uint8_t *key = get(q, &k), *value = get(key + k, &v);
+                q = value + v + 1;
+                if (part->two) continue;
+                memcpy(keys + key_ends[rows - 1], key, k);
+                memcpy(values + value_ends[rows - 1], value, v);
+                key_ends[rows] = key_ends[rows - 1] + k;
+                value_ends[rows] = value_ends[rows - 1] + v;
             }
         }
         at += b - buffer;
@@ -425,8 +428,8 @@ static void *scan_part(void *given) {
     return NULL;
 }
 
-static struct sample scan(uint64_t count) {
-    struct part all = { 0, count };
+static struct sample scan(uint64_t count, int two) {
+    struct part all = { 0, count, two };
     uint64_t t = now();
     scan_part(&all);
     t = now() - t;
@@ -441,7 +444,7 @@ static struct sample scan_two_threads(uint64_t count) {
     if (pread(fd, first, HEADER, 0) != HEADER) die("pread");
     close(fd);
     uint64_t records = load32(first + 57), batches = count / records / 2;
-    struct part half = { 0, batches * records }, rest = { (off_t)batches * (load32(first + 8) + 12), count - half.count };
+    struct part half = { 0, batches * records, 0 }, rest = { (off_t)batches * (load32(first + 8) + 12), count - half.count, 0 };
     pthread_t thread;
     uint64_t t = now();
     if (pthread_create(&thread, NULL, scan_part, &half)) die("thread");
@@ -479,7 +482,8 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "durable")) s = durable(a);
         else if (!strcmp(name, "durable_alone")) s = durable_alone(a);
         else if (!strcmp(name, "recover")) s = recover();
-        else if (!strcmp(name, "scan")) s = scan(b);
+        else if (!strcmp(name, "scan")) s = scan(b, 0);
+        else if (!strcmp(name, "scan_two_columns")) s = scan(b, 1);
         else if (!strcmp(name, "scan_two_threads")) s = scan_two_threads(b);
         else { puts("unknown workload"); fflush(stdout); continue; }
         printf("%lu %lu %lu\n", s.ns, s.units, s.sum);
