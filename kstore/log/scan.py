@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kstore.engine.columns import ColumnBatch, Field
 from kstore.engine.export import schema_capsule, stream_capsule
@@ -20,7 +20,10 @@ Header = str | tuple[str, bytes | None] | Mapping[str, bytes | None]
 
 PART_BYTES = 4 << 20  # of a log, for one thread
 MOST_BATCHES = 64  # of a part, before they are asked for
-AHEAD = 2  # parts that are decoded or wait to be taken, for each thread
+AHEAD = 1  # parts beside one for each thread: more would not fit the processor's cache
+
+
+_Begun: TypeAlias = Future[tuple[Scanner, list[ColumnBatch]]]
 
 
 class Wanted(NamedTuple):
@@ -177,20 +180,32 @@ class Scan:
                 room -= batch.nbytes
         return scanner, found
 
+    def _help(self, running: deque[tuple[Part, _Begun]]) -> None:
+        """Decodes what nobody has begun, as long as the part that is wanted next is not there."""
+        for at, (part, future) in enumerate(running):
+            if running[0][1].done():
+                return
+            if future.cancel():
+                done: _Begun = Future()
+                done.set_result(self._first_of(part))
+                running[at] = part, done
+
     def _in_parts(self) -> Iterator[ColumnBatch]:
         parts = self._parts()
-        running: deque[tuple[Part, Future[tuple[Scanner, list[ColumnBatch]]]]] = deque()
-        executor = ThreadPoolExecutor(self._threads, "kstore-scan")
+        running: deque[tuple[Part, _Begun]] = deque()
+        # who asks for batches is a thread too
+        executor = ThreadPoolExecutor(self._threads - 1, "kstore-scan")
         last = -1
         try:
             while True:
-                while len(running) < AHEAD * self._threads:
+                while len(running) < AHEAD + self._threads:
                     part = next(parts, None)
                     if part is None:
                         break
                     running.append((part, executor.submit(self._first_of, part)))
                 if not running:
                     return
+                self._help(running)
                 part, future = running.popleft()
                 scanner, found = future.result()
                 del future
