@@ -3,8 +3,6 @@
 import os
 import struct
 
-import numpy
-
 from kstore.engine.file import File
 from kstore.engine.segment import Segment
 from kstore.engine.survey import Survey
@@ -19,6 +17,8 @@ def renumber(path: str, base_offset: int, leader_epoch: int, index_interval_byte
     Done again, also after it was broken off, it gives the same. Only batches of format v2 without producers, which nobody
     has to account for. CorruptRecordError, InvalidRecordError, OSError.
     """
+    import numpy  # only for those who ask for this
+
     directory, name = os.path.split(path)
     stem = name.removesuffix(".log")
     file = File(path, "r+")

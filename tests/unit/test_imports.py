@@ -1,0 +1,25 @@
+"""What is imported when: numpy brings threads of its own, and takes longer to import than most programs run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys
+import kstore
+
+with kstore.open(sys.argv[1], "a") as log:
+    log.append(b"v")
+    log.extend([b"v"] * 10, batch_bytes=0)
+    log.roll()
+log = kstore.open(sys.argv[1])
+log.get(3), log.find(timestamp=1)
+assert sum(1 for record in log) == sum(len(batch) for batch in log.scan()) == 11
+assert "numpy" not in sys.modules, "numpy"
+log.segments[0].read_headers()
+assert "numpy" in sys.modules
+"""
+
+
+def test_numpy_is_imported_for_those_who_ask_for_arrays(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "t-0")], check=True)
