@@ -39,14 +39,14 @@ def bench_scan(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -
 
 
 def bench_scan_threads(race: Race, data: Data, limit: Peer) -> None:
-    """The same on two threads, against one; C, 2 threads against C tells what the machine allows."""
+    """The same on two threads, against one; C 2 threads against C tells what the machine allows."""
     log, count = _part(data)
     race(
         "scan_2_threads",
         "record",
         _scan("kstore, 2 threads", log, count, threads=2),
         _scan("1 thread", log, count),
-        limit.contestant("C, 2 threads", "scan_two_threads"),
+        limit.contestant("C 2 threads", "scan_two_threads"),
         limit.contestant("C", "scan"),
         goals=(Goal("1 thread", speed=1.7),),
         arguments=lambda turn: (0, count),
@@ -61,7 +61,7 @@ def bench_scan_two_columns(race: Race, data: Data, limit: Peer) -> None:
         "record",
         _scan("kstore, two columns", log, count, columns=("offset", "timestamp")),
         _scan("four columns", log, count),
-        limit.contestant("C, two columns", "scan_two_columns"),
+        limit.contestant("C two columns", "scan_two_columns"),
         limit.contestant("C", "scan"),
         goals=(Goal("four columns", speed=1.3),),
         arguments=lambda turn: (0, count),
