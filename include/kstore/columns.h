@@ -46,13 +46,21 @@ typedef struct ks_table {
     ks_column value;
 } ks_table;
 
-/* memcpy; `slack`: bytes that can be read and written. Keys, mostly of 16 bytes at most, need no call. */
-KS_INLINE void ks_copy_cell(uint8_t *target, const uint8_t *source, int64_t size, int64_t slack)
+/* Puts a cell behind the `used` bytes of a column that has room for it; returns the bytes used then. Bytes up to `end`
+ * can be read: keys, mostly of 16 bytes at most, need no call of memcpy. */
+KS_INLINE int64_t ks_put_cell(uint8_t *bytes, int32_t *ends, int64_t used, int64_t room, int64_t row,
+                              const uint8_t *cell, int32_t size, const uint8_t *end)
 {
-    if (size <= 16 && slack >= 16)
-        memcpy(target, source, 16);
-    else
-        memcpy(target, source, (size_t)size);
+    if (size > 0) {
+        const int64_t slack = end - cell < room - used ? end - cell : room - used;
+        if (size <= 16 && slack >= 16)
+            memcpy(bytes + used, cell, 16);
+        else
+            memcpy(bytes + used, cell, (size_t)size);
+        used += size;
+    }
+    ends[row + 1] = (int32_t)used;
+    return used;
 }
 
 KS_INLINE void ks_mark_null(ks_column *c, int64_t row)
@@ -75,6 +83,7 @@ KS_INLINE int32_t ks_take_columns(ks_table *t, const uint8_t **p, const uint8_t 
     const int32_t list_end = t->list_end;
     int64_t row = first, key_end = t->key.size, value_end = t->value.size;
     const uint8_t *q = *p;
+    int no_key, no_value;
     ks_record r;
     while (row < last && (!(keys || values) || key_end + value_end < most_bytes)
            && ks_plain_record(&q, end, &batch, &r)) {
@@ -82,31 +91,18 @@ KS_INLINE int32_t ks_take_columns(ks_table *t, const uint8_t **p, const uint8_t 
             break;
         if ((keys && r.key_size > key_room - key_end) || (values && r.value_size > value_room - value_end))
             break;
-        if ((keys ? r.key_size : 0) < 0 || (values ? r.value_size : 0) < 0) {
-            if ((keys && r.key_size < 0 && row >= t->key.valid_rows)
-                || (values && r.value_size < 0 && row >= t->value.valid_rows))
-                break;
-            if (keys && r.key_size < 0)
-                ks_mark_null(&t->key, row);
-            if (values && r.value_size < 0)
-                ks_mark_null(&t->value, row);
-        }
-        if (keys) {
-            if (r.key_size > 0) {
-                const int64_t there = end - r.key, here = key_room - key_end;
-                ks_copy_cell(key_bytes + key_end, r.key, r.key_size, there < here ? there : here);
-                key_end += r.key_size;
-            }
-            key_ends[row + 1] = (int32_t)key_end;
-        }
-        if (values) {
-            if (r.value_size > 0) {
-                const int64_t there = end - r.value, here = value_room - value_end;
-                ks_copy_cell(value_bytes + value_end, r.value, r.value_size, there < here ? there : here);
-                value_end += r.value_size;
-            }
-            value_ends[row + 1] = (int32_t)value_end;
-        }
+        no_key = keys && r.key_size < 0;
+        no_value = values && r.value_size < 0;
+        if ((no_key && row >= t->key.valid_rows) || (no_value && row >= t->value.valid_rows))
+            break;
+        if (no_key)
+            ks_mark_null(&t->key, row);
+        if (no_value)
+            ks_mark_null(&t->value, row);
+        if (keys)
+            key_end = ks_put_cell(key_bytes, key_ends, key_end, key_room, row, r.key, r.key_size, end);
+        if (values)
+            value_end = ks_put_cell(value_bytes, value_ends, value_end, value_room, row, r.value, r.value_size, end);
         if (columns & KS_OFFSETS)
             offsets[row] = r.offset;
         if (columns & KS_TIMESTAMPS)

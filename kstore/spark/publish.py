@@ -100,7 +100,7 @@ class Sink:
         transaction, finishes it. SparkSourceError.
         """
         try:
-            make_directories(self.root)
+            make_directory(self.root)
             with self._locked():
                 journal = _Journal.read(self.root)
                 self._finish(journal)
@@ -249,14 +249,6 @@ class Sink:
             shutil.rmtree(job, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(self.staging)  # noqa: PTH106
-
-
-def make_directories(path: str) -> None:
-    """Makes a directory, and those above it, durably."""
-    if not os.path.isdir(path):  # noqa: PTH112
-        make_directories(os.path.dirname(path))  # noqa: PTH120
-        with contextlib.suppress(FileExistsError):
-            make_directory(path)
 
 
 def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Staged]) -> None:
