@@ -303,6 +303,8 @@ cdef class Scanner(Reader):
         Not where transactions were aborted: which batches count is known only from the markers before them."""
         cdef int64_t since = self.predicate.filter.since
         while Reader.next_segment(self):
+            if self.part_end >= 0:
+                self.window.stop = self.part_end
             if since < 0 or self.watching or self.part_end >= 0:
                 return True
             try:

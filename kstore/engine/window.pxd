@@ -11,6 +11,7 @@ cdef class Window:
     cdef int64_t start
     cdef int64_t length
     cdef int64_t limit
+    cdef int64_t stop      # nothing behind it is read ahead: nobody means to go there
     cdef int64_t origin
     cdef bint lent              # the buffer is someone else's: never moved, grown or freed here
     cdef uint8_t *spare         # the buffer to come after it, or NULL

@@ -35,6 +35,7 @@ cdef class Window:
         """Points at another file (or another state of it), positions counted from `origin`; the buffer stays."""
         self.file = file
         self.limit = limit
+        self.stop = limit
         self.origin = origin
         self.start = 0
         self.length = 0
@@ -43,7 +44,7 @@ cdef class Window:
         return self.data + (position - self.start)
 
     cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
-        """Brings in the `size` bytes at `position`, and up to `ahead` in all where they must be read anyway.
+        """Brings in the `size` bytes at `position`, and up to `ahead` in all, as far as `stop`, where they must be read.
 
         Returns how many bytes are there from `position` on: fewer than `size` only before the limit or the end of the
         file; negative on failure (raise_failure). Pointers got before are void.
@@ -52,7 +53,7 @@ cdef class Window:
         cdef uint8_t *grown
         if position >= self.start and have >= size:
             return have
-        want = min(max(size, ahead), self.limit - position)
+        want = min(max(size, min(ahead, self.stop - position)), self.limit - position)
         if position < 0 or want <= 0:
             return 0
         if position < self.start or have < 0:
