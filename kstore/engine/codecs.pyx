@@ -21,6 +21,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from libkstore.format cimport ks_load_i32
+from libkstore.snappy cimport ks_unsnap
 
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -151,81 +152,6 @@ cdef int64_t snappy_length(const uint8_t *p, int64_t size) except -1:
     raise CodecError("snappy: length of a block", 0, "a varint of at most 5 bytes", bytes(p[: min(size, <int64_t>5)]))
 
 
-# By the tag of a snappy element that copies: how many bytes it copies, how many of its own follow the tag, and the
-# high bits of the distance.
-cdef uint8_t[256] COPY_SIZE, COPY_MORE
-cdef uint32_t[256] COPY_HIGH
-cdef uint32_t[5] COPY_MASK
-COPY_MASK[:] = [0, 0xFF, 0xFFFF, 0, 0xFFFFFFFFu]
-cdef int tag
-for tag in range(256):
-    COPY_SIZE[tag] = 4 + (tag >> 2 & 7) if tag & 3 == 1 else 1 + (tag >> 2)
-    COPY_MORE[tag] = (0, 1, 2, 4)[tag & 3]
-    COPY_HIGH[tag] = tag >> 5 << 8 if tag & 3 == 1 else 0
-
-cdef enum:
-    SNAPPY_COPY = 64    # the most that an element copies: this much moves at once where there is room, whatever counts
-
-
-cdef inline void move(uint8_t *target, const uint8_t *source, int64_t size) noexcept nogil:
-    """Up to 64 bytes in steps of 16, most in one: a source no less than 16 bytes before the target gives what a copy
-    byte by byte does."""
-    memcpy(target, source, 16)
-    if size > 16:
-        memcpy(target + 16, source + 16, 16)
-        if size > 32:
-            memcpy(target + 32, source + 32, 16)
-            memcpy(target + 48, source + 48, 16)
-
-
-cdef int64_t unsnap(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t size) noexcept nogil:
-    """Unpacks the elements p .. end of a raw block into out[:size]. What it unpacks to, or -1 where it is damaged or
-    more than that."""
-    cdef int64_t done = 0, n, more, distance, i
-    cdef int tag
-    while p < end:
-        tag = p[0]
-        p += 1
-        if tag & 3:
-            more = COPY_MORE[tag]
-            if end - p >= 4:
-                distance = (load_le32(p) & COPY_MASK[more]) | COPY_HIGH[tag]
-            elif end - p < more:
-                return -1
-            else:
-                distance = COPY_HIGH[tag]
-                for i in range(more):
-                    distance |= <int64_t>p[i] << (8 * i)
-            p += more
-            n = COPY_SIZE[tag]
-            if distance == 0 or distance > done or n > size - done:
-                return -1
-            if distance >= 16 and size - done >= SNAPPY_COPY:
-                move(out + done, out + done - distance, n)
-            else:
-                for i in range(done, done + n):
-                    out[i] = out[i - distance]
-        else:
-            n = (tag >> 2) + 1
-            if n <= 60 and end - p >= SNAPPY_COPY and size - done >= SNAPPY_COPY:
-                move(out + done, p, n)
-            else:
-                if n > 60:
-                    more = n - 60
-                    if end - p < more:
-                        return -1
-                    n = 1
-                    for i in range(more):
-                        n += <int64_t>p[i] << (8 * i)
-                    p += more
-                if n > end - p or n > size - done:
-                    return -1
-                memcpy(out + done, p, <size_t>n)
-            p += n
-        done += n
-    return done
-
-
 cdef int64_t snappy_block(const uint8_t *p, int64_t size, int64_t length, uint8_t *out) except -1:
     """Unpacks a raw block of `size` bytes, which says that it unpacks to `length`, to `out`; returns that."""
     cdef const uint8_t *end = p + size
@@ -233,7 +159,7 @@ cdef int64_t snappy_block(const uint8_t *p, int64_t size, int64_t length, uint8_
     while p[0] >= 0x80:  # the length, which snappy_length has read
         p += 1
     with nogil:
-        done = unsnap(p + 1, end, out, length)
+        done = ks_unsnap(p + 1, end, out, length)
     if done != length:
         raise CodecError("snappy: elements of a block", 0, f"{length} bytes", "more" if done < 0 else done)
     return done

@@ -207,8 +207,10 @@ def test_include_directory_is_whole(include: str) -> None:
         "kstore/columns.h",
         "kstore/crc32c.h",
         "kstore/format.h",
+        "kstore/snappy.h",
         "libkstore/__init__.pxd",
         "libkstore/columns.pxd",
         "libkstore/crc32c.pxd",
         "libkstore/format.pxd",
+        "libkstore/snappy.pxd",
     }

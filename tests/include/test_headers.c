@@ -11,6 +11,7 @@
 #include "kstore/columns.h"
 #include "kstore/crc32c.h"
 #include "kstore/format.h"
+#include "kstore/snappy.h"
 
 #define CHECK(condition)                                                          \
     do {                                                                          \
@@ -1133,6 +1134,119 @@ static void test_indexes(void)
     CHECK(ks_crc32c(0, NO_PRODUCERS + 6, sizeof NO_PRODUCERS - 6) == ks_load_u32(NO_PRODUCERS + 2));
 }
 
+/* ---- snappy -------------------------------------------------------------------------------------------------- */
+
+/* The format's own words, a byte at a time: shares nothing with the header. */
+static int64_t unsnap_by_bytes(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t size)
+{
+    int64_t done = 0;
+    while (p < end) {
+        const unsigned tag = *p++, kind = tag & 3;
+        uint64_t n = (tag >> 2) + 1, distance = 0;
+        int more = kind == 3 ? 4 : (int)kind, i;
+        if (kind == 0 && n > 60)
+            more = (int)n - 60;
+        if (end - p < more)
+            return -1;
+        for (i = more; i--;)
+            distance = distance << 8 | p[i];
+        p += more;
+        if (kind == 1) {
+            n = 4 + (tag >> 2) % 8;
+            distance += (uint64_t)(tag >> 5) * 256;
+        }
+        if (kind == 0) {
+            if (more)
+                n = distance + 1;
+            if (n > (uint64_t)(end - p))
+                return -1;
+            distance = 0;
+        } else if (distance == 0 || distance > (uint64_t)done) {
+            return -1;
+        }
+        if (n > (uint64_t)(size - done))
+            return -1;
+        for (; n; n--, done++)
+            out[done] = kind == 0 ? *p++ : out[done - (int64_t)distance];
+    }
+    return done;
+}
+
+/* Random elements of every kind, most of them short and sound, up to `most` bytes; returns how many bytes they are. */
+static size_t make_elements(uint8_t *p, size_t most)
+{
+    size_t at = 0, done = 0;
+    while (at + 80 < most) {
+        const unsigned kind = (unsigned)random_below(random_below(8) ? 3 : 4);
+        const size_t n = random_below(8) ? 1 + random_below(14) : 1 + random_below(64);
+        const size_t distance = random_below(200) ? 1 + random_below(random_below(4) ? done + 1 : 20) : random_below(70000);
+        if (kind == 0) {
+            const int bytes = n > 60 ? 1 : random_below(30) ? 0 : 1 + (int)random_below(4);
+            p[at++] = (uint8_t)((bytes ? 59 + bytes : (int)n - 1) << 2);
+            memset(p + at, 0, 4);
+            p[at] = (uint8_t)(n - 1);
+            at += (size_t)bytes;
+            fill_random(p + at, n);
+            at += n;
+            done += n;
+        } else if (kind == 1) {
+            const size_t near = distance & 2047;
+            p[at++] = (uint8_t)(near >> 8 << 5 | (n & 7) << 2 | 1);
+            p[at++] = (uint8_t)near;
+            done += 4 + (n & 7);
+        } else {
+            p[at++] = (uint8_t)((n - 1) << 2 | kind);
+            p[at++] = (uint8_t)distance;
+            p[at++] = (uint8_t)(distance >> 8);
+            if (kind == 3) {
+                p[at++] = (uint8_t)(distance >> 16);
+                p[at++] = 0;
+            }
+            done += n;
+        }
+    }
+    return at;
+}
+
+static void check_snappy(const uint8_t *p, size_t size, size_t room)
+{
+    const exact in = exact_copy(p, size), out = exact_new(room, 1), right = exact_new(room, 1);
+    const int64_t expected = unsnap_by_bytes(in.p, in.end, right.p, (int64_t)room);
+    CHECK(ks_unsnap(in.p, in.end, out.p, (int64_t)room) == expected);
+    CHECK(expected <= 0 || memcmp(out.p, right.p, (size_t)expected) == 0);
+    free(in.block);
+    free(out.block);
+    free(right.block);
+}
+
+static void test_snappy(void)
+{
+    enum { MOST = 3000, ROUNDS = 4000 };
+    uint8_t *p = (uint8_t *)malloc(MOST), *unpacked = (uint8_t *)malloc(64 * MOST);
+    int round, sound = 0;
+    CHECK(p != NULL && unpacked != NULL);
+    for (round = 0; round < ROUNDS; round++) {
+        const size_t size = make_elements(p, random_below(4) ? 90 + random_below(300) : 90 + random_below(MOST - 90));
+        const int64_t whole = unsnap_by_bytes(p, p + size, unpacked, 64 * MOST);
+        sound += whole > 0;
+        if (whole >= 0) { /* into what it takes, into more, and into too little */
+            check_snappy(p, size, (size_t)whole);
+            check_snappy(p, size, (size_t)whole + random_below(300));
+            check_snappy(p, size, random_below((size_t)whole + 1));
+        } else {
+            check_snappy(p, size, 64 * MOST);
+        }
+        check_snappy(p, random_below(size + 1), 64 * MOST);
+        p[random_below(size)] ^= (uint8_t)(1 << random_below(8));
+        check_snappy(p, size, whole > 0 ? (size_t)whole : random_below(4000));
+        fill_random(p, size);
+        check_snappy(p, size, random_below(4000));
+    }
+    CHECK(sound > ROUNDS / 8);
+    free(p);
+    free(unpacked);
+}
+
 /* -------------------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -1143,6 +1257,7 @@ static const struct {
     {"varints", test_varints},         {"batches", test_batches},           {"messages", test_messages},
     {"faults", test_faults},           {"truncations", test_truncations},   {"flips", test_flips},
     {"random", test_random},           {"plain", test_plain},               {"indexes", test_indexes},
+    {"snappy", test_snappy},
 };
 
 int main(int argc, char **argv)

@@ -13,6 +13,7 @@ import kstore
 INCLUDE = Path(kstore.get_include())
 HEADERS = sorted(path.name for path in (INCLUDE / "kstore").glob("*.h"))
 SOURCE = Path(__file__).with_name("test_headers.c")
+CALLS = {"snappy.h": "(uint32_t)ks_unsnap(0, 0, 0, 0)"}  # where it is not ks_crc32c
 GROUPS = re.findall(r'\{"(\w+)", test_\w+\}', SOURCE.read_text())
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wcast-align", "-Werror"]
 CONVERSION = ["-Wconversion", "-Wsign-conversion"]
@@ -74,7 +75,7 @@ def test_each_header_alone(compiler: list[str], optimize: str, tmp_path: Path) -
         function = f"uint32_t unit{at}(void)"
         source.write_text(
             f'#include "kstore/{header}"\n#include "kstore/{header}"\n'
-            f"{function};\n{function} {{ return ks_crc32c(0, 0, 0); }}\n"
+            f"{function};\n{function} {{ return {CALLS.get(header, 'ks_crc32c(0, 0, 0)')}; }}\n"
         )
         run(*compiler, *flags, "-c", source, "-o", target)
         objects.append(target)
@@ -92,7 +93,7 @@ def test_whole_program_with_each_compiler(compiler: list[str], tmp_path: Path) -
 
 
 # what the .pxd files leave out: the parts that the public functions are made of
-PRIVATE = re.compile(r"ks_read_bytes|ks_short_varint|ks_crc32c_(?!portable)\w+|ks_crc_\w+")
+PRIVATE = re.compile(r"ks_read_bytes|ks_short_varint|ks_crc32c_(?!portable)\w+|ks_crc_\w+|(?i:ks_snappy_\w+)")
 
 
 def test_twins_declare_what_the_headers_do() -> None:
@@ -107,8 +108,8 @@ def test_twins_declare_what_the_headers_do() -> None:
                 assert f"{' '.join(signature.split())}" in " ".join(twin.split()).replace("( ", "(").replace(
                     " )", ")"
                 )
-        for members in re.findall(r"^typedef struct \w+ \{(.*?)^\}", c, re.MULTILINE | re.DOTALL):
+        for name, members in re.findall(r"^typedef struct (\w+) \{(.*?)^\}", c, re.MULTILINE | re.DOTALL):
             for member in members.replace(";", "").split("\n"):
-                assert f"{member.strip()}\n" in twin
+                assert f"{member.strip()}\n" in twin or PRIVATE.fullmatch(name)
         for name in re.findall(r"^ +(KS_\w+) = ", c, re.MULTILINE):
-            assert f"        {name}\n" in twin
+            assert f"        {name}\n" in twin or PRIVATE.fullmatch(name)
