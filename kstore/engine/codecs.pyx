@@ -165,9 +165,27 @@ cdef int64_t snappy_block(const uint8_t *p, int64_t size, int64_t length, uint8_
     return done
 
 
+cdef int64_t next_chunk(const uint8_t *p, int64_t size, int64_t *at) except -2:
+    """The size of the next chunk of a xerial stream, and `at` where its block begins; -1 behind the last."""
+    cdef int64_t chunk
+    while size - at[0] >= 4:  # a cut-off last length ends the stream
+        chunk = ks_load_i32(p + at[0])
+        if chunk == SNAPPY_MAGIC_WORD:  # a concatenated stream begins
+            if size - at[0] < SNAPPY_HEADER:
+                return -1
+            at[0] += SNAPPY_HEADER
+            continue
+        at[0] += 4
+        if chunk < 0 or chunk > size - at[0]:
+            raise CodecError("snappy: length of a chunk", at[0] - 4, f"0 to {size - at[0]}", chunk)
+        return chunk
+    return -1
+
+
 cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
-    cdef int64_t at, chunk, total = 0, done = 0
+    cdef int64_t at = SNAPPY_HEADER, chunk, length, total = 0, done = 0
     cdef bytearray out
+    cdef uint8_t *target
     if size < 8 or memcmp(p, SNAPPY_MAGIC, 8) != 0:  # no xerial stream: one raw block
         total = snappy_length(p, size)
         out = new_buffer(total, limit)
@@ -175,28 +193,20 @@ cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
         return out
     if size < SNAPPY_HEADER:
         raise CodecError("snappy: stream header", 0, SNAPPY_HEADER, size)
-    chunks = []
-    at = SNAPPY_HEADER
-    while size - at >= 4:  # a cut-off last length ends the stream
-        chunk = ks_load_i32(p + at)
-        if chunk == SNAPPY_MAGIC_WORD:  # a concatenated stream begins
-            if size - at < SNAPPY_HEADER:
-                break
-            at += SNAPPY_HEADER
-            continue
-        if chunk < 0 or chunk > size - at - 4:
-            raise CodecError("snappy: length of a chunk", at, f"0 to {size - at - 4}", chunk)
-        length = snappy_length(p + at + 4, chunk)
+    while (chunk := next_chunk(p, size, &at)) >= 0:
+        length = snappy_length(p + at, chunk)
         if length > 64 * chunk + 64:  # a snappy element of 3 bytes copies at most 64
-            raise CodecError("snappy: unpacked length of a chunk", at + 4, f"at most {64 * chunk + 64}", length)
+            raise CodecError("snappy: unpacked length of a chunk", at, f"at most {64 * chunk + 64}", length)
         total += length
-        chunks.append((at + 4, chunk, length))
-        at += 4 + chunk
         if total > limit:
             raise UnpackLimitError(total)
+        at += chunk
     out = new_buffer(total, limit)
-    for at, chunk, length in chunks:
-        done += snappy_block(p + at, chunk, length, <uint8_t *>PyByteArray_AS_STRING(out) + done)
+    target = <uint8_t *>PyByteArray_AS_STRING(out)
+    at = SNAPPY_HEADER
+    while (chunk := next_chunk(p, size, &at)) >= 0:
+        done += snappy_block(p + at, chunk, snappy_length(p + at, chunk), target + done)
+        at += chunk
     return out
 
 
