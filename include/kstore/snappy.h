@@ -87,29 +87,35 @@ static inline void ks_snappy_move(uint8_t *target, const uint8_t *source, int64_
     }
 }
 
-/* By the tag of a copy of the first or second kind: which of the bytes behind the tag are of the distance, what the tag
- * adds to it, and how many bytes are copied. */
+/* By the byte that an element begins with: for copies of the first and second kind, which of the bytes behind it are of
+ * the distance, what it adds to that itself, and how many bytes are copied. For others: none, from where there is
+ * something. */
 typedef struct ks_snappy_tag {
     uint16_t mask, high, size;
 } ks_snappy_tag;
 
-#define KS_TAG(t) {(t) & 2 ? 0xffff : 0xff, (t) & 2 ? 0 : (t) >> 5 << 8, (t) & 2 ? 1 + ((t) >> 2) : 4 + ((t) >> 2 & 7)}
+#define KS_TAG(t)                                                                            \
+    {                                                                                        \
+        ((t) & 3) == 1 ? 0xff : ((t) & 3) == 2 ? 0xffff : 0,                                 \
+        ((t) & 3) == 1 ? (t) >> 5 << 8 : ((t) & 3) == 2 ? 0 : 16,                            \
+        ((t) & 3) == 1 ? 4 + ((t) >> 2 & 7) : ((t) & 3) == 2 ? 1 + ((t) >> 2) : 0            \
+    }
 #define KS_TAGS_4(t) KS_TAG(t), KS_TAG((t) + 1), KS_TAG((t) + 2), KS_TAG((t) + 3)
 #define KS_TAGS_16(t) KS_TAGS_4(t), KS_TAGS_4((t) + 4), KS_TAGS_4((t) + 8), KS_TAGS_4((t) + 12)
 #define KS_TAGS_64(t) KS_TAGS_16(t), KS_TAGS_16((t) + 16), KS_TAGS_16((t) + 32), KS_TAGS_16((t) + 48)
 static const ks_snappy_tag KS_SNAPPY_TAGS[256] = {KS_TAGS_64(0), KS_TAGS_64(64), KS_TAGS_64(128), KS_TAGS_64(192)};
 
 /* The copy of the first or second kind that *window begins with, bytes that stand at *p: takes it off both. Returns how
- * many bytes it copied, or -1 for a distance that there is not. Which kind it is, is nowhere a branch: that would be
- * guessed wrong a quarter of the time. */
+ * many bytes it copied; 0 where the window begins with something else, which stays; -1 for a distance that there is not.
+ * `done` is 16 or more. What the element is, is not a branch: that would be guessed wrong too often. */
 static inline int64_t ks_snappy_copy(uint64_t *window, const uint8_t **p, uint8_t *out, int64_t done)
 {
-    const uint64_t second = *window >> 1 & 1;
+    const int bits = 0x181000 >> 8 * (int)(*window & 3) & 0xff; /* of this kind of element: 16, 24, else 0 */
     const ks_snappy_tag tag = KS_SNAPPY_TAGS[*window & 0xff];
     const uint64_t distance = (*window >> 8 & tag.mask) | tag.high;
     int64_t i;
-    *window >>= 16 + 8 * second;
-    *p += 2 + second;
+    *window >>= bits;
+    *p += bits >> 3;
     if (KS_RARELY(distance - 1 >= (uint64_t)done))
         return -1;
     if (KS_RARELY(distance < 16))
@@ -125,37 +131,32 @@ static inline int64_t ks_snappy_copy(uint64_t *window, const uint8_t **p, uint8_
 static inline int64_t ks_unsnap(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t size)
 {
     int64_t done = 0, n;
+    while (p < end) {
+        uint64_t window; /* the next eight bytes; a copy is three at most */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    while (end - p >= KS_SNAPPY_BEFORE && size - done >= KS_SNAPPY_ROOM) {
-        uint64_t window;
-        memcpy(&window, p, 8);
-        if ((window & 3) == KS_SNAPPY_LITERAL && !KS_RARELY((window & 0xff) >= 60 << 2)) {
-            n = (int64_t)((window & 0xff) >> 2) + 1;
-            ks_snappy_move(out + done, p + 1, n);
-            p += n + 1;
-            done += n;
-            memcpy(&window, p, 8); /* mostly of a copy */
-        }
-        if (KS_RARELY((window & 3) == KS_SNAPPY_LITERAL || (window & 3) == KS_SNAPPY_COPY_4)) {
-            n = ks_snappy_element(&p, end, out, done, size);
-            if (n < 0)
+        while (end - p >= KS_SNAPPY_BEFORE && size - done >= KS_SNAPPY_ROOM && done >= 16) {
+            memcpy(&window, p, 8);
+            if ((window & 3) == KS_SNAPPY_LITERAL) {
+                n = (int64_t)((window & 0xff) >> 2) + 1;
+                if (KS_RARELY(n > 60))
+                    break;
+                ks_snappy_move(out + done, p + 1, n);
+                p += n + 1;
+                done += n;
+                memcpy(&window, p, 8); /* mostly of a copy */
+            } else if (KS_RARELY((window & 3) == KS_SNAPPY_COPY_4)) {
+                break;
+            }
+            n = ks_snappy_copy(&window, &p, out, done);
+            if (KS_RARELY(n < 0))
                 return -1;
             done += n;
-            continue;
+            n = ks_snappy_copy(&window, &p, out, done);
+            if (KS_RARELY(n < 0))
+                return -1;
+            done += n;
         }
-        n = ks_snappy_copy(&window, &p, out, done);
-        if (KS_RARELY(n < 0))
-            return -1;
-        done += n;
-        if ((window & 3) == KS_SNAPPY_LITERAL || KS_RARELY((window & 3) == KS_SNAPPY_COPY_4))
-            continue;
-        n = ks_snappy_copy(&window, &p, out, done);
-        if (KS_RARELY(n < 0))
-            return -1;
-        done += n;
-    }
 #endif
-    while (p < end) {
         n = ks_snappy_element(&p, end, out, done, size);
         if (n < 0)
             return -1;
