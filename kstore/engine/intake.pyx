@@ -34,8 +34,8 @@ from kstore.errors import (
 from typing import NamedTuple
 
 cdef enum:
-    JOINED = 1 << 20       # batches of one call are written together up to so many bytes: the page cache keeps a large
-                           # write in few pieces, which are made, and read, faster than many
+    JOINED = 1 << 20       # batches of one call are written together up to so many bytes: the page cache keeps large
+    #                        writes in few pieces, quicker to make and to read
     MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
     SMALL = 32 << 10       # smaller copies keep the GIL: giving it up and getting it back takes longer
     BAD_TIMESTAMP = -1

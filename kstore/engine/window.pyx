@@ -44,7 +44,7 @@ cdef class Window:
         return self.data + (position - self.start)
 
     cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
-        """Brings in the `size` bytes at `position`, and up to `ahead` in all, as far as `stop`, where they must be read.
+        """Brings in the `size` bytes at `position`; where they must be read, up to `ahead` in all, as far as `stop`.
 
         Returns how many bytes are there from `position` on: fewer than `size` only before the limit or the end of the
         file; negative on failure (raise_failure). Pointers got before are void.
