@@ -59,7 +59,7 @@ def divide(
         index, last = segment.offset_index, max(first, segment.base_offset) - 1
         while position < end:
             border = index.fetch_upper_bound(position, PART_BYTES)
-            if border is None or border.position >= end:
+            if border is None or not position < border.position < end:  # its sums wrap near 2 GiB
                 break
             offset, until = border
             if whole := (offset - last) // rows * rows:
