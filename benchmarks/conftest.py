@@ -46,11 +46,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[NOTES] = []
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that write gigabytes come last: the disk is at work for minutes after them, and memory is slower for all."""
-    items.sort(key=lambda item: item.path.stem in ("bench_memory", "bench_scaling"))
-
-
 @pytest.fixture(scope="session")
 def data() -> fixtures.Data:
     try:
