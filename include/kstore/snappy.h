@@ -132,9 +132,10 @@ static inline int64_t ks_unsnap(const uint8_t *p, const uint8_t *end, uint8_t *o
 {
     int64_t done = 0, n;
     while (p < end) {
-        uint64_t window; /* the next eight bytes; a copy is three at most */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         while (end - p >= KS_SNAPPY_BEFORE && size - done >= KS_SNAPPY_ROOM && done >= 16) {
+            uint64_t window; /* the next eight bytes; a copy is three at most */
+            int copies;
             memcpy(&window, p, 8);
             if ((window & 3) == KS_SNAPPY_LITERAL) {
                 n = (int64_t)((window & 0xff) >> 2) + 1;
@@ -147,14 +148,12 @@ static inline int64_t ks_unsnap(const uint8_t *p, const uint8_t *end, uint8_t *o
             } else if (KS_RARELY((window & 3) == KS_SNAPPY_COPY_4)) {
                 break;
             }
-            n = ks_snappy_copy(&window, &p, out, done);
-            if (KS_RARELY(n < 0))
-                return -1;
-            done += n;
-            n = ks_snappy_copy(&window, &p, out, done);
-            if (KS_RARELY(n < 0))
-                return -1;
-            done += n;
+            for (copies = 0; copies < 2; copies++) {
+                n = ks_snappy_copy(&window, &p, out, done);
+                if (KS_RARELY(n < 0))
+                    return -1;
+                done += n;
+            }
         }
 #endif
         n = ks_snappy_element(&p, end, out, done, size);

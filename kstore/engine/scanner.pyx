@@ -305,7 +305,8 @@ cdef class Scanner(Reader):
         while Reader.next_segment(self):
             if self.part_end >= 0:
                 self.window.stop = self.part_end
-            if since < 0 or self.watching or self.part_end >= 0:
+                return True
+            if since < 0 or self.watching:
                 return True
             try:
                 found = self.segment.find_timestamp(since, self.start_offset)
