@@ -6,10 +6,6 @@ from kstore.engine.window cimport Window
 from libkstore.format cimport ks_batch, ks_fault
 
 
-cdef enum:
-    AHEAD = 256 << 10  # bytes read at once
-
-
 cdef class Reader:
     cdef readonly list skipped
     cdef tuple segments
@@ -24,6 +20,8 @@ cdef class Reader:
     cdef bint strict_tail
     cdef bint control
     cdef Window window
+    cdef int64_t begun             # where in the segment; the farther from there, the more is read at once,
+    cdef int64_t most_ahead        # and this much in the end
     cdef ks_batch batch
     cdef int64_t at                # of the current batch
     cdef list aborted              # (first offset, producer id), last first
@@ -32,6 +30,7 @@ cdef class Reader:
     cdef int64_t mark              # from which position on it wants to be told again
 
     cdef bint next_segment(self) except -1
+    cdef int64_t ahead(self, int64_t position) noexcept nogil
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
     cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil

@@ -10,7 +10,7 @@ from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
 
 from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
-from kstore.engine.walk cimport DAMAGED, NONE, SYSTEM, step
+from kstore.engine.walk cimport DAMAGED, FAR, NONE, SYSTEM, step
 from libkstore.format cimport (
     KS_CONTROL,
     KS_E_OFFSET,
@@ -28,6 +28,9 @@ from libkstore.format cimport (
 
 from kstore.engine.batch import control_type
 from kstore.errors import CorruptRecordError, RecordTooLargeError
+
+cdef enum:
+    SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
 
 
 class Skipped(NamedTuple):
@@ -74,6 +77,7 @@ cdef class Reader:
         self.strict_tail = byte_limit < 0
         self.pages = pages
         self.mark = INT64_MAX
+        self.most_ahead = FAR
         if aborted is not None:
             self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
             self.aborting = set()
@@ -101,6 +105,7 @@ cdef class Reader:
                     if self.index == 0 and self.start_offset > self.segment.base_offset:
                         located = self.segment.translate(self.start_offset)
                         self.position = limit if located is None else located.position
+                self.begun = self.position
                 if self.pages is not None:
                     self.mark = self.pages.enter(self.segment, self.position, self.end)
                 return True
@@ -112,13 +117,16 @@ cdef class Reader:
                     return True
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
 
+    cdef int64_t ahead(self, int64_t position) noexcept nogil:
+        return min(max(position - self.begun, <int64_t>SOON), self.most_ahead)
+
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
         """Size of the entry at `position` with its header in self.batch; or NONE at the end, DAMAGED, SYSTEM."""
-        return step(self.window, position, AHEAD, &self.batch, fault)
+        return step(self.window, position, self.ahead(position), &self.batch, fault)
 
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
         """0 if the batch at `position` is sound and in order; else DAMAGED or SYSTEM."""
-        cdef int64_t have = self.window.fill(position, size, AHEAD)
+        cdef int64_t have = self.window.fill(position, size, self.ahead(position))
         if have < 0:
             return SYSTEM
         if ks_check_batch(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
@@ -138,7 +146,7 @@ cdef class Reader:
         # Two batches that overlap contradict each other, and the one that follows on from the batch before is believed.
         follows_on = self.batch.base_offset == max(self.last_offset + 1, self.segment.base_offset)
         if not follows_on and self.end - position > size + KS_MAGIC_END:
-            have = self.window.fill(position, size + KS_MAGIC_END, AHEAD)
+            have = self.window.fill(position, size + KS_MAGIC_END, self.ahead(position))
             if have < 0:
                 return SYSTEM
             if have < size + KS_MAGIC_END:

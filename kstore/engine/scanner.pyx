@@ -12,8 +12,9 @@ from libc.string cimport memset
 from kstore.engine.batch cimport Record, Records
 from kstore.engine.buffers cimport Buffer
 from kstore.engine.predicate cimport Predicate, ks_filter
-from kstore.engine.reader cimport AHEAD, Reader
+from kstore.engine.reader cimport Reader
 from kstore.engine.rows cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, Rows, ks_run
+from kstore.engine.walk cimport FAR
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, KS_LOG_APPEND_TIME, ks_batch, ks_codec, ks_fault
 
 from kstore.errors import CorruptRecordError, RecordTooLargeError
@@ -30,6 +31,7 @@ cdef enum:
 
 cdef enum:
     LONGEST = 64 << 20  # bytes passed between two looks at signals
+    VIEWED = 256 << 10  # bytes read at once where views keep them: who keeps one value keeps no more
 
 
 @final
@@ -68,6 +70,8 @@ cdef class Scanner(Reader):
         self.last_offset = after
         self.in_time_order = in_order
         self.views = rows.views
+        if self.views:
+            self.most_ahead = VIEWED
         self.old_at = -1
         self.first_offset = -1
         self.watching = self.aborted is not None and len(self.aborted) > 0
@@ -75,7 +79,7 @@ cdef class Scanner(Reader):
             self.aborted = None  # nothing to watch for: batches of transactions are plain then
         memset(&self.run, 0, sizeof(self.run))
         if self.window.data is NULL:
-            self.window.draw(rows.pool, AHEAD)
+            self.window.draw(rows.pool, self.most_ahead)
         return self
 
     @property
@@ -305,6 +309,7 @@ cdef class Scanner(Reader):
         while Reader.next_segment(self):
             if self.part_end >= 0:
                 self.window.stop = self.part_end
+                self.begun = -FAR  # all of it is wanted
                 return True
             if since < 0 or self.watching:
                 return True
@@ -313,7 +318,7 @@ cdef class Scanner(Reader):
                 if found is not None:
                     located = self.segment.translate(found.offset)
                     if located is not None and located.position > self.position:
-                        self.position = located.position
+                        self.position = self.begun = located.position
                     return True
             except CorruptRecordError:
                 return True  # the walk meets it too, and says so

@@ -8,6 +8,7 @@ cdef class Window:
     cdef File file
     cdef uint8_t *data
     cdef int64_t room
+    cdef int64_t shift     # the first byte shown is so far behind `data`
     cdef int64_t start
     cdef int64_t length
     cdef int64_t limit

@@ -1069,6 +1069,86 @@ static void test_plain(void)
     CHECK(plain_records > 10000);
 }
 
+static long number_rows;
+
+/* What ks_take_numbers takes is what ks_next_record reads, if its offset is start at least and below stop. */
+static void check_numbers(const uint8_t *p, const uint8_t *end, const ks_batch *b, int64_t start, int64_t stop)
+{
+    int64_t offset = 0, timestamp = 0;
+    ks_record r;
+    ks_fault fault;
+    ks_table t;
+    const uint8_t *q = p, *next = p;
+    memset(&t, 0, sizeof t);
+    t.most_rows = 1;
+    t.start = start;
+    t.stop = stop;
+    t.offsets = &offset;
+    t.timestamps = &timestamp;
+    if (!ks_take_numbers(&t, &q, end, b, 1)) {
+        CHECK(q == p && t.rows == 0);
+        return;
+    }
+    number_rows++;
+    CHECK(ks_next_record(&next, end, b, &r, &fault) == KS_OK && q == next && t.rows == 1);
+    CHECK(offset == r.offset && timestamp == r.timestamp && r.headers_count == 0);
+    CHECK(offset >= start && offset < stop);
+}
+
+/* Records whose numbers are of one byte or two, or hardly more, with a byte changed or not, in blocks that end with them,
+ * sooner or later. */
+static void test_numbers(void)
+{
+    static const int32_t KEYS[] = {-1, -2, 0, 1, 30, 63, 64};
+    static const int64_t DELTAS[] = {0, 1, -1, 63, -64, 64, 8191, 8192};
+    static const size_t LENGTHS[] = {20, 62, 63, 64, 65, 100, 8190, 8191, 8192};
+    static const uint8_t BYTES[] = {0x00, 0x01, 0x02, 0x03, 0x0c, 0x7f, 0x80, 0x81, 0xc8, 0xff};
+    ks_batch b;
+    long turn;
+    number_rows = 0;
+    memset(&b, 0, sizeof b);
+    for (turn = 0; turn < 400000; turn++) {
+        const int32_t key = KEYS[random_below(sizeof KEYS / sizeof *KEYS)];
+        const size_t length = LENGTHS[random_below(sizeof LENGTHS / sizeof *LENGTHS)];
+        const int64_t delta = DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)];
+        const int kind = (int)random_below(8); /* of change: three of them are none */
+        uint8_t bytes[8300];
+        size_t at, number, value, size;
+        exact x;
+        b.base_offset = (int64_t)(next_random() >> 2);
+        b.base_timestamp = (int64_t)(next_random() >> 2);
+        memset(bytes, 0, sizeof bytes);
+        at = put_varint(bytes, (int64_t)length);
+        size = at + length;
+        at++;
+        at += put_varint(bytes + at, DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)]);
+        at += put_varint(bytes + at, delta);
+        at += put_varint(bytes + at, key);
+        number = at += (size_t)(key > 0 ? key : 0);
+        if (at + 3 <= size) { /* the value is what is left, if anything */
+            value = size - at - 2;
+            at += put_varint(bytes + at, (int64_t)(value > 63 ? value - 1 : value));
+        } else if (at + 2 <= size)
+            bytes[at] = (uint8_t)random_below(4);
+        if (kind == 0)
+            bytes[random_below(12)] = BYTES[random_below(sizeof BYTES / sizeof *BYTES)];
+        else if (kind == 1)
+            bytes[number + random_below(2)] = BYTES[random_below(sizeof BYTES / sizeof *BYTES)];
+        else if (kind == 2)
+            bytes[size - 1] = (uint8_t)next_random();
+        else if (kind == 3)
+            size -= random_below(size < 40 ? size : 40);
+        else if (kind == 4)
+            size += random_below(20);
+        x = exact_copy(bytes, size);
+        check_numbers(x.p, x.end, &b, INT64_MIN, INT64_MAX);
+        check_numbers(x.p, x.end, &b, b.base_offset + delta, b.base_offset + delta + (int64_t)random_below(2));
+        check_numbers(x.p, x.end, &b, b.base_offset + delta + 1, INT64_MAX);
+        free(x.block);
+    }
+    CHECK(number_rows > 50000);
+}
+
 static void test_indexes(void)
 {
     static const uint8_t OFFSETS[] = {
@@ -1256,8 +1336,8 @@ static const struct {
     {"crc_vectors", test_crc_vectors}, {"crc_variants", test_crc_variants}, {"loads", test_loads},
     {"varints", test_varints},         {"batches", test_batches},           {"messages", test_messages},
     {"faults", test_faults},           {"truncations", test_truncations},   {"flips", test_flips},
-    {"random", test_random},           {"plain", test_plain},               {"indexes", test_indexes},
-    {"snappy", test_snappy},
+    {"random", test_random},           {"plain", test_plain},               {"numbers", test_numbers},
+    {"indexes", test_indexes},         {"snappy", test_snappy},
 };
 
 int main(int argc, char **argv)

@@ -364,10 +364,10 @@ public class Peer {
         return new Sample(t, size, size);
     }
 
-    // The first records of a partition, 256 KiB at a time, as a consumer does that is given the bytes of a fetch.
+    // The first records of a partition, 1 MiB at a time, as a consumer does that is given the bytes of a fetch.
     static Sample scan(int codec, long count) throws Exception {
         Path path = codec == 0 ? data.resolve("batched-0") : work.resolve("packed-" + CODECS[codec] + "-0");
-        ByteBuffer buffer = ByteBuffer.allocate(1 << 18);
+        ByteBuffer buffer = ByteBuffer.allocate(1 << 20);
         long n = 0, t = System.nanoTime();
         try (FileRecords file = FileRecords.open(path.resolve(LOG).toFile(), false)) {
             for (int at = 0; n < count;) {

@@ -183,7 +183,7 @@ impl Peer {
         (ns, size, size)
     }
 
-    /// The first records of a partition, 256 KiB at a time.
+    /// The first records of a partition, 1 MiB at a time.
     fn scan(&mut self, codec: u64, count: u64) -> Sample {
         let (data, work) = (&self.data, &self.work);
         let log = self.read.entry(codec).or_insert_with(|| {
@@ -201,7 +201,7 @@ impl Peer {
         let (mut next, mut n, mut sum) = (Offset(0), 0, 0i64);
         let t = Instant::now();
         while n < count {
-            let raw = log.read_raw(next, end, kibibytes(256)).unwrap();
+            let raw = log.read_raw(next, end, kibibytes(1024)).unwrap();
             let mut rest: &[u8] = &raw.bytes;
             while !rest.is_empty() && n < count {
                 let batch = RecordBatchBorrowed::decode_borrow_with_policy(&mut rest, Default::default()).unwrap();
