@@ -27,6 +27,7 @@ cdef class Pool:
     cdef readonly int64_t kept   # bytes that wait to be used
 
     cdef uint8_t *take(self, int64_t least, int64_t *room) noexcept
+    cdef uint8_t *pick(self, int at) noexcept
     cdef void give(self, uint8_t *data, int64_t room) noexcept
     cdef void prepare(self, ks_vector *v, int64_t least) noexcept
 

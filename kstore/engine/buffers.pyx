@@ -39,28 +39,35 @@ cdef class Pool:
     cdef uint8_t *take(self, int64_t least, int64_t *room) noexcept:
         """The smallest buffer of at least so many bytes, a new one if need be; NULL where memory ran out."""
         cdef int i, best = -1
-        cdef uint8_t *data
         for i in range(self.count - 1, -1, -1):  # of equals, the one used last: it may still be in a cache
             if self.room[i] >= least and (best < 0 or self.room[i] < self.room[best]):
                 best = i
-        if best < 0 or self.room[best] > 8 * least + (64 << 10):  # one much too large is left for who needs it
+        if best < 0 or self.room[best] > 2 * least + (64 << 10):  # one much too large is left for who needs it
             room[0] = max(least, <int64_t>LEAST)
             return <uint8_t *>PyMem_RawMalloc(<size_t>room[0])
-        data = self.data[best]
         room[0] = self.room[best]
-        self.kept -= room[0]
+        return self.pick(best)
+
+    cdef uint8_t *pick(self, int at) noexcept:
+        """Takes out a buffer; the others stay in the order in which they came."""
+        cdef uint8_t *data = self.data[at]
+        cdef int i
+        self.kept -= self.room[at]
         self.count -= 1
-        for i in range(best, self.count):
+        for i in range(at, self.count):
             self.data[i] = self.data[i + 1]
             self.room[i] = self.room[i + 1]
         return data
 
     cdef void give(self, uint8_t *data, int64_t room) noexcept:
+        """Keeps a buffer, and lets go of those that nobody has wanted for longest where there are too many."""
         if data is NULL:
             return
-        if self.count == POOL_SLOTS or self.kept + room > MOST_KEPT:
+        if room > MOST_KEPT:
             PyMem_RawFree(data)
             return
+        while self.count == POOL_SLOTS or self.kept + room > MOST_KEPT:
+            PyMem_RawFree(self.pick(0))
         self.data[self.count] = data
         self.room[self.count] = room
         self.count += 1

@@ -227,13 +227,10 @@ cdef class Scanner(Reader):
 
     cdef int lend_window(self) noexcept:
         """Lets the rows hold the window's buffer, which views now point into. -1 where memory ran out."""
-        cdef int64_t room = 0
-        cdef uint8_t *spare
         try:
             if not self.window.lent:
                 self.lent = Buffer.around(self.window.data, self.window.room, self.window.room, self.rows.pool)
-                spare = self.rows.pool.take(self.window.room, &room)
-                self.window.lend(spare, room)
+                self.window.lend()
             self.lent_index = self.rows.add_block(self.lent)
         except MemoryError:
             return -1

@@ -18,10 +18,11 @@ cdef class Window:
     cdef uint8_t *spare         # the buffer to come after it, or NULL
     cdef int64_t spare_room
     cdef Pool pool              # where buffers go in the end, or None
+    cdef int64_t drawn          # bytes of a buffer from there
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept
     cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil
     cdef const uint8_t *at(self, int64_t position) noexcept nogil
     cdef void draw(self, Pool pool, int64_t size) noexcept
-    cdef void lend(self, uint8_t *spare, int64_t room) noexcept
+    cdef void lend(self) noexcept
     cdef int raise_failure(self, int64_t status) except -1

@@ -106,16 +106,16 @@ cdef class Window:
     cdef void draw(self, Pool pool, int64_t size) noexcept:
         """A window that has no buffer yet takes one from a pool, if there is memory."""
         self.pool = pool
-        self.data = pool.take(size + LINE, &self.room)
+        self.drawn = size + LINE
+        self.data = pool.take(self.drawn, &self.room)
         if self.data is NULL:
             self.room = 0
 
-    cdef void lend(self, uint8_t *spare, int64_t room) noexcept:
-        """Someone else owns the buffer from now on; `spare` (or NULL) is ours, to go on with."""
+    cdef void lend(self) noexcept:
+        """Someone else owns the buffer, which was drawn, from now on; another is drawn to go on with."""
         self.lent = True
-        PyMem_RawFree(self.spare)
-        self.spare = spare
-        self.spare_room = room
+        if self.spare is NULL:
+            self.spare = self.pool.take(self.drawn, &self.spare_room)
 
     cdef int raise_failure(self, int64_t status) except -1:
         if status == E_MEMORY:

@@ -188,3 +188,16 @@ def test_a_batch_of_few_rows_takes_little_memory(log: kstore.PartitionLog) -> No
     rooms = [buffer.room for column in batch.columns for buffer in column.buffers if buffer is not None]
     assert none is None
     assert sum(rooms) < 400_000
+
+
+def test_views_keep_no_more_after_copies(tmp_path: Path) -> None:
+    """What views keep alive is what was read at once, whatever large buffers other scans have left behind."""
+    with kstore.open(tmp_path / "large-0", "a") as out:
+        for _ in range(100):
+            out.extend([bytes(4096)] * 20)
+    log = kstore.open(tmp_path / "large-0")
+    assert len(list(log.scan(["value"], batch_bytes=16 << 20))) == 1
+    for batch in log.scan(["value"], views=True):
+        blocks = batch.column("value").buffers[3:-1]
+        assert blocks
+        assert max(block.room for block in blocks if block is not None) < 1 << 20
