@@ -6,7 +6,7 @@ segment, damage, codecs, old messages, markers) goes the way of Reader, a batch 
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython cimport final
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from kstore.engine.batch cimport Record, Records
