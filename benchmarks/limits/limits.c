@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 static const char *data, *work;
+enum { WINDOW = 1 << 20 }; // bytes read at once; the kernel copies smaller pieces more slowly
 struct sample { uint64_t ns, units, sum; };
 struct bytes { const uint8_t *at; size_t size; };
 struct segment { int log; struct bytes index, times; };
@@ -82,7 +83,6 @@ static struct sample checksums(uint64_t size, uint64_t times) {
 }
 
 static struct sample headers(void) {
-    enum { WINDOW = 1 << 20 };
     static uint8_t buffer[WINDOW];
     int fd = file("single-0/00000000000000000000.log");
     struct sample s = { now(), 0, 0 };
@@ -365,7 +365,6 @@ static struct sample durable_alone(uint64_t records) {
 
 // The least that recovery can cost: read all, and the CRC of each batch.
 static struct sample recover(void) {
-    enum { WINDOW = 1 << 20 };
     static uint8_t buffer[WINDOW];
     int fd = file("batched-0/00000000000000000000.log");
     off_t at = 0;
@@ -390,7 +389,7 @@ static struct sample recover(void) {
 struct part { off_t at; uint64_t count; int two; };
 
 static void *scan_part(void *given) {
-    enum { WINDOW = 1 << 20, ROWS = 1 << 14 };
+    enum { ROWS = 1 << 14 };
     static _Thread_local uint8_t buffer[WINDOW], keys[ROWS * 8 + 64], values[ROWS * VALUE + 64];
     static _Thread_local int64_t offsets[ROWS], times[ROWS];
     static _Thread_local int32_t key_ends[ROWS + 1], value_ends[ROWS + 1];
@@ -439,12 +438,12 @@ static struct sample scan(uint64_t count, int two) {
 
 // The bytes of so many records, brought into memory and not looked at.
 static struct sample scan_pread(uint64_t count) {
-    static _Alignas(4096) uint8_t buffer[1 << 20]; // or the kernel may copy at a third of the speed
+    static _Alignas(4096) uint8_t buffer[WINDOW]; // or the kernel may copy at a third of the speed
     int fd = file("batched-0/00000000000000000000.log");
     if (pread(fd, buffer, HEADER, 0) != HEADER) die("pread");
     off_t end = (off_t)(count / load32(buffer + 57)) * (load32(buffer + 8) + 12);
     uint64_t t = now();
-    for (off_t at = 0; at < end; at += sizeof buffer) if (pread(fd, buffer, sizeof buffer, at) <= 0) die("pread");
+    for (off_t at = 0; at < end; at += WINDOW) if (pread(fd, buffer, WINDOW, at) <= 0) die("pread");
     t = now() - t;
     close(fd);
     return (struct sample){ t, count, count };

@@ -139,8 +139,9 @@ KS_INLINE uint64_t ks_load_low_first(const uint8_t *p)
  * ks_take_columns would. Timestamps must be the records' own. */
 static inline int32_t ks_take_numbers(ks_table *t, const uint8_t **p, const uint8_t *end, const ks_batch *b, int32_t most)
 {
-    const uint64_t usual = KS_BYTE(0, KS_MORE | KS_NEGATIVE) | KS_BYTE(1, KS_MORE) /* length */
-                           | KS_BYTE(3, KS_MORE) | KS_BYTE(4, KS_MORE | KS_NEGATIVE) | KS_BYTE(5, KS_MORE); /* both deltas, key */
+    const uint64_t usual = KS_BYTE(0, KS_MORE | KS_NEGATIVE) | KS_BYTE(1, KS_MORE)       /* length */
+                           | KS_BYTE(3, KS_MORE) | KS_BYTE(4, KS_MORE | KS_NEGATIVE)     /* deltas of time and offset */
+                           | KS_BYTE(5, KS_MORE);                                        /* key */
     const int64_t first = t->rows, last = most < t->most_rows - first ? first + most : t->most_rows;
     const uint64_t span = t->stop > t->start ? (uint64_t)t->stop - (uint64_t)t->start : 0;
     const uint64_t base = (uint64_t)b->base_offset, ahead = base - (uint64_t)t->start;

@@ -20,8 +20,8 @@ cdef class Reader:
     cdef bint strict_tail
     cdef bint control
     cdef Window window
-    cdef int64_t begun             # where in the segment; the farther from there, the more is read at once,
-    cdef int64_t most_ahead        # and this much in the end
+    cdef int64_t begun             # where in the segment reading began
+    cdef int64_t most_ahead        # bytes to read at once, in the end
     cdef ks_batch batch
     cdef int64_t at                # of the current batch
     cdef list aborted              # (first offset, producer id), last first

@@ -118,6 +118,7 @@ cdef class Reader:
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
+        """How much to read at once at `position`: as much again as has been passed, from SOON to most_ahead."""
         return min(max(position - self.begun, <int64_t>SOON), self.most_ahead)
 
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:

@@ -25,7 +25,7 @@ cdef enum:
 cdef enum:
     LOOK = 64             # enough of a batch for its header
     NEAR = 32 << 10       # what a lookup reads where the index does not tell how far the batch goes
-    FAR = 1 << 20         # what a walk over everything reads at once; the kernel copies four times a quarter slower
+    FAR = 1 << 20         # what a walk over everything reads at once; the kernel copies smaller pieces more slowly
 
 
 cdef inline int64_t step(Window w, int64_t position, int64_t ahead, ks_batch *b, ks_fault *fault) noexcept nogil:
