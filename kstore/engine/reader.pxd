@@ -28,9 +28,12 @@ cdef class Reader:
     cdef set aborting
     cdef object pages              # is told where the reader is, for the page cache's sake
     cdef int64_t mark              # from which position on it wants to be told again
+    cdef bint busy                 # a thread is in here, perhaps without the GIL
 
+    cdef int enter(self) except -1
     cdef bint next_segment(self) except -1
     cdef int64_t ahead(self, int64_t position) noexcept nogil
+    cdef void bring(self, int64_t position, int64_t size) noexcept
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
     cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil

@@ -12,6 +12,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.walk cimport DAMAGED, FAR, NONE, SYSTEM, step
 from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
     KS_CONTROL,
     KS_E_OFFSET,
     KS_E_SHORT,
@@ -82,6 +83,14 @@ cdef class Reader:
             self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
             self.aborting = set()
 
+    cdef int enter(self) except -1:
+        """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under way: in
+        another thread, or below a signal handler."""
+        if self.busy:
+            raise RuntimeError("this iterator is being read already; each thread needs one of its own")
+        self.busy = True
+        return 0
+
     cdef bint next_segment(self) except -1:
         """Opens the next segment; False after the last."""
         cdef int64_t limit
@@ -120,6 +129,12 @@ cdef class Reader:
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
         """How much to read at once at `position`: as much again as has been passed, from SOON to most_ahead."""
         return min(max(position - self.begun, <int64_t>SOON), self.most_ahead)
+
+    cdef void bring(self, int64_t position, int64_t size) noexcept:
+        """Lets other threads run while bytes are read that header() or check() would read with the GIL held."""
+        if not self.window.holds(position, size):
+            with nogil:
+                self.window.fill(position, size, self.ahead(position))
 
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
         """Size of the entry at `position` with its header in self.batch; or NONE at the end, DAMAGED, SYSTEM."""
@@ -218,10 +233,12 @@ cdef class Reader:
         while True:
             if self.segment is None and not self.next_segment():
                 return False
+            self.bring(self.position, KS_BATCH_OVERHEAD)
             size = self.header(self.position, &fault)
             if size > 0:
                 if self.batch.base_offset >= self.stop_offset and self.batch.magic == 2:
                     return False
+                self.bring(self.position, size)
                 status = self.check(self.position, size, &fault)
                 if status == 0:
                     self.at = self.position
@@ -297,12 +314,16 @@ cdef class BatchReader(Reader):
     `aborted` was given."""
 
     def __next__(self):
-        while self.advance():
-            if self.wanted():
-                return RecordBatch.new(
-                    self.window.at(self.at), &self.batch, self.segment.path, self.at,
-                    self.segment.max_decompressed_bytes,
-                )
+        self.enter()
+        try:
+            while self.advance():
+                if self.wanted():
+                    return RecordBatch.new(
+                        self.window.at(self.at), &self.batch, self.segment.path, self.at,
+                        self.segment.max_decompressed_bytes,
+                    )
+        finally:
+            self.busy = False
         raise StopIteration
 
 
@@ -317,17 +338,12 @@ cdef class RecordReader(Reader):
         cdef Record record
         while True:
             if self.cursor is None:
-                if not self.advance():
-                    raise StopIteration
+                self.enter()
                 try:
-                    if not self.wanted() or (
-                        not self.control and self.batch.magic == 2 and self.batch.attributes & KS_CONTROL
-                    ):
-                        continue
-                    self.cursor = self.records()
-                except (CorruptRecordError, RecordTooLargeError) as e:
-                    self.broken(e)
-                    continue
+                    if not self.next_batch():
+                        raise StopIteration
+                finally:
+                    self.busy = False
             try:
                 record = self.cursor.next()
             except CorruptRecordError as e:
@@ -340,6 +356,19 @@ cdef class RecordReader(Reader):
                 if self.cursor.offset >= self.stop_offset:
                     raise StopIteration
                 return record
+
+    cdef bint next_batch(self) except -1:
+        """Puts the cursor on the records of the next batch that has any for us. False at the end."""
+        while self.advance():
+            try:
+                if self.wanted() and (
+                    self.control or self.batch.magic != 2 or not self.batch.attributes & KS_CONTROL
+                ):
+                    self.cursor = self.records()
+                    return True
+            except (CorruptRecordError, RecordTooLargeError) as e:
+                self.broken(e)
+        return False
 
     cdef int broken(self, error) except -1:
         """A batch whose bytes are as written but whose records do not parse."""

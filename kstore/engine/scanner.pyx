@@ -93,11 +93,15 @@ cdef class Scanner(Reader):
         return self.index, 0 if self.segment is None else self.position
 
     def __next__(self):
-        if not self.finished:
-            self.work()
-        if self.rows.count:
-            self.lent_index = 0
-            return self.rows.take()
+        self.enter()
+        try:
+            if not self.finished:
+                self.work()
+            if self.rows.count:
+                self.lent_index = 0
+                return self.rows.take()
+        finally:
+            self.busy = False
         if self.failure is not None:
             raise self.failure
         raise StopIteration
@@ -129,6 +133,8 @@ cdef class Scanner(Reader):
                     self.tell_fault()
                 elif what == BEGIN:
                     self.begin_batch()
+                elif self.segment is None and self.next_segment():
+                    continue  # go_on() reads it without the GIL
                 elif self.advance():
                     if self.first_offset < 0:
                         self.first_offset = self.batch.base_offset

@@ -21,6 +21,7 @@ cdef class Window:
     cdef int64_t drawn          # bytes of a buffer from there
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept
+    cdef bint holds(self, int64_t position, int64_t size) noexcept nogil
     cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil
     cdef const uint8_t *at(self, int64_t position) noexcept nogil
     cdef void draw(self, Pool pool, int64_t size) noexcept

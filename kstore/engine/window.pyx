@@ -57,6 +57,9 @@ cdef class Window:
     cdef const uint8_t *at(self, int64_t position) noexcept nogil:
         return self.data + self.shift + (position - self.start)
 
+    cdef bint holds(self, int64_t position, int64_t size) noexcept nogil:
+        return self.start <= position and position + size <= self.start + self.length
+
     cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
         """Brings in the `size` bytes at `position`; where they must be read, up to `ahead` in all, as far as `stop`.
 
@@ -66,7 +69,7 @@ cdef class Window:
         cdef int64_t have = self.start + self.length - position, want, room, n
         cdef uint8_t *grown = self.data
         cdef uint8_t *at
-        if position >= self.start and have >= size:
+        if self.holds(position, size):
             return have
         want = min(max(size, min(ahead, self.stop - position)), self.limit - position)
         if position < 0 or want <= 0:

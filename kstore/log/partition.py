@@ -71,7 +71,8 @@ class PartitionLog:
     """A partition directory opened for reading: a view of what it held when it was opened. Writes nothing, locks nothing.
 
     After an unclean stop the view is what Kafka would have after its recovery; `recovery` says what lies beyond.
-    Thread-safe: nothing in it changes.
+    Thread-safe: nothing in it changes. The iterators that it makes are for one thread at a time each: RuntimeError for
+    who asks for the next one while another thread does, and what that one gets is right.
     """
 
     _options = LoadOptions(None, None, None, 4096, 256 << 20, True)
