@@ -1,19 +1,12 @@
-"""A log in parts, which several threads decode side by side."""
+"""A log in parts that can be read side by side."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from itertools import islice
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from kstore.engine.columns import ColumnBatch
-from kstore.engine.scanner import Scanner
 from kstore.engine.segment import Segment
 from kstore.errors import CorruptRecordError
 
 PART_BYTES = 4 << 20
-MOST_BATCHES = 64  # of a part, before they are asked for
 
 
 class Part(NamedTuple):
@@ -22,10 +15,6 @@ class Part(NamedTuple):
     segment_at: int
     position: int
     end: int
-
-
-Begun: TypeAlias = tuple[Scanner, deque[ColumnBatch]]  # the rest of a part, and what comes before it
-Begin: TypeAlias = Callable[[Part, int], Scanner]  # a part, and the last offset before it, or -1
 
 
 def divide(
@@ -70,80 +59,3 @@ def divide(
             position, last = until, index.lookup(offset - 1)[0]
         if position < end:
             yield Part(at, position, end)
-
-
-class Team:
-    """The batches of all parts, in order: iterate it once. The thread that asks for batches decodes too.
-
-    Of every `threads` parts the first is left to it. It hands out as it decodes, in memory that stays in its cache; what
-    the others decode must wait for its turn. They take that part as well where they have nothing else to do, because
-    more is done with the batches than is done here.
-    """
-
-    def __init__(self, parts: Iterator[Part], begin: Begin, threads: int, room: int) -> None:
-        """`room`: bytes of columns that may wait for each part, but for one batch."""
-        self._parts = parts
-        self._begin = begin
-        self._threads = threads
-        self._room = room
-
-    def _decode(self, part: Part, until: Future[Begun] | None = None) -> Begun:
-        """What a part begins with, as far as there is room, and the scanner to get the rest from. It leaves off where
-        `until` is done."""
-        scanner = self._begin(part, -1)
-        found: deque[ColumnBatch] = deque()
-        room = self._room
-        with suppress(Exception):  # asked again, the scanner raises it again, when its turn has come
-            while room > 0 and len(found) < MOST_BATCHES and (until is None or not until.done()):
-                batch = next(scanner, None)
-                if batch is None:
-                    break
-                found.append(batch)
-                room -= batch.nbytes
-        return scanner, found
-
-    def _help(self, running: deque[tuple[Part, Future[Begun]]], until: Future[Begun]) -> None:
-        """Decodes what nobody has begun, as long as the part that is wanted next is not there."""
-        for at, (part, future) in enumerate(running):
-            if until.done():
-                return
-            if future.cancel():
-                done: Future[Begun] = Future()
-                done.set_result(self._decode(part, until))
-                running[at] = part, done
-
-    def __iter__(self) -> Iterator[ColumnBatch]:
-        running: deque[tuple[Part, Future[Begun]]] = deque()
-        executor = ThreadPoolExecutor(self._threads - 1, "kstore-scan")
-        last = -1
-        try:
-            while True:
-                while len(running) <= self._threads and (group := list(islice(self._parts, self._threads))):
-                    others = [(part, executor.submit(self._decode, part)) for part in group[1:]]
-                    running += [(group[0], executor.submit(self._decode, group[0])), *others]
-                if not running:
-                    return
-                part, future = running.popleft()
-                scanner, found = None, deque[ColumnBatch]()
-                if not future.cancel():
-                    self._help(running, future)
-                    scanner, found = future.result()
-                del future
-                if scanner is None or scanner.reached[2] < 0:
-                    scanner = self._begin(part, last)
-                elif scanner.reached[2] <= last:  # out of order: one reader for the rest tells
-                    yield from self._begin(part._replace(end=-1), last)
-                    return
-                while found:
-                    yield found.popleft()
-                yield from scanner
-                position, reached, first = scanner.reached
-                if scanner.ended:
-                    return
-                if first >= 0:
-                    last = reached
-                if position != part.end:  # the index was wrong: the parts behind begin at no batch
-                    yield from self._begin(Part(part.segment_at, position, -1), last)
-                    return
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)

@@ -10,7 +10,8 @@ from kstore.engine.reader import Skipped
 from kstore.engine.rows import Rows
 from kstore.engine.scanner import Scanner
 from kstore.engine.segment import Segment
-from kstore.log.parts import Part, Team, divide
+from kstore.log.parts import Part, divide
+from kstore.log.team import Team
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 Header = str | tuple[str, bytes | None] | Mapping[str, bytes | None]

@@ -21,7 +21,7 @@ def collect(frame, event, _):
     # when a thread begins to wait, with the lock of what it waits for, or in the midst of its work
     code = frame.f_code
     waits = code.co_name == "take" or (code.co_name == "wait" and "waiter" in code.co_varnames)
-    if armed and (waits or (code.co_name == "_decode" and frame.f_locals["part"].position)):
+    if armed and (waits or (code.co_name == "_decode" and frame.f_locals["share"].part.position)):
         while not dropped:
             time.sleep(0.001)
         gc.collect()
@@ -56,10 +56,10 @@ del log
 drop()
 """
 SCAN = """
-from kstore.log import parts
+from kstore.log import parts, team
 
 parts.PART_BYTES = 4096
-parts.Team._help = lambda self, running, until: None  # or there might be nothing left for the thread to do
+team.Team._await = lambda self, share, later: share.wait()  # or there might be nothing left for the thread to do
 log.extend([b"." * 100] * 2_000)
 rows = {"of": iter(log.scan(threads=2, batch_rows=10))}
 rows["itself"] = rows

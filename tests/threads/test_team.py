@@ -1,0 +1,97 @@
+"""The helpers of a scan on several threads: they come when there is work, and go."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.log import parts, team
+
+ROWS = 20_000
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kstore.PartitionLog:
+    monkeypatch.setattr(parts, "PART_BYTES", 64 << 10)
+    with kstore.open(tmp_path / "t-0", "a", index_interval_bytes=1) as writer:
+        for first in range(0, ROWS, 100):
+            writer.extend([b"%100d" % offset for offset in range(first, first + 100)])
+    return kstore.open(tmp_path / "t-0")
+
+
+def helpers() -> int:
+    return sum(thread.name == "kstore-scan" for thread in threading.enumerate())
+
+
+def gone() -> bool:
+    until = time.monotonic() + 30
+    while helpers() and time.monotonic() < until:
+        time.sleep(0.01)
+    return helpers() == 0
+
+
+def test_a_scan_that_nobody_goes_on_with_keeps_no_thread(log: kstore.PartitionLog) -> None:
+    """And goes on when somebody does, with helpers again."""
+    batches = iter(log.scan(["offset"], batch_rows=100, threads=3))
+    first = next(batches)
+    assert helpers() == 2
+    assert gone()
+    offsets = first.column("offset").values.tolist()
+    seen = 0
+    for batch in batches:
+        offsets += batch.column("offset").values.tolist()
+        seen = max(seen, helpers())
+    assert offsets == list(range(ROWS))
+    assert seen == 2
+    assert gone()
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_helpers_run_elsewhere_where_they_may(
+    log: kstore.PartitionLog, processors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the process may use one processor, all share it. The caller's own choice stays as it was."""
+    monkeypatch.setattr(team, "IDLE", 60)
+    before = os.sched_getaffinity(0)
+    if len(before) < processors:
+        pytest.skip(f"{len(before)} processor(s) here")
+    allowed = set(sorted(before)[:processors])
+    os.sched_setaffinity(0, allowed)
+    try:
+        batches = iter(log.scan(["offset"], batch_rows=100, threads=2))
+        next(batches)
+        (helper,) = [thread for thread in threading.enumerate() if thread.name == "kstore-scan"]
+        assert helper.native_id is not None
+        theirs = os.sched_getaffinity(helper.native_id)
+        assert len(theirs) == 1
+        assert theirs <= allowed
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        os.sched_setaffinity(0, before)
+    assert sum(map(len, batches)) == ROWS - 100
+
+
+def test_an_interpreter_ends_in_the_midst_of_a_scan(log: kstore.PartitionLog) -> None:
+    code = """
+import sys
+import kstore
+from kstore.log import parts
+parts.PART_BYTES = 64 << 10
+batches = iter(kstore.open(sys.argv[1]).scan(batch_rows=100, threads=4))
+next(batches)
+"""
+    path = str(Path(kstore.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(log.path)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
