@@ -20,9 +20,7 @@ enum {
     KS_SNAPPY_COPY_1 = 1,  /* copies with a distance of so many bytes; the first has three bits of it in the tag */
     KS_SNAPPY_COPY_2 = 2,
     KS_SNAPPY_COPY_4 = 3,
-    KS_SNAPPY_MOST = 64,   /* bytes that an element may move at once, but for a long literal */
-    KS_SNAPPY_BEFORE = 80, /* input that a round of the quick loop may look at: a literal and two copies */
-    KS_SNAPPY_ROOM = 3 * KS_SNAPPY_MOST /* and output that it may write to */
+    KS_SNAPPY_MOST = 64 /* bytes that the quick loop may read behind a tag, and write, whatever the element's size */
 };
 
 /* Little-endian, of 1 to 4 bytes. */
@@ -75,55 +73,53 @@ static inline int64_t ks_snappy_element(const uint8_t **p, const uint8_t *end, u
     return n;
 }
 
-/* Up to 64 bytes, most in one step. A source no less than 16 bytes before the target gives what a copy byte by byte
- * does. */
-static inline void ks_snappy_move(uint8_t *target, const uint8_t *source, int64_t size)
-{
-    memcpy(target, source, 16);
-    if (KS_RARELY(size > 16)) {
-        memcpy(target + 16, source + 16, 16);
-        memcpy(target + 32, source + 32, 16);
-        memcpy(target + 48, source + 48, 16);
-    }
-}
-
-/* By the byte that an element begins with: for copies of the first and second kind, which of the bytes behind it are of
- * the distance, what it adds to that itself, and how many bytes are copied. For others: none, from where there is
- * something. */
+/* By the byte that an element begins with: which of the bytes behind it are of the distance, what it adds to that
+ * itself, and how many bytes it unpacks to. A literal has a distance that does no harm, and the elements that are not
+ * for the quick loop (literals of more than 60 bytes, copies of the third kind) have none. */
 typedef struct ks_snappy_tag {
-    uint16_t mask, high, size;
+    uint32_t mask;
+    uint16_t high, size;
 } ks_snappy_tag;
 
-#define KS_TAG(t)                                                                            \
-    {                                                                                        \
-        ((t) & 3) == 1 ? 0xff : ((t) & 3) == 2 ? 0xffff : 0,                                 \
-        ((t) & 3) == 1 ? (t) >> 5 << 8 : ((t) & 3) == 2 ? 0 : 16,                            \
-        ((t) & 3) == 1 ? 4 + ((t) >> 2 & 7) : ((t) & 3) == 2 ? 1 + ((t) >> 2) : 0            \
+#define KS_TAG(t)                                                                                \
+    {                                                                                            \
+        ((t) & 3) == 1 ? 0xff : ((t) & 3) == 2 ? 0xffff : 0,                                     \
+        ((t) & 3) == 1 ? (t) >> 5 << 8 : ((t) & 3) == 0 && (t) >> 2 < 60 ? 16 : 0,               \
+        ((t) & 3) == 1 ? 4 + ((t) >> 2 & 7) : 1 + ((t) >> 2)                                     \
     }
 #define KS_TAGS_4(t) KS_TAG(t), KS_TAG((t) + 1), KS_TAG((t) + 2), KS_TAG((t) + 3)
 #define KS_TAGS_16(t) KS_TAGS_4(t), KS_TAGS_4((t) + 4), KS_TAGS_4((t) + 8), KS_TAGS_4((t) + 12)
 #define KS_TAGS_64(t) KS_TAGS_16(t), KS_TAGS_16((t) + 16), KS_TAGS_16((t) + 32), KS_TAGS_16((t) + 48)
 static const ks_snappy_tag KS_SNAPPY_TAGS[256] = {KS_TAGS_64(0), KS_TAGS_64(64), KS_TAGS_64(128), KS_TAGS_64(192)};
 
-/* The copy of the first or second kind that *window begins with, bytes that stand at *p: takes it off both. Returns how
- * many bytes it copied; 0 where the window begins with something else, which stays; -1 for a distance that there is not.
- * `done` is 16 or more. What the element is, is not a branch: that would be guessed wrong too often. */
-static inline int64_t ks_snappy_copy(uint64_t *window, const uint8_t **p, uint8_t *out, int64_t done)
+/* Up to 64 bytes, most in two steps. A source no less than 16 bytes before the target gives what a copy byte by byte
+ * does. */
+static inline void ks_snappy_move(uint8_t *target, const uint8_t *source, int64_t size)
 {
-    const int bits = 0x181000 >> 8 * (int)(*window & 3) & 0xff; /* of this kind of element: 16, 24, else 0 */
-    const ks_snappy_tag tag = KS_SNAPPY_TAGS[*window & 0xff];
-    const uint64_t distance = (*window >> 8 & tag.mask) | tag.high;
-    int64_t i;
-    *window >>= bits;
-    *p += bits >> 3;
-    if (KS_RARELY(distance - 1 >= (uint64_t)done))
-        return -1;
-    if (KS_RARELY(distance < 16))
-        for (i = done; i < done + tag.size; i++)
-            out[i] = out[i - (int64_t)distance];
-    else
-        ks_snappy_move(out + done, out + done - distance, tag.size);
-    return tag.size;
+    memcpy(target, source, 16);
+    memcpy(target + 16, source + 16, 16);
+    if (KS_RARELY(size > 32)) {
+        memcpy(target + 32, source + 32, 16);
+        memcpy(target + 48, source + 48, 16);
+    }
+}
+
+/* How far it is from `p`, behind the tag of an element, to the next tag. *from, where the bytes of a copy are, becomes p
+ * for a literal. Which of both it is must be no branch, as it would be guessed wrong too often; compilers make one. */
+static inline uint64_t ks_snappy_step(uint64_t tag, const uint8_t *p, const uint8_t **from)
+{
+    const uint64_t literal = (tag >> 2) + 1;
+    uint64_t step = tag;
+#if defined(__GNUC__) && defined(__x86_64__)
+    __asm__("and $3, %0\n\tcmovz %2, %0\n\tcmovz %3, %1" : "+&r"(step), "+&r"(*from) : "r"(literal), "r"(p) : "cc");
+#else
+    step &= 3;
+    if (step == KS_SNAPPY_LITERAL) {
+        step = literal;
+        *from = p;
+    }
+#endif
+    return step;
 }
 
 /* Unpacks the elements p .. end into out[:size]; returns what they unpack to, or -1 where they are damaged or that is
@@ -133,27 +129,24 @@ static inline int64_t ks_unsnap(const uint8_t *p, const uint8_t *end, uint8_t *o
     int64_t done = 0, n;
     while (p < end) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        while (end - p >= KS_SNAPPY_BEFORE && size - done >= KS_SNAPPY_ROOM && done >= 16) {
-            uint64_t window; /* the next eight bytes; a copy is three at most */
-            int copies;
-            memcpy(&window, p, 8);
-            if ((window & 3) == KS_SNAPPY_LITERAL) {
-                n = (int64_t)((window & 0xff) >> 2) + 1;
-                if (KS_RARELY(n > 60))
+        if (end - p > KS_SNAPPY_MOST && size - done >= KS_SNAPPY_MOST) {
+            const uint8_t *const last = end - KS_SNAPPY_MOST, *from;
+            uint64_t tag = *p++, step;
+            do {
+                const ks_snappy_tag *const t = &KS_SNAPPY_TAGS[tag];
+                uint32_t distance;
+                memcpy(&distance, p, 4);
+                distance = (distance & t->mask) | t->high;
+                if (KS_RARELY(distance < 16 || distance > done))
                     break;
-                ks_snappy_move(out + done, p + 1, n);
-                p += n + 1;
-                done += n;
-                memcpy(&window, p, 8); /* mostly of a copy */
-            } else if (KS_RARELY((window & 3) == KS_SNAPPY_COPY_4)) {
-                break;
-            }
-            for (copies = 0; copies < 2; copies++) {
-                n = ks_snappy_copy(&window, &p, out, done);
-                if (KS_RARELY(n < 0))
-                    return -1;
-                done += n;
-            }
+                from = out + done - distance;
+                step = ks_snappy_step(tag, p, &from);
+                tag = p[step];
+                p += step + 1;
+                ks_snappy_move(out + done, from, t->size);
+                done += t->size;
+            } while (p <= last && done <= size - KS_SNAPPY_MOST);
+            p--;
         }
 #endif
         n = ks_snappy_element(&p, end, out, done, size);

@@ -1299,6 +1299,36 @@ static void check_snappy(const uint8_t *p, size_t size, size_t room)
     free(right.block);
 }
 
+/* Long elements behind one that is not for the quick loop, into every room about its limit. */
+static void check_snappy_rooms(void)
+{
+    uint8_t p[256];
+    size_t n, room;
+    int copy;
+    for (copy = 0; copy < 2; copy++)
+        for (n = 33; n <= 60; n++) {
+            size_t at = 0;
+            p[at++] = 19 << 2; /* a literal of 20, and a copy of 4 from 3 before */
+            fill_random(p + at, 20);
+            at += 20;
+            p[at++] = 1;
+            p[at++] = 3;
+            p[at++] = (uint8_t)((n - 1) << 2 | (copy ? 2 : 0));
+            if (copy) {
+                p[at++] = 20;
+                p[at++] = 0;
+            } else {
+                fill_random(p + at, n);
+                at += n;
+            }
+            p[at++] = 59 << 2;
+            fill_random(p + at, 60);
+            at += 60;
+            for (room = 24; room < 24 + n + 70; room++)
+                check_snappy(p, at, room);
+        }
+}
+
 static void test_snappy(void)
 {
     enum { MOST = 3000, ROUNDS = 4000 };
@@ -1323,6 +1353,7 @@ static void test_snappy(void)
         check_snappy(p, size, random_below(4000));
     }
     CHECK(sound > ROUNDS / 8);
+    check_snappy_rooms();
     free(p);
     free(unpacked);
 }
