@@ -17,15 +17,20 @@ enum {
     KS_TIMESTAMPS = 2,
     KS_KEYS = 4,
     KS_VALUES = 8,
-    KS_LISTS = 16
+    KS_LISTS = 16,
+    KS_VIEWS = 32,      /* keys and values are viewed, not copied */
+    KS_VIEW = 16,       /* bytes of a view */
+    KS_VIEW_INLINE = 12 /* and of a cell that stands in it */
 };
 
-/* A column of bytes. The cell of row i is bytes[ends[i]] up to bytes[ends[i + 1]]. */
+/* A column of bytes. The cell of row i is bytes[ends[i]] up to bytes[ends[i + 1]]; or, with KS_VIEWS, it is what the view
+ * of 16 bytes at views[16 * i] says, and there are no others. */
 typedef struct ks_column {
     uint8_t *bytes;
-    int64_t size; /* bytes there are */
+    int64_t size; /* bytes there are, or are viewed */
     int64_t room;
     int32_t *ends;
+    uint8_t *views;
     uint8_t *valid; /* a bit a row, set beforehand for the first `valid_rows`; other rows cannot be null */
     int64_t valid_rows;
     int64_t nulls;
@@ -42,6 +47,9 @@ typedef struct ks_table {
     int64_t *timestamps;
     int32_t *lists; /* ends of lists of headers, which plain records have none of */
     int32_t list_end;
+    const uint8_t *block; /* what views point into: the records lie within 2 GiB of its beginning */
+    int32_t block_index;  /* its number among the buffers of a column */
+    int viewed;           /* set where a view points into it */
     ks_column key;
     ks_column value;
 } ks_table;
@@ -63,6 +71,45 @@ KS_INLINE int64_t ks_put_cell(uint8_t *bytes, int32_t *ends, int64_t used, int64
     return used;
 }
 
+/* Makes the view of a cell, in Arrow's layout: its size, and the cell, or its first bytes, the number of a buffer and the
+ * cell's place there. Bytes up to `end` can be read. Returns the cell's size, 0 for null. */
+KS_INLINE int32_t ks_put_view(uint8_t *view, ks_table *t, const uint8_t *cell, int32_t size, const uint8_t *end)
+{
+    static const uint8_t MASK[2 * KS_VIEW_INLINE] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    const uint8_t *mask;
+    uint64_t bytes, kept;
+    uint32_t first, first_kept;
+    int32_t at;
+    if (size > KS_VIEW_INLINE) {
+        at = (int32_t)(cell - t->block);
+        memcpy(view, &size, 4);
+        memcpy(view + 4, cell, 4);
+        memcpy(view + 8, &t->block_index, 4);
+        memcpy(view + 12, &at, 4);
+        t->viewed = 1;
+        return size;
+    }
+    if (size <= 0 || end - cell < KS_VIEW_INLINE) {
+        size = size < 0 ? 0 : size;
+        memset(view, 0, KS_VIEW);
+        memcpy(view, &size, 4);
+        if (size)
+            memcpy(view + 4, cell, (size_t)size);
+        return size;
+    }
+    mask = MASK + KS_VIEW_INLINE - size;
+    memcpy(&first, cell, 4);
+    memcpy(&first_kept, mask, 4);
+    memcpy(&bytes, cell + 4, 8);
+    memcpy(&kept, mask + 4, 8);
+    first &= first_kept;
+    bytes &= kept;
+    memcpy(view, &size, 4);
+    memcpy(view + 4, &first, 4);
+    memcpy(view + 8, &bytes, 8);
+    return size;
+}
+
 KS_INLINE void ks_mark_null(ks_column *c, int64_t row)
 {
     c->valid[row >> 3] &= (uint8_t)~(1 << (row & 7));
@@ -72,13 +119,14 @@ KS_INLINE void ks_mark_null(ks_column *c, int64_t row)
 KS_INLINE int32_t ks_take_columns(ks_table *t, const uint8_t **p, const uint8_t *end, const ks_batch *b, int32_t most,
                                   const int columns)
 {
-    const int keys = columns & KS_KEYS, values = columns & KS_VALUES;
+    const int keys = columns & KS_KEYS, values = columns & KS_VALUES, views = columns & KS_VIEWS;
     const ks_batch batch = *b; /* a copy that nothing written below can change */
     const int64_t start = t->start, span = t->stop > t->start ? t->stop - t->start : 0;
     const int64_t first = t->rows, last = most < t->most_rows - first ? first + most : t->most_rows;
     int64_t *const offsets = t->offsets, *const timestamps = t->timestamps;
     int32_t *const key_ends = t->key.ends, *const value_ends = t->value.ends, *const lists = t->lists;
     uint8_t *const key_bytes = t->key.bytes, *const value_bytes = t->value.bytes;
+    uint8_t *const key_views = t->key.views, *const value_views = t->value.views;
     const int64_t key_room = t->key.room, value_room = t->value.room, most_bytes = t->most_bytes;
     const int32_t list_end = t->list_end;
     int64_t row = first, key_end = t->key.size, value_end = t->value.size;
@@ -89,7 +137,8 @@ KS_INLINE int32_t ks_take_columns(ks_table *t, const uint8_t **p, const uint8_t 
            && ks_plain_record(&q, end, &batch, &r)) {
         if ((uint64_t)r.offset - (uint64_t)start >= (uint64_t)span)
             break;
-        if ((keys && r.key_size > key_room - key_end) || (values && r.value_size > value_room - value_end))
+        if (!views
+            && ((keys && r.key_size > key_room - key_end) || (values && r.value_size > value_room - value_end)))
             break;
         no_key = keys && r.key_size < 0;
         no_value = values && r.value_size < 0;
@@ -99,9 +148,13 @@ KS_INLINE int32_t ks_take_columns(ks_table *t, const uint8_t **p, const uint8_t 
             ks_mark_null(&t->key, row);
         if (no_value)
             ks_mark_null(&t->value, row);
-        if (keys)
+        if (keys && views)
+            key_end += ks_put_view(key_views + KS_VIEW * row, t, r.key, r.key_size, end);
+        else if (keys)
             key_end = ks_put_cell(key_bytes, key_ends, key_end, key_room, row, r.key, r.key_size, end);
-        if (values)
+        if (values && views)
+            value_end += ks_put_view(value_views + KS_VIEW * row, t, r.value, r.value_size, end);
+        else if (values)
             value_end = ks_put_cell(value_bytes, value_ends, value_end, value_room, row, r.value, r.value_size, end);
         if (columns & KS_OFFSETS)
             offsets[row] = r.offset;
@@ -195,6 +248,8 @@ static inline int32_t ks_take_records(ks_table *t, const uint8_t **p, const uint
     switch (columns) { /* the same, with the questions answered beforehand */
     case KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES:
         return ks_take_columns(t, p, end, b, most, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES);
+    case KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES | KS_VIEWS:
+        return ks_take_columns(t, p, end, b, most, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES | KS_VIEWS);
     case KS_OFFSETS | KS_TIMESTAMPS:
         if (!(b->attributes & KS_LOG_APPEND_TIME))
             taken = ks_take_numbers(t, p, end, b, most);

@@ -12,12 +12,16 @@ cdef extern from "kstore/columns.h" nogil:
         KS_KEYS
         KS_VALUES
         KS_LISTS
+        KS_VIEWS
+        KS_VIEW
+        KS_VIEW_INLINE
 
     ctypedef struct ks_column:
         uint8_t *bytes
         int64_t size
         int64_t room
         int32_t *ends
+        uint8_t *views
         uint8_t *valid
         int64_t valid_rows
         int64_t nulls
@@ -32,6 +36,9 @@ cdef extern from "kstore/columns.h" nogil:
         int64_t *timestamps
         int32_t *lists
         int32_t list_end
+        const uint8_t *block
+        int32_t block_index
+        int viewed
         ks_column key
         ks_column value
 

@@ -22,6 +22,9 @@ from libkstore.columns cimport (
     KS_OFFSETS,
     KS_TIMESTAMPS,
     KS_VALUES,
+    KS_VIEW,
+    KS_VIEW_INLINE,
+    KS_VIEWS,
     ks_column,
     ks_table,
     ks_take_records,
@@ -46,8 +49,6 @@ from kstore.engine.text import java_text
 
 cdef enum:
     LEAST_RECORD = 7   # bytes of an encoded record
-    VIEW = 16
-    VIEW_INLINE = 12
     FIRST_ROWS = 1 << 14   # room in the first batch: one that is too large costs nothing, to let it grow does
     FIRST_BYTES = 2 << 20
     HEADER_COST = 16   # what a header counts for beside its bytes, so that empty ones cannot pile up
@@ -130,15 +131,15 @@ cdef inline int put_cell(ks_bytes *c, const uint8_t *data, int64_t size) noexcep
 
 cdef inline int put_view(ks_bytes *c, const uint8_t *data, int64_t size, ks_run *run) noexcept nogil:
     """The same for views: only what cannot be viewed is copied, to buffer 0."""
-    cdef uint8_t *view = c.cells.data + c.count * VIEW
+    cdef uint8_t *view = c.cells.data + c.count * KS_VIEW
     cdef int32_t buffer = 0, at = 0, length = <int32_t>size
-    memset(view, 0, VIEW)
+    memset(view, 0, KS_VIEW)
     if size < 0:
         if mark_null(c, c.count) < 0:
             return -1
     else:
         memcpy(view, &length, 4)
-        if size <= VIEW_INLINE:
+        if size <= KS_VIEW_INLINE:
             memcpy(view + 4, data, <size_t>size)
         else:
             if run.block is not NULL and data - run.block <= INT32_MAX:
@@ -169,11 +170,11 @@ cdef int begin_bytes(ks_bytes *c, int64_t rows, Pool pool) except -1:
     c.count = c.null_count = 0
     c.validity.size = 0
     if c.wanted:
-        pool.prepare(&c.cells, VIEW * rows if c.viewed else 4 * rows + 4)
+        pool.prepare(&c.cells, KS_VIEW * rows if c.viewed else 4 * rows + 4)
         pool.prepare(&c.data, c.hint + (c.hint >> 4))
-        if ks_ensure(&c.cells, VIEW) < 0:
+        if ks_ensure(&c.cells, KS_VIEW) < 0:
             raise MemoryError()
-        memset(c.cells.data, 0, VIEW)
+        memset(c.cells.data, 0, KS_VIEW)
     return 0
 
 
@@ -222,13 +223,15 @@ cdef inline void lend(ks_column *column, const ks_bytes *c) noexcept nogil:
     column.size = c.data.size
     column.room = c.data.room
     column.ends = <int32_t *>c.cells.data
+    column.views = c.cells.data
     column.valid = c.validity.data
     column.valid_rows = 8 * c.validity.size
     column.nulls = 0
 
 
 cdef inline void take_back(ks_bytes *c, const ks_column *column, int64_t count) noexcept nogil:
-    c.data.size = column.size
+    if not c.viewed:
+        c.data.size = column.size
     c.null_count += column.nulls
     c.count = count
 
@@ -320,12 +323,12 @@ cdef class Rows:
             if ks_ensure(&self.lists, 4 * more) < 0:
                 return -1
         if self.key.wanted:
-            self.key.cells.size = VIEW * rows if self.views else 4 * rows + 4
-            if ks_ensure(&self.key.cells, (VIEW if self.views else 4) * more) < 0:
+            self.key.cells.size = KS_VIEW * rows if self.views else 4 * rows + 4
+            if ks_ensure(&self.key.cells, (KS_VIEW if self.views else 4) * more) < 0:
                 return -1
         if self.value.wanted:
-            self.value.cells.size = VIEW * rows if self.views else 4 * rows + 4
-            if ks_ensure(&self.value.cells, (VIEW if self.views else 4) * more) < 0:
+            self.value.cells.size = KS_VIEW * rows if self.views else 4 * rows + 4
+            if ks_ensure(&self.value.cells, (KS_VIEW if self.views else 4) * more) < 0:
                 return -1
         return 0
 
@@ -339,6 +342,7 @@ cdef class Rows:
             | (KS_KEYS if self.key.wanted else 0)
             | (KS_VALUES if self.value.wanted else 0)
             | (KS_LISTS if self.with_headers else 0)
+            | (KS_VIEWS if self.views and (self.key.wanted or self.value.wanted) else 0)
         )
         cdef int64_t before = self.key.data.size + self.value.data.size
         t.rows = self.count
@@ -350,9 +354,14 @@ cdef class Rows:
         t.timestamps = <int64_t *>self.timestamps.data
         t.lists = <int32_t *>self.lists.data
         t.list_end = <int32_t>self.header_name.count
+        t.block = run.block
+        t.block_index = run.block_index
+        t.viewed = 0
         lend(&t.key, &self.key)
         lend(&t.value, &self.value)
         run.left -= ks_take_records(&t, &run.p, run.end, b, run.left, columns)
+        if t.viewed:
+            run.block_used = True
         self.count = t.rows
         self.bytes += t.key.size + t.value.size - before
         if self.key.wanted:
@@ -369,7 +378,9 @@ cdef class Rows:
         cdef const uint8_t *p
         cdef int64_t before = self.count
         cdef int status = ROWS_DONE
-        cdef bint plain = not self.views and not f.looks_inside
+        cdef bint plain = not f.looks_inside and (
+            not self.views or (run.block is not NULL and run.end - run.block <= INT32_MAX)
+        )
         # a count that the bytes left cannot hold asks for no memory
         if self.make_room(min(min(<int64_t>run.left, (run.end - run.p) // LEAST_RECORD + 1),
                               self.most_rows - self.count)) < 0:
@@ -525,7 +536,7 @@ cdef class Rows:
             c.validity.size = size
             validity = Buffer.of(&c.validity, self.pool)
         c.hint = c.data.size
-        c.cells.size = VIEW * c.count if field.format == b"vz" else 4 * c.count + 4
+        c.cells.size = KS_VIEW * c.count if field.format == b"vz" else 4 * c.count + 4
         buffers = (validity, Buffer.of(&c.cells, self.pool), Buffer.of(&c.data, self.pool))
         if field.format == b"vz":
             buffers += tuple(self.blocks)

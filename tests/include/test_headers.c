@@ -296,6 +296,7 @@ static void make_cells(ks_column *c, int32_t rows, int64_t room, int64_t valid_r
     c->bytes = (uint8_t *)malloc((size_t)room + 1) + 1;
     c->room = room;
     c->ends = (int32_t *)calloc((size_t)rows + 1, sizeof(int32_t));
+    c->views = (uint8_t *)malloc((size_t)rows * KS_VIEW);
     c->valid = (uint8_t *)malloc((size_t)valid_rows / 8 + 1);
     memset(c->valid, 0xff, (size_t)valid_rows / 8 + 1);
     c->valid_rows = valid_rows;
@@ -305,6 +306,7 @@ static void free_cells(ks_column *c)
 {
     free(c->bytes - 1);
     free(c->ends);
+    free(c->views);
     free(c->valid);
 }
 
@@ -315,12 +317,34 @@ static void check_cell(const ks_column *c, int32_t row, const uint8_t *bytes, in
     CHECK((row < c->valid_rows && !(c->valid[row >> 3] >> (row & 7) & 1)) == (size < 0));
 }
 
+enum { BLOCK_INDEX = 3 };
+
+/* Returns how many bytes of the block the view points to. */
+static int32_t check_view(const ks_column *c, int32_t row, const uint8_t *bytes, int32_t size, const uint8_t *block)
+{
+    const uint8_t *view = c->views + (size_t)row * KS_VIEW;
+    int32_t word[4], i;
+    memcpy(word, view, sizeof word);
+    CHECK((row < c->valid_rows && !(c->valid[row >> 3] >> (row & 7) & 1)) == (size < 0));
+    if (size < 0)
+        size = 0;
+    CHECK(word[0] == size);
+    if (size > KS_VIEW_INLINE) {
+        CHECK(memcmp(view + 4, bytes, 4) == 0 && word[2] == BLOCK_INDEX && block + word[3] == bytes);
+        return size;
+    }
+    CHECK(size == 0 || memcmp(view + 4, bytes, (size_t)size) == 0);
+    for (i = size; i < KS_VIEW_INLINE; i++)
+        CHECK(view[4 + i] == 0);
+    return 0;
+}
+
 /* The rows that ks_take_records makes are the records that ks_next_record gives, as far as it goes. */
 static void check_columns(const uint8_t *p, const uint8_t *end, const ks_batch *b, int columns, int64_t room)
 {
     enum { ROWS = 40 };
     int64_t offsets[ROWS], timestamps[ROWS];
-    int32_t lists[ROWS + 1], most = b->records_count < ROWS ? b->records_count : ROWS, taken, i;
+    int32_t lists[ROWS + 1], most = b->records_count < ROWS ? b->records_count : ROWS, taken, i, viewed = 0;
     const uint8_t *q = p, *next = p;
     ks_table t;
     ks_fault fault;
@@ -331,6 +355,8 @@ static void check_columns(const uint8_t *p, const uint8_t *end, const ks_batch *
     t.offsets = offsets;
     t.timestamps = timestamps;
     t.lists = lists;
+    t.block = p;
+    t.block_index = BLOCK_INDEX;
     make_cells(&t.key, ROWS, room, 16);
     make_cells(&t.value, ROWS, room, 16);
     taken = ks_take_records(&t, &q, end, b, most, columns);
@@ -341,13 +367,18 @@ static void check_columns(const uint8_t *p, const uint8_t *end, const ks_batch *
         CHECK(!(columns & KS_OFFSETS) || offsets[i] == r.offset);
         CHECK(!(columns & KS_TIMESTAMPS) || timestamps[i] == r.timestamp);
         CHECK(!(columns & KS_LISTS) || (lists[i + 1] == 0 && r.headers_count == 0));
-        if (columns & KS_KEYS)
+        if (columns & KS_KEYS && columns & KS_VIEWS)
+            viewed += check_view(&t.key, i, r.key, r.key_size, t.block);
+        else if (columns & KS_KEYS)
             check_cell(&t.key, i, r.key, r.key_size);
-        if (columns & KS_VALUES)
+        if (columns & KS_VALUES && columns & KS_VIEWS)
+            viewed += check_view(&t.value, i, r.value, r.value_size, t.block);
+        else if (columns & KS_VALUES)
             check_cell(&t.value, i, r.value, r.value_size);
     }
     CHECK(next == q);
-    CHECK(t.key.size <= room && t.value.size <= room);
+    CHECK(t.viewed == (viewed > 0));
+    CHECK(columns & KS_VIEWS ? t.key.size + t.value.size >= viewed : t.key.size <= room && t.value.size <= room);
     free_cells(&t.key);
     free_cells(&t.value);
 }
@@ -363,6 +394,8 @@ static int64_t walk_records(const uint8_t *p, const ks_batch *b, ks_fault *fault
     check_columns(q, end, b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES, 20);
     check_columns(q, end, b, KS_OFFSETS | KS_TIMESTAMPS, 0);
     check_columns(q, end, b, KS_VALUES | KS_LISTS, end - q);
+    check_columns(q, end, b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES | KS_VIEWS, 0);
+    check_columns(q, end, b, KS_KEYS | KS_VIEWS, 0);
     for (i = 0; i < b->records_count; i++) {
         ks_record r;
         const uint8_t *from = q, *at;
@@ -1027,12 +1060,13 @@ static size_t put_varint(uint8_t *p, int64_t value) { return (size_t)ks_write_va
 /* Records that are almost plain, alone at the very end of their block or not, whole, cut or with a byte changed. */
 static void test_plain(void)
 {
-    static const int32_t SIZES[] = {-1, 0, 1, 8, 16, 17, 63, 64, 100, 8191, 8192, -2};
+    static const int32_t SIZES[] = {-1, 0, 1, 4, 8, 12, 13, 16, 17, 63, 64, 100, 8191, 8192, -2};
     static const int64_t DELTAS[] = {0, 1, 63, 64, -64, -65, 8192, 1 << 20, (1 << 20) - 1, -(1 << 20), INT32_MAX};
     ks_batch b;
     long turn;
     plain_records = 0;
     memset(&b, 0, sizeof b);
+    b.records_count = 1;
     for (turn = 0; turn < 100000; turn++) {
         const int32_t key = SIZES[random_below(sizeof SIZES / sizeof *SIZES)];
         const int32_t value = SIZES[random_below(sizeof SIZES / sizeof *SIZES)];
@@ -1048,9 +1082,11 @@ static void test_plain(void)
         size += put_varint(body + size, DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)]);
         size += put_varint(body + size, key);
         memset(body + size, 7, (size_t)(key > 0 ? key : 0));
+        fill_random(body + size, key < 0 ? 0 : key < 16 ? (size_t)key : 16);
         size += (size_t)(key > 0 ? key : 0);
         size += put_varint(body + size, value);
         memset(body + size, 9, (size_t)(value > 0 ? value : 0));
+        fill_random(body + size, value < 0 ? 0 : value < 16 ? (size_t)value : 16);
         size += (size_t)(value > 0 ? value : 0);
         size += put_varint(body + size, headers);
         length = put_varint(head, (int64_t)size + (random_below(8) ? 0 : (int64_t)random_below(5) - 2));
@@ -1061,6 +1097,8 @@ static void test_plain(void)
         if (!random_below(4))
             x.p[random_below((size_t)(x.end - x.p) < 40 ? (size_t)(x.end - x.p) : 40)] = (uint8_t)next_random();
         check_plain(x.p, x.end, &b);
+        check_columns(x.p, x.end, &b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES, x.end - x.p);
+        check_columns(x.p, x.end, &b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES | KS_VIEWS, 0);
         free(x.block);
         x = exact_copy(body, random_below(size < 40 ? size : 40));
         check_plain(x.p, x.end, &b);
