@@ -41,7 +41,8 @@ def bench_scan(race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer) -
 
 
 def bench_scan_threads(race: Race, data: Data, limit: Peer) -> None:
-    """The same on two threads, against one; C 2 threads against C tells what the machine allows."""
+    """The same on two threads, against one; C 2 threads against C tells what the machine allows. Arrow IPC: as above, on
+    one thread."""
     log, count = _part(data)
     race(
         "scan_2_threads",
@@ -50,6 +51,7 @@ def bench_scan_threads(race: Race, data: Data, limit: Peer) -> None:
         _scan("1 thread", log, count),
         limit.contestant("C 2 threads", "scan_two_threads"),
         limit.contestant("C", "scan"),
+        _arrow(data, log, count),
         goals=(Goal("1 thread", speed=1.7),),
         arguments=lambda turn: (0, count),
     )

@@ -20,12 +20,12 @@ def table(figures: Iterable[Figure]) -> list[str]:
     """One line for each pair. Ratios: "x fast" is kstore's speed over theirs, "x time" its time over theirs."""
     rows: list[tuple[str, ...]] = [HEAD]
     for f in figures:
-        first = [f.name, f.unit, _time(median(next(iter(f.samples.values()))))]
+        first = [f.name, f.unit, short_time(median(next(iter(f.samples.values()))))]
         for c in f.compare():
             low, high = c.spread
             ratio = f"{c.median:.3g} x {'fast' if c.kind == 'speed' else 'time'}"
             held = "" if c.held is None else "yes" if c.held else "NO"
-            theirs = _time(median(f.samples[c.against]))
+            theirs = short_time(median(f.samples[c.against]))
             spread = f"{low:.3g} .. {high:.3g}"
             rows.append((*first, c.against, theirs, ratio, spread, c.goal or "", held))
             first = ["", "", ""]
@@ -41,7 +41,7 @@ def summary(figures: Iterable[Figure]) -> list[str]:
         ("figure", "kstore", "best peer", "ratio", "quartiles", "limit", "ratio", "quartiles")
     ]
     for f in figures:
-        ours = _time(median(next(iter(f.samples.values()))))
+        ours = short_time(median(next(iter(f.samples.values()))))
         cells = [cell for limit in (False, True) for cell in _cells(f.best(limit=limit))]
         rows.append((f.name, f"{ours}/{f.unit}", *cells))
     return aligned(rows)
@@ -108,7 +108,7 @@ def _cpu() -> str:
     return next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "")
 
 
-def _time(ns: float) -> str:
+def short_time(ns: float) -> str:
     for unit, scale in (("ns", 1), ("us", 1e3), ("ms", 1e6)):
         if ns < 1000 * scale:
             return f"{ns / scale:.3g} {unit}"

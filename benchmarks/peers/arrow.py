@@ -29,11 +29,12 @@ def table_of(rows: Sequence[Row]) -> Any:
 
 
 def look_at(table: Any) -> tuple[int, int]:
-    """Sums of the numbers, lengths of the keys, contents of the values."""
-    pc.sum(table["ts"])
-    pc.sum(pc.binary_length(table["key"]))
-    pc.max(table["value"])
-    return table.num_rows, pc.sum(table["offset"]).as_py()
+    """Sums of the numbers, lengths of the keys, contents of the values: how many rows, and the sum of their offsets."""
+    offsets, timestamps, keys, values = table.columns
+    pc.sum(timestamps)
+    pc.sum(pc.binary_length(keys))
+    pc.max(values)
+    return table.num_rows, pc.sum(offsets).as_py()
 
 
 def walk(batches: Any, stop: int) -> tuple[int, int]:
