@@ -15,7 +15,7 @@ ROWS = {  # figure: what the README calls it, and whom it names
     "open_10000_segments": ("open 10,000 sealed segments", "C readdir+stat", "Kafka"),
     "iterate_records": ("iterate Record objects", "aiokafka"),
     "scan": ("scan to columns, CRC checked", "C", "Kafka", "krabka", "Arrow IPC"),
-    "scan_2_threads": ("the same on two threads", "1 thread", "C 2 threads"),
+    "scan_2_threads": ("the same on two threads", "1 thread", "C 2 threads", "Arrow IPC"),
     "scan_lz4": ("the same of lz4 batches", "Kafka", "krabka"),
     "scan_snappy": ("the same of snappy batches", "Kafka", "krabka"),
     "scan_zstd": ("the same of zstd batches", "Kafka", "krabka"),

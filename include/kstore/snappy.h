@@ -110,7 +110,7 @@ static inline uint64_t ks_snappy_step(uint64_t tag, const uint8_t *p, const uint
 {
     const uint64_t literal = (tag >> 2) + 1;
     uint64_t step = tag;
-#if defined(__GNUC__) && defined(__x86_64__)
+#if defined(__GNUC__) && defined(__x86_64__) && !defined(KS_NO_ASM)
     __asm__("and $3, %0\n\tcmovz %2, %0\n\tcmovz %3, %1" : "+&r"(step), "+&r"(*from) : "r"(literal), "r"(p) : "cc");
 #else
     step &= 3;

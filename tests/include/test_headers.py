@@ -92,6 +92,13 @@ def test_whole_program_with_each_compiler(compiler: list[str], tmp_path: Path) -
     assert run(tmp_path / "program").count(" ok\n") == len(GROUPS)
 
 
+def test_without_assembler(tmp_path: Path) -> None:
+    """What other processors get."""
+    flags = [*C99, *STRICT, *CONVERSION, *SANITIZE, "-DKS_NO_ASM", f"-I{INCLUDE}"]
+    run(str(CC), *flags, SOURCE, "-o", tmp_path / "program")
+    assert run(tmp_path / "program", "snappy").endswith(" ok\n")
+
+
 # what the .pxd files leave out: the parts that the public functions are made of
 PRIVATE = re.compile(
     r"ks_read_bytes|ks_short_varint|ks_take_numbers|ks_crc32c_(?!portable)\w+|ks_crc_\w+|(?i:ks_snappy_\w+)"
