@@ -39,9 +39,9 @@ class Share:
         """It is no longer pending: for the helper that claimed it."""
         self._pending.release()
 
-    def wait(self) -> None:
-        """Until it is no longer pending; once."""
-        self._pending.acquire()
+    def wait(self, seconds: float) -> bool:
+        """Whether it is no longer pending, within that time; true but once."""
+        return self._pending.acquire(timeout=seconds)
 
 
 class Team:
@@ -101,7 +101,8 @@ class Team:
         for other in later:
             if share.pending and other.claim():
                 self._decode(other, share)
-        share.wait()
+        while not share.wait(1) and any(helper.is_alive() for helper in self._helpers):
+            pass  # in a process that was forked meanwhile no helper is, and nobody ends what is pending
 
     def __iter__(self) -> Iterator[ColumnBatch]:
         shares: deque[Share] = deque()

@@ -76,22 +76,52 @@ def test_helpers_run_elsewhere_where_they_may(
     assert sum(map(len, batches)) == ROWS - 100
 
 
-def test_an_interpreter_ends_in_the_midst_of_a_scan(log: kstore.PartitionLog) -> None:
-    code = """
-import sys
+def run(code: str, log: kstore.PartitionLog) -> tuple[int, str, str]:
+    """What a program gives that makes an iterator of the log's batches."""
+    begin = """
+import os, sys, threading
 import kstore
-from kstore.log import parts
+from kstore.log import parts, team
 parts.PART_BYTES = 64 << 10
-batches = iter(kstore.open(sys.argv[1]).scan(batch_rows=100, threads=4))
-next(batches)
+batches = iter(kstore.open(sys.argv[1]).scan(["offset"], batch_rows=100, threads=2))
 """
-    path = str(Path(kstore.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", code, str(log.path)],
-        env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, "-W", "ignore", "-c", begin + code, str(log.path)],
+        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_an_interpreter_ends_in_the_midst_of_a_scan(log: kstore.PartitionLog) -> None:
+    assert run("next(batches)", log) == (0, "", "")
+
+
+def test_a_forked_process_goes_on_without_helpers(log: kstore.PartitionLog) -> None:
+    """Even where one has begun with what comes next: it is not there any more."""
+    code = """
+begun, forked = threading.Event(), threading.Event()
+decode = team.Team._decode
+
+
+def decode_late(self, share, other=None):
+    if threading.current_thread() is not threading.main_thread():
+        begun.set()
+        forked.wait()
+    decode(self, share, other)
+
+
+team.Team._decode = decode_late
+rows = len(next(batches))
+begun.wait()
+child = os.fork()
+forked.set()
+rows += sum(map(len, batches))
+if child == 0:
+    os._exit(rows == 20_000)
+print(rows, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert run(code, log) == (0, f"{ROWS} 1\n", "")
