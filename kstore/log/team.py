@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -96,7 +96,7 @@ class Team:
             _keep_apart(helper)
             self._helpers.append(helper)
 
-    def _await(self, share: Share, later: Iterator[Share]) -> None:
+    def _await(self, share: Share, later: Iterable[Share]) -> None:
         """Decodes what nobody has begun, as long as what is wanted next is not there."""
         for other in later:
             if share.pending and other.claim():
@@ -120,7 +120,7 @@ class Team:
                     return
                 share = shares.popleft()
                 if share.begun is None and not share.claim():
-                    self._await(share, iter(shares))
+                    self._await(share, shares)
                 part = share.part
                 scanner, found = share.begun or (None, deque[ColumnBatch]())
                 del share
