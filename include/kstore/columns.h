@@ -71,9 +71,10 @@ KS_INLINE int64_t ks_put_cell(uint8_t *bytes, int32_t *ends, int64_t used, int64
     return used;
 }
 
-/* Makes the view of a cell, in Arrow's layout: its size, and the cell, or its first bytes, the number of a buffer and the
- * cell's place there. Bytes up to `end` can be read. Returns the cell's size, 0 for null. */
-KS_INLINE int32_t ks_put_view(uint8_t *view, ks_table *t, const uint8_t *cell, int32_t size, const uint8_t *end)
+/* Makes the view of a cell, in Arrow's layout: its size, and the cell, or its first bytes, the number of a block and the
+ * cell's place there, at most 2 GiB from its beginning. Bytes up to `end` can be read. Size -1 is null, viewed as empty. */
+KS_INLINE void ks_put_view(uint8_t *view, const uint8_t *cell, int32_t size, const uint8_t *end, const uint8_t *block,
+                           int32_t block_index)
 {
     static const uint8_t MASK[2 * KS_VIEW_INLINE] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
     const uint8_t *mask;
@@ -81,13 +82,12 @@ KS_INLINE int32_t ks_put_view(uint8_t *view, ks_table *t, const uint8_t *cell, i
     uint32_t first, first_kept;
     int32_t at;
     if (size > KS_VIEW_INLINE) {
-        at = (int32_t)(cell - t->block);
+        at = (int32_t)(cell - block);
         memcpy(view, &size, 4);
         memcpy(view + 4, cell, 4);
-        memcpy(view + 8, &t->block_index, 4);
+        memcpy(view + 8, &block_index, 4);
         memcpy(view + 12, &at, 4);
-        t->viewed = 1;
-        return size;
+        return;
     }
     if (size <= 0 || end - cell < KS_VIEW_INLINE) {
         size = size < 0 ? 0 : size;
@@ -95,7 +95,7 @@ KS_INLINE int32_t ks_put_view(uint8_t *view, ks_table *t, const uint8_t *cell, i
         memcpy(view, &size, 4);
         if (size)
             memcpy(view + 4, cell, (size_t)size);
-        return size;
+        return;
     }
     mask = MASK + KS_VIEW_INLINE - size;
     memcpy(&first, cell, 4);
@@ -107,7 +107,15 @@ KS_INLINE int32_t ks_put_view(uint8_t *view, ks_table *t, const uint8_t *cell, i
     memcpy(view, &size, 4);
     memcpy(view + 4, &first, 4);
     memcpy(view + 8, &bytes, 8);
-    return size;
+}
+
+/* The same for a row; returns how many bytes the cell has. */
+KS_INLINE int32_t ks_view_cell(ks_table *t, ks_column *c, int64_t row, const uint8_t *cell, int32_t size,
+                               const uint8_t *end)
+{
+    ks_put_view(c->views + KS_VIEW * row, cell, size, end, t->block, t->block_index);
+    t->viewed |= size > KS_VIEW_INLINE;
+    return size < 0 ? 0 : size;
 }
 
 KS_INLINE void ks_mark_null(ks_column *c, int64_t row)
@@ -126,7 +134,6 @@ KS_INLINE int32_t ks_take_columns(ks_table *t, const uint8_t **p, const uint8_t 
     int64_t *const offsets = t->offsets, *const timestamps = t->timestamps;
     int32_t *const key_ends = t->key.ends, *const value_ends = t->value.ends, *const lists = t->lists;
     uint8_t *const key_bytes = t->key.bytes, *const value_bytes = t->value.bytes;
-    uint8_t *const key_views = t->key.views, *const value_views = t->value.views;
     const int64_t key_room = t->key.room, value_room = t->value.room, most_bytes = t->most_bytes;
     const int32_t list_end = t->list_end;
     int64_t row = first, key_end = t->key.size, value_end = t->value.size;
@@ -149,11 +156,11 @@ KS_INLINE int32_t ks_take_columns(ks_table *t, const uint8_t **p, const uint8_t 
         if (no_value)
             ks_mark_null(&t->value, row);
         if (keys && views)
-            key_end += ks_put_view(key_views + KS_VIEW * row, t, r.key, r.key_size, end);
+            key_end += ks_view_cell(t, &t->key, row, r.key, r.key_size, end);
         else if (keys)
             key_end = ks_put_cell(key_bytes, key_ends, key_end, key_room, row, r.key, r.key_size, end);
         if (values && views)
-            value_end += ks_put_view(value_views + KS_VIEW * row, t, r.value, r.value_size, end);
+            value_end += ks_view_cell(t, &t->value, row, r.value, r.value_size, end);
         else if (values)
             value_end = ks_put_cell(value_bytes, value_ends, value_end, value_room, row, r.value, r.value_size, end);
         if (columns & KS_OFFSETS)

@@ -42,6 +42,10 @@ cdef extern from "kstore/columns.h" nogil:
         ks_column key
         ks_column value
 
+    void ks_put_view(
+        uint8_t *view, const uint8_t *cell, int32_t size, const uint8_t *end, const uint8_t *block, int32_t block_index
+    )
+
     int32_t ks_take_records(
         ks_table *t, const uint8_t **p, const uint8_t *end, const ks_batch *b, int32_t most, int columns
     )

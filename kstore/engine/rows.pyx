@@ -26,6 +26,7 @@ from libkstore.columns cimport (
     KS_VIEW_INLINE,
     KS_VIEWS,
     ks_column,
+    ks_put_view,
     ks_table,
     ks_take_records,
 )
@@ -129,32 +130,27 @@ cdef inline int put_cell(ks_bytes *c, const uint8_t *data, int64_t size) noexcep
     return 0
 
 
-cdef inline int put_view(ks_bytes *c, const uint8_t *data, int64_t size, ks_run *run) noexcept nogil:
+cdef inline int put_view(
+    ks_bytes *c, const uint8_t *data, int32_t size, const uint8_t *end, ks_run *run
+) noexcept nogil:
     """The same for views: only what cannot be viewed is copied, to buffer 0."""
-    cdef uint8_t *view = c.cells.data + c.count * KS_VIEW
-    cdef int32_t buffer = 0, at = 0, length = <int32_t>size
-    memset(view, 0, KS_VIEW)
+    cdef const uint8_t *block = run.block
+    cdef int32_t index = run.block_index
     if size < 0:
         if mark_null(c, c.count) < 0:
             return -1
-    else:
-        memcpy(view, &length, 4)
-        if size <= KS_VIEW_INLINE:
-            memcpy(view + 4, data, <size_t>size)
+    elif size > KS_VIEW_INLINE:
+        if block is not NULL and data - block <= INT32_MAX:
+            run.block_used = True
         else:
-            if run.block is not NULL and data - run.block <= INT32_MAX:
-                buffer = run.block_index
-                at = <int32_t>(data - run.block)
-                run.block_used = True
-            else:
-                if ks_ensure(&c.data, size) < 0:
-                    return -1
-                at = <int32_t>c.data.size
-                ks_copy(c.data.data + c.data.size, data, <size_t>size)
-                c.data.size += size
-            memcpy(view + 4, data, 4)
-            memcpy(view + 8, &buffer, 4)
-            memcpy(view + 12, &at, 4)
+            if ks_ensure(&c.data, size) < 0:
+                return -1
+            block = c.data.data
+            index = 0
+            ks_copy(c.data.data + c.data.size, data, <size_t>size)
+            data = block + c.data.size
+            c.data.size += size
+    ks_put_view(c.cells.data + c.count * KS_VIEW, data, size, end, block, index)
     c.count += 1
     return 0
 
@@ -193,13 +189,13 @@ cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nog
         return ROWS_FULL
     if self.key.wanted:
         if self.views:
-            if put_view(&self.key, r.key, r.key_size, run) < 0:
+            if put_view(&self.key, r.key, r.key_size, r.end, run) < 0:
                 return ROWS_MEMORY
         elif put_cell(&self.key, r.key, r.key_size) < 0:
             return ROWS_MEMORY
     if self.value.wanted:
         if self.views:
-            if put_view(&self.value, r.value, r.value_size, run) < 0:
+            if put_view(&self.value, r.value, r.value_size, r.end, run) < 0:
                 return ROWS_MEMORY
         elif put_cell(&self.value, r.value, r.value_size) < 0:
             return ROWS_MEMORY
