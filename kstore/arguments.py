@@ -1,0 +1,46 @@
+"""What callers give, checked before anything is touched: the right kind, in range, or an error that names the argument."""
+
+from datetime import UTC, datetime, timedelta
+from operator import index
+
+MAX_OFFSET = 2**63 - 1
+MAX_EPOCH = 2**31 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
+    """`value` as an int from `least` to `most`.
+
+    TypeError unless it is an int or behaves as one (a numpy integer); bool and float do not count. ValueError out of
+    range.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is an int, not {value!r} ({type(value).__name__})")
+    number = index(value)  # type: ignore[arg-type]
+    if not least <= number <= most:
+        raise ValueError(f"{name} is from {least} to {most}, not {number}")
+    return number
+
+
+def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
+    """A moment as milliseconds since 1970: an int of them, or an aware datetime (its microseconds are cut off).
+
+    TypeError for a float (time.time() counts seconds) and all else, ValueError for a naive datetime or out of range.
+    """
+    if isinstance(value, datetime):
+        if value.tzinfo is None or value.utcoffset() is None:
+            raise ValueError(f"{name} is a datetime without a time zone: give it one, as in tzinfo=datetime.UTC")
+        value = (value - _EPOCH) // _MILLISECOND
+    elif isinstance(value, float):
+        raise TypeError(
+            f"{name} is milliseconds since 1970 as an int, not the float {value!r}: int(time.time() * 1000)"
+        )
+    return integer(name, value, least, most)
+
+
+def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    """`value` if it is one of these words. ValueError, with the words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} is one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value
