@@ -24,6 +24,7 @@ MODULES = [
     "fields",
     "file",
     "growth",
+    "guard",
     "headers",
     "incoming",
     "index",

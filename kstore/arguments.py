@@ -17,7 +17,7 @@ def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) ->
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is an int, not {value!r} ({type(value).__name__})")
-    number = index(value)  # type: ignore[arg-type]
+    number = index(value)
     if not least <= number <= most:
         raise ValueError(f"{name} is from {least} to {most}, not {number}")
     return number
@@ -30,7 +30,9 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
     """
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
-            raise ValueError(f"{name} is a datetime without a time zone: give it one, as in tzinfo=datetime.UTC")
+            raise ValueError(
+                f"{name} is a datetime without a time zone: give it one, as in tzinfo=datetime.UTC"
+            )
         value = (value - _EPOCH) // _MILLISECOND
     elif isinstance(value, float):
         raise TypeError(

@@ -89,6 +89,13 @@ class LogClosedError(KstoreError):
     """The log was closed, or opened in another process."""
 
 
+class ReentrantCallError(KstoreError, RuntimeError):
+    """A call by the very thread that is inside the log: from a signal handler, a finalizer, or the log's clock.
+
+    Nothing was done. In a signal handler set a flag, or raise SystemExit, and close the log outside the handler.
+    """
+
+
 class LogNotFoundError(KstoreError, FileNotFoundError):
     """No partition or log directory there."""
 
@@ -103,6 +110,10 @@ class InvalidRecordError(KstoreError, ValueError):
 
 class InvalidTimestampError(InvalidRecordError):
     """A timestamp that the topic's configuration does not allow."""
+
+
+class OffsetOverflowError(KstoreError, OverflowError):
+    """An append that would need an offset above 2^63 - 2, the largest that a record may have."""
 
 
 class OffsetsOutOfOrderError(KstoreError, ValueError):

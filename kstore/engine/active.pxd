@@ -46,6 +46,7 @@ cdef class Active:
     cdef Mapping offset_map
     cdef Mapping time_map
     cdef object _transaction_index
+    cdef readonly File transaction_file   # made when there is something for it
     cdef ks_extent staged
     cdef ks_extent published
     cdef long version            # odd while `published` changes

@@ -352,16 +352,27 @@ cdef class Active:
 
     def files(self):
         """The Files of the log and of the indexes that were made: what must reach the disk once they are sealed."""
-        if self.time_map is None:
-            return [self.log]
-        return [self.log, self.offset_map.file, self.time_map.file]
+        files = [self.log]
+        if self.time_map is not None:
+            files += [self.offset_map.file, self.time_map.file]
+        if self.transaction_file is not None:
+            files.append(self.transaction_file)
+        return files
 
     def append_aborted(self, txn):
         """Adds an aborted transaction to the .txnindex, which is made when the first one comes (spec 3.4). OSError."""
         before = self._transaction_index.to_bytes()
+        if self.transaction_file is None:
+            self.transaction_file = File(self.path_of(".txnindex"), "a")
         self._transaction_index.append(txn)
         after = self._transaction_index.to_bytes()
-        File(self.path_of(".txnindex"), "a").write(len(before), after[len(before):])
+        self.transaction_file.write(len(before), after[len(before):])
+
+    def after_fork(self):
+        """Another thread, which a child of fork does not have, may have been publishing."""
+        if self.version & 1:
+            self.version -= 1
+            self.publish()
 
     def __repr__(self):
         return f"Active({self.path!r}, size={self.size})"

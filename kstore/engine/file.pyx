@@ -10,17 +10,19 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno, PyErr_SetFromErrnoWithFilenameObject
-from cython cimport final
-from libc.errno cimport EINTR, ENOENT, ENOSYS, EOPNOTSUPP, errno
+from cython cimport final, no_gc
+from libc.errno cimport EINTR, ELOOP, ENOENT, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport rename as c_rename
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
 from posix.signal cimport kill
-from posix.stat cimport fstat, struct_stat
+from posix.stat cimport S_ISREG, fstat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, unlink as c_unlink
 
 cdef extern from "<fcntl.h>" nogil:
     int O_CLOEXEC
+    int O_NOFOLLOW
+    int O_NONBLOCK
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef unsigned long pthread_t
@@ -160,13 +162,19 @@ def calls_made():
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
+cdef inline bint mode_reads(int flags) noexcept nogil:
+    return flags & (O_RDWR | O_CREAT) == 0
+
+
+@no_gc  # it refers to a str only
 @final
 cdef class File:
     """Owns a file descriptor; it is closed when the last reference goes, never under a reader.
 
     mode "r" reads; a name that has just been given the suffix `.deleted` (retention does that before it unlinks) is
     found under that one. "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it absent.
-    Thread-safe.
+    Only regular files: a pipe or a device of that name is an OSError, as is a symbolic link that would be written
+    through. Thread-safe.
     """
 
     def __cinit__(self, str path not None, str mode="r"):
@@ -175,6 +183,7 @@ cdef class File:
         cdef bytes name = path.encode("utf-8", "surrogateescape")
         cdef const char *raw = name
         cdef int flags
+        cdef struct_stat st
         if mode == "r":
             flags = O_RDONLY
         elif mode == "r+":
@@ -187,20 +196,29 @@ cdef class File:
             flags = O_RDWR | O_CREAT | O_EXCL
         else:
             raise ValueError(f"mode is r, r+, a, w or x, not {mode!r}")
+        flags |= O_CLOEXEC | O_NONBLOCK  # which lets nobody wait for the other end of a pipe
+        if mode != "r":
+            flags |= O_NOFOLLOW
         with nogil:
             while True:
-                if gate(READS if flags == O_RDONLY else CHANGES) == 0:
-                    self.fd = c_open(raw, flags | O_CLOEXEC, 0o644)
+                if gate(READS if mode_reads(flags) else CHANGES) == 0:
+                    self.fd = c_open(raw, flags, 0o644)
                 if self.fd >= 0 or errno != EINTR:
                     break
         if self.fd < 0 and errno == ENOENT and mode == "r":
             name += b".deleted"
             raw = name
-            self.fd = c_open(raw, O_RDONLY | O_CLOEXEC)
+            self.fd = c_open(raw, flags)
             if self.fd < 0:
                 raise FileNotFoundError(_errno.ENOENT, "No such file or directory", path)
+        if self.fd < 0 and errno == ELOOP and mode != "r":
+            raise OSError(_errno.ELOOP, "a symbolic link is not written through", path)
         if self.fd < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+        if fstat(self.fd, &st) < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+        if not S_ISREG(st.st_mode):
+            raise OSError(_errno.EINVAL, "not a regular file", path)
 
     def __dealloc__(self):
         if self.fd >= 0:
@@ -475,11 +493,30 @@ def set_mtime_ms(str path not None, int64_t mtime_ms):
     os.utime(path, ns=(mtime_ms * 1000000, mtime_ms * 1000000))
 
 
+def sync_file(str path not None):
+    """Brings a file to the disk, by its name or that name with the suffix .deleted; False if there is none. OSError."""
+    try:
+        file = File(path)
+    except FileNotFoundError:
+        return False
+    file.sync()
+    return True
+
+
+def read_whole(str path not None, int64_t most=1 << 28):
+    """The content of a small file. OSError; EFBIG for more than `most` bytes, which no such file has."""
+    cdef File file = File(path)
+    if file.length() > most:
+        raise OSError(_errno.EFBIG, f"more than {most} bytes", path)
+    return file.read(0, most)
+
+
 def write_whole(str path not None, bytes data not None, *, bint durable=True):
     """Replaces a file's content at once: readers, and a crash, see the old or the new one. OSError.
 
     Kafka's way too: NAME.tmp is written, brought to the disk and renamed."""
     draft = path + ".tmp"
+    directory = os.path.dirname(os.path.abspath(path))  # before anything is done: a signal may interrupt these
     try:
         file = File(draft, "w")
         file.write(0, data)
@@ -491,4 +528,4 @@ def write_whole(str path not None, bytes data not None, *, bint durable=True):
             os.unlink(draft)
         raise
     if durable:
-        sync_directory(os.path.dirname(os.path.abspath(path)))
+        sync_directory(directory)

@@ -17,6 +17,7 @@ cdef class Intake(Tail):
     cdef int number(self, int64_t offset, int32_t epoch) except -1
     cdef list parsed(self)
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
+    cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1
     cdef int64_t put_each(self, int64_t now) except -1
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1
     cdef int note_epochs(self, const ks_arrival *found) except -1

@@ -130,6 +130,7 @@ cdef class Intake(Tail):
                 at = self.check_timestamp(timestamp, now)
             if self.keys_required and f.key_size < 0:
                 raise InvalidRecordError("a record of a compacted topic has no key")
+            self.refuse_offsets(1)
             offset = self.end
             builder.used = 0
             if builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0) < 0:
@@ -144,7 +145,8 @@ cdef class Intake(Tail):
             self.write_out(builder.data, builder.used)
             self.settle()
         except BaseException:
-            self.active.unstage()
+            if self.active is not None:
+                self.active.unstage()
             raise
         finally:
             self.release()
@@ -159,6 +161,7 @@ cdef class Intake(Tail):
         self.acquire()
         try:
             self.check_usable()
+            self.refuse_offsets(built.batch.records_count)
             now = self.now()
             built.batch.base_offset = self.end
             built.batch.last_offset = self.end + built.batch.last_offset_delta
@@ -170,7 +173,8 @@ cdef class Intake(Tail):
             self.settle()
             return built.batch.base_offset
         except BaseException:
-            self.active.unstage()
+            if self.active is not None:
+                self.active.unstage()
             raise
         finally:
             self.release()
@@ -203,6 +207,7 @@ cdef class Intake(Tail):
         self.acquire()
         try:
             self.check_usable()
+            self.refuse_offsets(count)
             now = self.now()
             times = Times.of(timestamps, count, now)
             columns.values = &value_cells.cells
@@ -254,7 +259,8 @@ cdef class Intake(Tail):
                         builder.used = sent = 0
             self.settle()
         except BaseException:
-            self.active.unstage()
+            if self.active is not None:
+                self.active.unstage()
             raise
         finally:
             self.release()
@@ -373,15 +379,15 @@ cdef class Intake(Tail):
                 duplicate = self._analyze(batches, "replication" if keep_offsets else origin, transaction_version)
                 if duplicate is not None:
                     return duplicate
-            if keep_offsets:
+                last = self.put_accounted(&found, keep_offsets, batches, now)
+            elif keep_offsets:
                 last = self.put_joined(&found, now)
             else:
                 last = self.put_each(now)
-            if found.producers:
-                self._account(batches)
             self.settle()
         except BaseException:
-            self.active.unstage()
+            if self.active is not None:
+                self.active.unstage()
             self._forget_analysis()
             raise
         finally:
@@ -425,6 +431,7 @@ cdef class Intake(Tail):
         cdef int64_t at = 0
         while at < self.given_size:
             header_at(self.given + at, self.given + self.given_size, &b)
+            self.refuse_offsets(offset - self.end + b.last_offset_delta + <int64_t>1)
             ks_put_offset(self.given + at, offset, epoch)
             offset += b.last_offset_delta + <int64_t>1
             at += b.size
@@ -456,6 +463,24 @@ cdef class Intake(Tail):
         if reason != ROLL_NOT:
             self._roll(ROLL_REASONS[reason], max(first_of(found) if joined else b.base_offset, <int64_t>0))
         return 0
+
+    cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1:
+        """Writes the batches given, and takes their producers into account; the last offset.
+
+        Where the disk is full half way, those that were written are accounted for. Any other failure between the two
+        would leave producers of which the log knows less than it holds, so nothing is written after it."""
+        cdef int64_t last = -1
+        with self._unfinished("an append of producers") as change:
+            try:
+                last = self.put_joined(found, now) if joined else self.put_each(now)
+            except BaseException:
+                if self.refusal is None:
+                    self.active.unstage()
+                    self._account([batch for batch in batches if batch.last_offset < self.end])
+                    change.undone()
+                raise
+            self._account(batches)
+        return last
 
     cdef int64_t put_each(self, int64_t now) except -1:
         """Places and writes the batches given, each as an append of its own; the last offset."""

@@ -17,7 +17,10 @@ cdef extern from "gate.h" nogil:
 
 cdef class Tail:
     cdef PyThread_type_lock mutex
+    cdef unsigned long owner       # the thread that has the mutex; 0 for none
     cdef readonly Active active
+    cdef readonly tuple _sealed    # the segments before the active one
+    cdef readonly tuple _segments  # (_sealed, active), replaced as one: readers take no lock
     cdef Builder builder
     cdef int64_t end
     cdef int32_t leader_epoch
@@ -34,6 +37,7 @@ cdef class Tail:
     cdef int target_codec
     cdef object clock
     cdef str refusal
+    cdef str unfinished            # a change under way: where it is broken off, nothing more is written
     cdef bint closed
     cdef ks_gate commit
     cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
@@ -48,6 +52,7 @@ cdef class Tail:
     cdef int64_t now(self, bint exact=*) except? -1
     cdef int fail(self, str what) except -1
     cdef int refuse_size(self, int64_t size) except -1
+    cdef int refuse_offsets(self, int64_t count) except -1
     cdef int place(self, const ks_batch *b, int64_t now) except -1
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1
     cdef int settle(self) except -1

@@ -13,6 +13,7 @@ from cpython.pythread cimport (
     PyThread_acquire_lock,
     PyThread_allocate_lock,
     PyThread_free_lock,
+    PyThread_get_thread_ident,
     PyThread_release_lock,
 )
 from libc.errno cimport errno
@@ -24,10 +25,18 @@ from kstore.engine.builder cimport Builder
 from kstore.engine.file cimport File
 from libkstore.format cimport ks_batch
 
+from kstore.arguments import integer
 from kstore.engine.active import ROLL_REASONS
 from kstore.engine.codecs import NAMES as CODECS
-from kstore.engine.file import sync_directory
-from kstore.errors import InvalidTimestampError, LogClosedError, LogFailedError, RecordTooLargeError
+from kstore.engine.file import sync_directory, sync_file
+from kstore.errors import (
+    InvalidTimestampError,
+    LogClosedError,
+    LogFailedError,
+    OffsetOverflowError,
+    RecordTooLargeError,
+    ReentrantCallError,
+)
 
 cdef extern from *:
     """
@@ -46,6 +55,16 @@ cdef enum:
 DURABILITY = ("none", "group", "each")
 
 
+cdef int sync_all(list files) except -1:
+    """Brings files to the disk: open ones, or paths, of which those that retention has removed need it no longer."""
+    for file in files:
+        if isinstance(file, str):
+            sync_file(file)
+        else:
+            file.sync()
+    return 0
+
+
 cdef class Held:
     """`with log._held():` for Python code that changes the log."""
 
@@ -58,6 +77,35 @@ cdef class Held:
         self.tail.release()
 
 
+cdef class Unfinished:
+    """`with log._unfinished("the roll") as change:` for a change in several steps; the mutex is held.
+
+    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless `change.undone()`
+    was called: nothing else is known of the state then. The log says so from the first step on, so it does not matter
+    where an interrupt or a lack of memory strikes.
+    """
+
+    cdef Tail tail
+    cdef str what
+    cdef str outer
+    cdef bint is_undone
+
+    def __enter__(self):
+        self.outer = self.tail.unfinished
+        self.tail.unfinished = self.what
+        return self
+
+    def undone(self):
+        """Everything is again as it was before."""
+        self.is_undone = True
+
+    def __exit__(self, kind, error, trace):
+        if kind is None or self.is_undone:
+            self.tail.unfinished = self.outer
+        else:
+            self.tail._refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
+
+
 cdef class Tail:
     """Writes to the active segment of a log, one thread at a time."""
 
@@ -68,6 +116,7 @@ cdef class Tail:
             raise MemoryError()
         self.builder = Builder()
         self.unsynced = []
+        self._sealed = ()
         self.closed = True
         self.known_epoch = -1
 
@@ -80,31 +129,41 @@ cdef class Tail:
 
     def _begin(self, Active active, int64_t next_offset, int64_t durable_offset, clock):
         """Opens the tail: appends go to `active` from `next_offset` on."""
-        self.active = active
+        self._publish(self._sealed, active)
         self.end = next_offset
         self.clock = clock
         self.commit.reached = durable_offset
         self.closed = False
 
     def _limit(self, config, str durability):
-        """Takes over what the configuration says of appends."""
-        self.segment_bytes = config.effective_segment_bytes
-        self.segment_ms = config.segment_ms
-        if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
-            self.segment_ms = min(self.segment_ms, <int64_t>config.max_compaction_lag_ms)
-        self.max_message_bytes = config.max_message_bytes
-        self.before_max_ms = config.message_timestamp_before_max_ms
-        self.after_max_ms = config.message_timestamp_after_max_ms
-        self.flush_messages = config.flush_messages
-        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
-        self.keys_required = "compact" in config.cleanup_policy
-        self.durability = DURABILITY.index(durability)
-        codec = config.compression_type
-        self.target_codec = -1 if codec == "producer" else 0 if codec == "uncompressed" else CODECS.index(codec)
-        self.builder.codec = 0 if codec in ("producer", "uncompressed") else CODECS.index(codec)
-        levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
-                  "zstd": config.compression_zstd_level}
-        self.builder.level = levels.get(codec, -1)
+        """Takes over what the configuration says of appends: all of it, or nothing."""
+        cdef int64_t segment_bytes = config.effective_segment_bytes, segment_ms = config.segment_ms
+        cdef int64_t max_message_bytes = config.max_message_bytes, flush_messages = config.flush_messages
+        cdef int64_t before_max_ms = config.message_timestamp_before_max_ms
+        cdef int64_t after_max_ms = config.message_timestamp_after_max_ms
+        cdef bint log_append_time = config.message_timestamp_type == "LogAppendTime"
+        cdef bint compacts = "compact" in config.cleanup_policy
+        cdef int kind = DURABILITY.index(durability)
+        cdef int target_codec, codec, level
+        if compacts and config.max_compaction_lag_ms > 0:
+            segment_ms = min(segment_ms, <int64_t>config.max_compaction_lag_ms)
+        name = config.compression_type
+        target_codec = -1 if name == "producer" else 0 if name == "uncompressed" else CODECS.index(name)
+        codec = max(target_codec, 0)
+        level = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
+                 "zstd": config.compression_zstd_level}.get(name, -1)
+        self.segment_bytes = segment_bytes
+        self.segment_ms = segment_ms
+        self.max_message_bytes = max_message_bytes
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
+        self.flush_messages = flush_messages
+        self.log_append_time = log_append_time
+        self.keys_required = compacts
+        self.durability = kind
+        self.target_codec = target_codec
+        self.builder.codec = codec
+        self.builder.level = level
 
     def _roll(self, str reason, int64_t first_offset):
         """Seals the active segment and begins the next, for a batch that begins at `first_offset`."""
@@ -122,8 +181,18 @@ cdef class Tail:
         held.tail = self
         return held
 
-    def _replace(self, Active active):
-        """Another active segment; the mutex is held."""
+    def _unfinished(self, str what):
+        """A change in several steps; see Unfinished."""
+        cdef Unfinished change = Unfinished.__new__(Unfinished)
+        change.tail = self
+        change.what = what
+        return change
+
+    def _publish(self, tuple sealed not None, Active active not None):
+        """The segments are these from here on, for appends and readers; the mutex is held."""
+        cdef tuple segments = (sealed, active)  # the last step that can fail
+        self._segments = segments
+        self._sealed = sealed
         self.active = active
 
     def _move_end(self, int64_t next_offset, int64_t durable_offset):
@@ -133,9 +202,9 @@ cdef class Tail:
         self.sync_ceiling = min(self.sync_ceiling, durable_offset)
         self.known_epoch = -1
 
-    def _owe_sync(self, files, bint names):
-        """Files, and perhaps names, that the next sync must bring to the disk first."""
-        self.unsynced += files
+    def _owe_sync(self, list files, bint names):
+        """Files, open ones or paths, and perhaps names, that the next sync must bring to the disk first."""
+        self.unsynced = self.unsynced + [file for file in files if file not in self.unsynced]
         self.names_unsynced = self.names_unsynced or names
 
     def _refuse(self, str why):
@@ -149,16 +218,23 @@ cdef class Tail:
     @property
     def _refusal(self):
         """Why nothing is written any more, or None."""
-        return "a sync failed" if self.refusal is None and self.commit.failed else self.refusal
+        if self.refusal is not None:
+            return self.refusal
+        if self.commit.failed:
+            return "a sync failed"
+        return None if self.unfinished is None else f"{self.unfinished} was not finished"
 
     @property
     def _end_offset(self):
         return self.end
 
-    def _take_unsynced(self):
-        """The files that the next sync would have brought to the disk: the caller does."""
-        files, self.unsynced = self.unsynced, []
-        return files
+    def _sync_owed(self):
+        """Brings to the disk what the next sync would have to; the mutex is held, and nobody syncs. OSError."""
+        sync_all(self.unsynced)
+        if self.names_unsynced:
+            sync_directory(self.active.directory)
+        self.unsynced = []
+        self.names_unsynced = False
 
     def _set_leader_epoch(self, int32_t epoch):
         self.leader_epoch = epoch
@@ -167,14 +243,32 @@ cdef class Tail:
 
     cdef int acquire(self) except -1:
         if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
+            if self.owner == PyThread_get_thread_ident():  # to wait for this very thread would take for ever
+                raise ReentrantCallError(
+                    "the log was called from within itself: by a signal handler, a finalizer or its clock"
+                )
             with nogil:
                 PyThread_acquire_lock(self.mutex, WAIT_LOCK)
+        self.owner = PyThread_get_thread_ident()
         return 0
 
     cdef void release(self) noexcept:
+        self.owner = 0
         PyThread_release_lock(self.mutex)
         if self.waiting is not None:
             self.ring()
+
+    def _after_fork(self):
+        """A child of fork: threads that it does not have may have held the locks. Nothing is written here any more."""
+        self.mutex = PyThread_allocate_lock()  # the old one is left as it is: it may be held
+        if self.mutex is NULL:
+            raise MemoryError()
+        self.owner = 0
+        ks_gate_init(&self.commit)
+        self.commit.failed = 1
+        self.refusal = "it was opened in another process"
+        if self.active is not None:
+            self.active.after_fork()
 
     cdef int ring(self) except -1:
         waiting, self.waiting = self.waiting, None
@@ -189,13 +283,15 @@ cdef class Tail:
         elif bell not in self.waiting:
             self.waiting.append(bell)
 
+    def _check_usable(self):
+        """LogClosedError or LogFailedError, if nothing may be written; the mutex is held."""
+        self.check_usable()
+
     cdef int check_usable(self) except -1:
         if self.closed:
-            raise LogClosedError("the log is closed")
-        if self.refusal is not None:
-            raise LogFailedError(f"nothing is written until the log is opened anew: {self.refusal}")
-        if self.commit.failed:
-            raise LogFailedError("nothing is written until the log is opened anew: a sync failed")
+            raise LogClosedError("the log is closed" if self.active is None else f"{self.active.directory} is closed")
+        if self.refusal is not None or self.commit.failed or self.unfinished is not None:
+            raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
         return 0
 
     cdef int fail(self, str what) except -1:
@@ -207,7 +303,7 @@ cdef class Tail:
         """The time in ms; where it need not be `exact` it may lie some ms back."""
         cdef timespec t
         if self.clock is not None:
-            return self.clock()
+            return integer("the time that the log's clock gives, in ms,", self.clock())
         clock_gettime(CLOCK_REALTIME if exact else KS_COARSE_CLOCK, &t)
         return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
 
@@ -218,6 +314,14 @@ cdef class Tail:
             raise RecordTooLargeError("batch larger than max.message.bytes", size=size, limit=self.max_message_bytes)
         if size > self.segment_bytes:
             raise RecordTooLargeError("batch larger than segment.bytes", size=size, limit=self.segment_bytes)
+        return 0
+
+    cdef int refuse_offsets(self, int64_t count) except -1:
+        """The last record must leave room for the offset behind it, which is the log end offset."""
+        if count > INT64_MAX - self.end:
+            raise OffsetOverflowError(
+                f"{count} records from offset {self.end} on do not fit: {INT64_MAX - 1} is the largest offset"
+            )
         return 0
 
     cdef int note_epoch(self, const ks_batch *b) except -1:
@@ -303,15 +407,13 @@ cdef class Tail:
         reached = -1
         try:
             reached = self.sync_once(sealed)
-        except LogClosedError:  # nothing was tried; close() sees to it
-            reached = 0
-            raise
         finally:
             ks_gate_leave(&self.commit, reached, reached < 0 and self.refusal is not None)
         return 0
 
     cdef int64_t sync_once(self, bint sealed) except -1:
-        """Syncs what is written now, and returns the offset that is durable with it."""
+        """Syncs what is written now, and returns the offset that is durable with it. Any failure is final: nobody knows
+        what the system has dropped."""
         cdef File file
         cdef int64_t reached
         cdef int status
@@ -326,8 +428,7 @@ cdef class Tail:
         finally:
             self.release()
         try:
-            for other in older:
-                other.sync()
+            sync_all(older)
             if names:
                 sync_directory(self.active.directory)
             if file is not None:
@@ -335,7 +436,8 @@ cdef class Tail:
                     status = file.datasync()
                 if status < 0:
                     file.raise_errno()
-        except OSError as e:
+        except BaseException as e:
+            self.refusal = "a sync failed"
             self.refusal = f"a sync failed: {e}"
             raise
         return min(reached, self.sync_ceiling)  # what was appended since a truncation is not in this sync

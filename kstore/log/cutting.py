@@ -3,17 +3,19 @@
 from collections.abc import Callable
 
 from kstore.engine.file import File
+from kstore.engine.index import TransactionIndex
 from kstore.engine.segment import Segment
 
 
 def cut(segment: Segment, offset: int, make: Callable[[str, int], Segment]) -> Segment:
-    """Shortens the files of a segment by what begins at `offset`, and by all of a batch that holds it; returns a segment
-    of what is left. The index files stay as they are: they are made anew with the indexes of that segment. OSError."""
+    """Shortens the files of a segment by what begins at `offset`, and by all of a batch that holds it, durably; returns
+    a segment of what is left. The index files stay as they are: they are made anew with the indexes of that segment.
+    OSError."""
     located = segment.translate(offset)
     size = located.position if located is not None else segment.size
     offsets, times = segment.offset_index.copy(), segment.time_index.copy()  # while they fit their log
-    transactions = segment.transaction_index
-    File(segment.path, "r+").truncate(size)
+    transactions = TransactionIndex(segment.base_offset, segment.transaction_index.to_bytes())
+    _shorten(segment.path, size)
     left = make(segment.stem, segment.base_offset)
     offsets.truncate_to(offset)
     times.truncate_to(offset)
@@ -22,9 +24,16 @@ def cut(segment: Segment, offset: int, make: Callable[[str, int], Segment]) -> S
     count = len(transactions)
     transactions.truncate_to(offset)
     if len(transactions) < count:
-        File(segment.path_of(".txnindex"), "r+").truncate(34 * len(transactions))
+        _shorten(segment.path_of(".txnindex"), 34 * len(transactions))
     left.adopt(None, None, transactions)
     return left
+
+
+def _shorten(path: str, size: int) -> None:
+    """Durably: what follows would otherwise be acknowledged over bytes that a power cut brings back."""
+    file = File(path, "r+")
+    file.truncate(size)
+    file.sync()
 
 
 def end_of_rest(segment: Segment, offset: int) -> int:

@@ -1,5 +1,6 @@
 """Flushing in the background: sealed segments, flush.messages, flush.ms (spec 5.3, 8.8)."""
 
+import contextlib
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -13,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class Flusher:
-    """One thread a log, started when there is first something to do. A sync that fails stops the log, not the thread."""
+    """One thread a log, started when there is first something to do. A sync that fails stops the log, not the thread.
+
+    Its methods take no lock, so a signal handler may call them at any moment. All but `stop` are called with the
+    mutex of the log held.
+    """
 
     def __init__(self, log: "LogWriter", flush_ms: int) -> None:
         self._log = weakref.ref(log)
         self._flush_ms = flush_ms
         self._wake = Wakeup()
-        self._changing = threading.Lock()
         self._due = self._stopped = False
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
@@ -27,30 +31,29 @@ class Flusher:
             self._start()
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="kstore-flusher", daemon=True)
-        self._thread.start()
+        if not self._stopped and (self._thread is None or self._thread.ident is None):
+            self._thread = threading.Thread(target=self._run, name="kstore-flusher", daemon=True)
+            with contextlib.suppress(
+                RuntimeError
+            ):  # no more threads: the next time, or whoever flushes, does it
+                self._thread.start()
 
     def sealed(self) -> None:
         """A segment was sealed: bring it to the disk."""
-        self._ask(due=False)
+        self._start()
+        self._wake.set()
 
     def flush_now(self) -> None:
         """Bring everything to the disk."""
-        self._ask(due=True)
-
-    def _ask(self, *, due: bool) -> None:
-        with self._changing:
-            self._due = self._due or due
-            if self._thread is None and not self._stopped:
-                self._start()
+        self._due = True
+        self._start()
         self._wake.set()
 
     def flush_every(self, flush_ms: int) -> None:
         """Another flush.ms."""
-        with self._changing:
-            self._flush_ms = flush_ms
-            if self._thread is None and flush_ms < MAX64 and not self._stopped:
-                self._start()
+        self._flush_ms = flush_ms
+        if flush_ms < MAX64:
+            self._start()
         self._wake.set()
 
     def stop(self, *, wait: bool = True) -> None:
@@ -58,17 +61,23 @@ class Flusher:
         inside here."""
         self._stopped = True
         self._wake.set()
-        if wait and self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if (
+            wait
+            and thread is not None
+            and thread.ident is not None
+            and thread is not threading.current_thread()
+        ):
+            thread.join()
 
     def _run(self) -> None:
         while True:
             limit = self._flush_ms / 1000 if self._flush_ms < threading.TIMEOUT_MAX * 1000 else None
-            told = self._wake.take(limit)
+            due = not self._wake.take(limit)
             if self._stopped:
                 return
-            with self._changing:
-                due, self._due = self._due or not told, False
+            if self._due:
+                self._due, due = False, True
             log = self._log()
             if log is None:
                 return

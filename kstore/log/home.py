@@ -4,15 +4,15 @@ A broker keeps them in the directory around the partitions. A partition that lie
 the same form: so programs can write partitions side by side, and Kafka passes the files over.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 from kstore.engine.file import sync_directory, unlink, write_whole
-from kstore.errors import CorruptFileError
 from kstore.log import checkpoints, layout
 from kstore.log.layout import TopicPartition
-from kstore.log.lock import DirectoryLock
+from kstore.log.lock import DirectoryLock, User
 
 _SIGNS = (
     layout.META_PROPERTIES,
@@ -33,16 +33,23 @@ class Complaint(NamedTuple):
 
 
 def directory_of(path: Path) -> Path:
-    """The directory that keeps the state of a partition: the log directory around it, if it lies in one, or itself."""
+    """The directory that keeps the state of a partition: the log directory around it, or itself.
+
+    A log directory keeps the state of partitions by topic and number. So a directory whose name a broker would not give
+    to a partition keeps its own, also in there: its name could be another's in the checkpoints, or spoil them.
+    """
     path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link to another log directory
     parent = path.parent
+    if not layout.is_partition_name(path.name):
+        return path
     return parent if any((parent / name).exists() for name in _SIGNS) else path
 
 
 def name_of(path: Path) -> TopicPartition:
-    """What the checkpoints call a partition; directories not named TOPIC-N get their name and 0."""
+    """What the checkpoints call a partition. One that keeps its own is alone in them, so any name serves."""
     name = Path(os.path.abspath(path)).name  # noqa: PTH100
-    return layout.parse_directory(name) or TopicPartition(name.replace(" ", "_") or "log", 0)
+    tp = layout.parse_directory(name) if layout.is_partition_name(name) else None
+    return tp or TopicPartition("log", 0)
 
 
 class State(NamedTuple):
@@ -55,54 +62,81 @@ class State(NamedTuple):
 
 
 def read_state(path: Path) -> State:
-    """Reads the marker and the checkpoints; unreadable ones count as absent."""
+    """Reads the marker and the checkpoints. Of a damaged checkpoint the lines that can be read count."""
     directory, tp = directory_of(path), name_of(path)
     if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
         return State(False, 0, 0, ())
     complaints: list[Complaint] = []
-    recovery_point = _offset_of(directory / layout.RECOVERY_POINTS, tp, complaints)
-    log_start_offset = _offset_of(directory / layout.LOG_STARTS, tp, complaints)
+    alone = directory == Path(os.path.abspath(path))  # noqa: PTH100
+    recovery_point = _offset_of(directory / layout.RECOVERY_POINTS, tp, alone, complaints)
+    log_start_offset = _offset_of(directory / layout.LOG_STARTS, tp, alone, complaints)
     clean = (directory / layout.CLEAN_SHUTDOWN).exists()
     return State(clean, recovery_point, log_start_offset, tuple(complaints))
 
 
-def _offset_of(path: Path, tp: TopicPartition, complaints: list[Complaint]) -> int:
+def _offset_of(path: Path, tp: TopicPartition, alone: bool, complaints: list[Complaint]) -> int:
     try:
-        return checkpoints.read_offsets(path).get(tp, 0)
-    except FileNotFoundError:
-        return 0
-    except (OSError, CorruptFileError) as e:
+        offsets, error = checkpoints.salvage_offsets(path)
+    except OSError as e:
         complaints.append(Complaint(str(path), f"not read: {e}"))
         return 0
+    if alone and tp not in offsets and len(offsets) == 1:  # the directory was given another name
+        tp = next(iter(offsets))
+    offset = offsets.get(tp, 0)
+    if error is not None:
+        what = f"the offset of {tp} in it, {offset}, counts" if tp in offsets else f"nothing is known of {tp}"
+        complaints.append(Complaint(str(path), f"damaged, {what}: {error}"))
+    if offset < 0:
+        complaints.append(
+            Complaint(str(path), f"an offset of {tp} that is negative, {offset}, does not count")
+        )
+        return 0
+    return offset
 
 
 class Home:
-    """The state of a partition that is written: holds the lock from its making to `leave`."""
+    """The state of a partition that is written: holds the lock from its making to `leave`.
+
+    `leave` may be interrupted, and called again.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = name_of(path)
         self.directory = directory_of(path)
-        self._lock = DirectoryLock.acquire(self.directory, path)
-        self._writing = self._lock.writing
+        self._pid = os.getpid()
+        self._user = User()
+        self._left = False
+        self._lock: DirectoryLock | None = None
         try:
+            self._lock = DirectoryLock.acquire(self.directory, path, self._user)
+            self._writing = self._lock.writing
             self.state = self._enter()
         except BaseException:
-            self._lock.release(path)
+            self.leave(clean=False)
             raise
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the lock was given up, or is another process's."""
+        return self._left or os.getpid() != self._pid
+
+    @property
+    def _alone(self) -> bool:
+        """Whether the checkpoints are the partition's own."""
+        return self.directory == Path(os.path.abspath(self.path))  # noqa: PTH100
 
     def _enter(self) -> State:
         """Takes the clean marker away: until it is written again, a stop is not a clean one."""
         with self._writing:
             state = read_state(self.path)
             session = _sessions.setdefault(self.directory, _Session(state.clean))
+            session.open[self.name] = self._user
             marker = self.directory / layout.CLEAN_SHUTDOWN
             if marker.exists():
                 unlink(str(marker))
                 sync_directory(str(self.directory))
-            clean = session.was_clean(self.name)
-            session.open.add(self.name)
-            return state._replace(clean=clean)
+            return state._replace(clean=session.was_clean(self.name))
 
     def store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
@@ -112,44 +146,78 @@ class Home:
 
     def store_high_watermark(self, offset: int) -> None:
         """Writes what a broker takes for the high watermark; only in a log directory. OSError."""
-        if self.directory != Path(os.path.abspath(self.path)):  # noqa: PTH100
+        if not self._alone:
             with self._writing:
                 self._store(layout.HIGH_WATERMARKS, offset)
 
     def _store(self, file: str, offset: int | None) -> None:
         path = self.directory / file
-        try:
-            offsets = checkpoints.read_offsets(path)
-        except (FileNotFoundError, CorruptFileError):
-            offsets = {}
-            if offset is None:
-                return
-        if offsets.get(self.name) == offset:
-            return
+        offsets, damage = checkpoints.salvage_offsets(path)
+        before = dict(offsets)
+        if self._alone:
+            offsets.clear()
         if offset is None:
-            del offsets[self.name]
+            offsets.pop(self.name, None)
         else:
             offsets[self.name] = offset
-        checkpoints.write_offsets(path, offsets)
+        if damage is not None or offsets != before:
+            checkpoints.write_offsets(path, offsets)
 
     def leave(self, *, clean: bool) -> None:
-        """Unlocks. After a clean close the marker is written, if every partition around is clean with this one."""
+        """Unlocks. After a clean close the marker is written, if every partition around is clean with this one.
+
+        OSError if the marker could not be written: the lock is given up all the same.
+        """
+        if (
+            self._left or self._lock is None or os.getpid() != self._pid
+        ):  # in a forked child it is the parent's
+            return
         with self._writing:
-            session = _sessions[self.directory]
-            session.open.discard(self.name)
-            (session.closed if clean else session.unclean).add(self.name)
             try:
-                if clean and not session.open and session.all_clean(self.directory):
-                    marker = str(self.directory / layout.CLEAN_SHUTDOWN)
-                    write_whole(marker, b'{"version":0,"brokerEpoch":-1}')
+                self._end_session(clean)
+            except OSError:
+                self._end_session(False)
+                raise
             finally:
-                if not session.open:
-                    _sessions.pop(self.directory, None)
-                self._lock.release(self.path)
+                self._give_up()
+
+    def _end_session(self, clean: bool) -> None:
+        session = _sessions.get(self.directory)
+        if session is None or session.open.get(self.name) is not self._user:
+            if session is not None and not session.open:  # of an opening that was interrupted
+                _sessions.pop(self.directory, None)
+            return
+        (session.closed if clean else session.unclean).add(self.name)
+        others = len(session.open) > 1
+        if clean and not others and session.all_clean(self.directory):
+            write_whole(str(self.directory / layout.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+        if not others:
+            _sessions.pop(self.directory, None)
+        session.open.pop(self.name, None)
+
+    def _give_up(self) -> None:
+        """Gives the lock up, once nothing more is to be written."""
+        session = _sessions.get(self.directory)
+        if session is None or session.open.get(self.name) is not self._user:
+            assert self._lock is not None
+            self._lock.release(self.path, self._user)
+            self._left = True
 
     def leave_unclean(self) -> None:
-        """The same where nobody closes the log, as it is garbage."""
-        self._writing.later(lambda: self.leave(clean=False))
+        """Leaves when that can be done: nobody closed the log, and it is garbage now."""
+        if not self._left and self._lock is not None and os.getpid() == self._pid:
+            self._writing.later(self._leave_inside)
+
+    def _leave_inside(self) -> None:
+        """Leaves, for whoever is under the guard already."""
+        try:
+            self._end_session(False)
+        finally:
+            self._give_up()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it was interrupted while it was made
+            self.leave_unclean()
 
 
 class _Session:
@@ -157,7 +225,7 @@ class _Session:
 
     def __init__(self, clean: bool) -> None:
         self.clean = clean
-        self.open: set[TopicPartition] = set()
+        self.open: dict[TopicPartition, User] = {}
         self.closed: set[TopicPartition] = set()
         self.unclean: set[TopicPartition] = set()
 
@@ -177,8 +245,10 @@ class _Session:
             return False
         if self.clean:
             return True
-        names = {layout.parse_directory(entry.name) for entry in directory.iterdir() if entry.is_dir()}
-        return names - {None} <= self.closed
+        names = {
+            layout.parse_directory(e.name) for e in directory.iterdir() if layout.is_partition_name(e.name)
+        }
+        return names <= self.closed
 
 
 _sessions: dict[Path, _Session] = {}

@@ -62,6 +62,13 @@ def parse_directory(name: str) -> TopicPartition | None:
     return TopicPartition(topic, number) if -(2**31) <= number < 2**31 else None
 
 
+def is_partition_name(name: str) -> bool:
+    """Whether a broker gives this very name to the directory of a partition in use: a legal topic, a dash, a number
+    without leading zeros. No two such names stand for the same partition."""
+    tp = parse_directory(name)
+    return tp is not None and tp.partition >= 0 and str(tp) == name and is_valid_topic(tp.topic)
+
+
 def parse_offset(name: str) -> int | None:
     """The number before the first dot of a file name, or None."""
     stem = name.partition(".")[0]

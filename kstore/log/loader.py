@@ -6,6 +6,7 @@ what would be left, some of them named `.swap` on disk, some with a part that do
 memory. For a writer each decision is also carried out, by log/repairs.py.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from kstore.log.epochs import LeaderEpochs
 from kstore.log.home import State, read_state
 from kstore.log.listing import Listing
 from kstore.log.recovery import Recovery
+from kstore.log.remains import Remains, remains_of
 from kstore.log.repairs import Repairs
 from kstore.log.segment_maker import SegmentMaker
 
@@ -50,6 +52,7 @@ class _Loader:
         for file, text in state.complaints:
             self.recovery.note("checkpoint", file, -1, -1, text)
         self.listing = Listing(str(path), self.recovery, repairs)
+        self.epochs_damaged = False
         self.epochs = LeaderEpochs(self._read_epochs())
         self.lost_time_indexes: set[int] = set()
         self.has_producers = False
@@ -62,7 +65,8 @@ class _Loader:
         except FileNotFoundError:
             return []
         except (OSError, CorruptFileError) as e:
-            self.recovery.note("checkpoint", str(file), -1, -1, f"not read: {e}")
+            self.recovery.note("checkpoint", str(file), -1, -1, f"not read, made again from the batches: {e}")
+            self.epochs_damaged = True
             return []
 
     def note(self, kind: str, segment: Segment, position: int, size: int, text: str) -> None:
@@ -70,10 +74,26 @@ class _Loader:
 
     def drop(self, segment: Segment, text: str) -> None:
         """A whole segment that does not count."""
-        self.note("beyond", segment, 0, segment.size, text)
+        remains = remains_of(segment, 0)
+        lost = self._was_promised(segment.base_offset)
+        self.note("beyond", segment, 0, segment.size, f"{text}{self._told(remains)}")
+        self._lose(segment.path, segment.size, remains, lost)
         if self.repairs is not None:
-            lost = not self.recovery.clean and segment.base_offset < self.recovery.recovery_point
-            self.repairs.delete_segment(segment, keep=lost)
+            self.repairs.delete_segment(segment, keep=lost or remains is not None)
+
+    def _was_promised(self, offset: int) -> bool:
+        """Whether what lies at an offset should be on the disk: it was flushed, or the log was closed."""
+        return self.recovery.clean or offset < self.recovery.recovery_point
+
+    def _told(self, remains: Remains | None) -> str:
+        return "" if remains is None else f" (with {remains}; recover=False shows them)"
+
+    def _lose(self, path: str, size: int, remains: Remains | None, promised: bool) -> None:
+        """Notes what recovery takes away that somebody may miss."""
+        if remains is not None:
+            self.recovery.losses.append(f"{size} bytes of {path} were cut off, with {remains}")
+        elif promised and size:
+            self.recovery.losses.append(f"{size} bytes of {path}, which had been flushed, were damaged")
 
     def load(self) -> Loaded:
         if self.recover:
@@ -81,6 +101,12 @@ class _Loader:
         segments = self._open_segments()
         if self.recover and not self.recovery.clean:
             segments = self._recover(segments)
+        elif self.recover and self.repairs is not None and segments and self._has_tail(segments[-1]):
+            # Kafka trusts the clean shutdown, and appends behind these bytes: then what was damaged is completed by
+            # the new batch, and nothing behind it can be read. A reader sees them as Kafka's does.
+            segments[-1:] = self._recovered(segments[-1])[0]
+        if self.epochs_damaged:
+            self._gather_epochs(segments)
         log_end_offset = self._end_of(segments)
         if segments and log_end_offset < self.log_start_offset:
             for segment in segments:
@@ -89,6 +115,10 @@ class _Loader:
             self.epochs = LeaderEpochs()
         first = segments[0].base_offset if segments else self.log_start_offset
         log_end_offset = log_end_offset if segments else first
+        if not self.recovery.clean and log_end_offset < self.recovery.recovery_point:
+            self.recovery.losses.append(
+                f"offsets {log_end_offset} to {self.recovery.recovery_point} had been flushed, and are lost"
+            )
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         return Loaded(
@@ -100,6 +130,27 @@ class _Loader:
             frozenset(self.lost_time_indexes),
             self.has_producers,
         )
+
+    def _has_tail(self, last: Segment) -> bool:
+        """Whether bytes follow the last whole batch, or that cannot be told."""
+        try:
+            last.read_next_offset()
+        except CorruptFileError:
+            return True
+        return last.tail_bytes > 0
+
+    def _gather_epochs(self, segments: list[Segment]) -> None:
+        """The leader epochs that the batches bear, as far as they can be read."""
+        for segment in segments:
+            with contextlib.suppress(CorruptFileError):
+                headers = segment.read_headers()
+                epochs = headers["leader_epoch"]
+                for at in [0, *(epochs[1:] != epochs[:-1]).nonzero()[0] + 1] if len(epochs) else []:
+                    epoch, base_offset = int(epochs[at]), int(headers["base_offset"][at])
+                    if headers["magic"][at] == 2 and epoch > (
+                        -1 if self.epochs.latest is None else self.epochs.latest
+                    ):
+                        self.epochs.assign(epoch, base_offset)
 
     def _open_segments(self) -> list[Segment]:
         """Pass 4: the segments there are, in order; indexes without a log are left aside."""
@@ -156,13 +207,14 @@ class _Loader:
         beyond = segment.size - found.valid_bytes
         if beyond:
             kind = "torn_tail" if "end inside" in str(found.error) else "corrupt_batch"
-            self.note(
-                kind, segment, found.valid_bytes, beyond, f"{beyond} bytes would be cut off: {found.error}"
-            )
+            remains = remains_of(segment, found.valid_bytes)
+            promised = self._was_promised(found.next_offset)
+            text = f"{beyond} bytes would be cut off{self._told(remains)}: {found.error}"
+            self.note(kind, segment, found.valid_bytes, beyond, text)
+            self._lose(segment.path, beyond, remains, promised)
             self.recovery.truncated_bytes += beyond
             if self.repairs is not None:
-                lost = not self.recovery.clean and found.next_offset < self.recovery.recovery_point
-                self.repairs.cut(segment, found.valid_bytes, keep=lost)
+                self.repairs.cut(segment, found.valid_bytes, keep=promised or remains is not None)
             segment.limit_to(found.valid_bytes)
         segment.adopt(found.offset_index, found.time_index)
         self.has_producers = self.has_producers or found.has_producers

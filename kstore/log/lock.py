@@ -4,12 +4,14 @@ import errno
 import fcntl
 import os
 import struct
+import weakref
 from functools import partial
 from pathlib import Path
 
+from kstore.engine.file import File
+from kstore.engine.guard import Guard
 from kstore.errors import LogLockedError
 from kstore.log import layout
-from kstore.log.guard import Guard
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
 _guard = Guard()
@@ -17,7 +19,7 @@ _held: dict[str, "DirectoryLock"] = {}
 
 
 def _holder(fd: int) -> int | None:
-    """The process that holds the lock on this file, where the system tells."""
+    """The process that holds the lock on this file, if the system tells."""
     try:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
@@ -26,65 +28,72 @@ def _holder(fd: int) -> int | None:
     return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
 
+class User:
+    """One log that uses a lock. A log that is garbage uses it no longer, whether it said so or not."""
+
+
 class DirectoryLock:
     """The lock of one directory, shared by all logs that this process writes in it; the last one to leave unlocks.
 
     The system lets a process lock a file again that it has locked, and drops the lock when any descriptor of the file
-    is closed, so the file is opened once a process and this object is handed round.
+    is closed, so the file is opened once a process and this object is handed round. Every method may be interrupted,
+    and called again.
     """
 
-    def __init__(self, directory: str, fd: int) -> None:
+    def __init__(self, directory: str, file: File) -> None:
         self.directory = directory
-        self.users: set[str] = set()  # the partition directories
         self.writing = Guard()  # for the files that its users share
-        self._fd = fd
+        self._users: dict[str, weakref.ref[User]] = {}  # by partition directory
+        self._file: File | None = file
         self._pid = os.getpid()
 
     @classmethod
-    def acquire(cls, directory: Path, user: Path) -> "DirectoryLock":
-        """Locks `directory` for a log in `user`. LogLockedError where another process, or that same log, has it."""
-        key, partition = os.path.realpath(directory), os.path.realpath(user)
+    def acquire(cls, directory: Path, partition: Path, user: User) -> "DirectoryLock":
+        """Locks `directory` for a log in `partition`. LogLockedError if another process, or that same log, has it."""
+        key, name = os.path.realpath(directory), os.path.realpath(partition)
         path = f"{key}/{layout.LOCK}"
         with _guard:
             lock = _held.get(key)
             if lock is None:
                 lock = _held[key] = cls(key, _locked(path))
-            elif partition in lock.users:
-                raise LogLockedError(path, os.getpid())
-            lock.users.add(partition)
+            else:
+                known = lock._users.get(name)
+                if known is not None and known() is not None:
+                    raise LogLockedError(path, os.getpid())
+            lock._users[name] = weakref.ref(user)
             return lock
 
-    def release(self, user: Path) -> None:
+    def release(self, partition: Path, user: User) -> None:
         """Gives the lock up for one log; the file goes with the last."""
-        _guard.later(partial(self._drop, os.path.realpath(user)))
+        _guard.later(partial(self._drop, os.path.realpath(partition), user))
 
-    def _drop(self, partition: str) -> None:
-        self.users.discard(partition)
-        if self.users or _held.get(self.directory) is not self:
+    def _drop(self, name: str, user: User) -> None:
+        known = self._users.get(name)
+        if known is None or known() not in (None, user):
             return
-        del _held[self.directory]
-        if os.getpid() == self._pid:  # a forked child does not own it
-            Path(self.directory, layout.LOCK).unlink(missing_ok=True)
-        os.close(self._fd)
+        others = any(ref() is not None for ref in self._users.values() if ref is not known)
+        if not others and _held.get(self.directory) is self:
+            if os.getpid() == self._pid:  # a forked child does not own it
+                Path(self.directory, layout.LOCK).unlink(missing_ok=True)
+            _held.pop(self.directory, None)
+            self._file = None  # closes it
+        self._users.pop(name, None)
 
 
-def _locked(path: str) -> int:
-    """A descriptor of the locked file; tried again where the file was removed before it was locked."""
+def _locked(path: str) -> File:
+    """The locked file; tried again if it was removed before it was locked."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = File(path, "a")
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(fd).st_ino == Path(path).stat().st_ino:
-                return fd
+            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file.fd).st_ino == Path(path).stat().st_ino:
+                return file
         except FileNotFoundError:
             pass
         except OSError as e:
-            pid = _holder(fd)
-            os.close(fd)
             if e.errno in (errno.EACCES, errno.EAGAIN):
-                raise LogLockedError(path, pid) from None
+                raise LogLockedError(path, _holder(file.fd)) from None
             raise
-        os.close(fd)
 
 
 def _forget() -> None:

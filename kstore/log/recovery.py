@@ -21,7 +21,11 @@ class Finding(NamedTuple):
 
 @dataclass
 class Recovery:
-    """What loading found, and did or (opened for reading, which writes nothing) would have done."""
+    """What loading found, and did or (opened for reading, which writes nothing) would have done.
+
+    `findings` has all of it. `losses` tells what recovery took away, or would, that somebody may miss: sound batches
+    behind damage, and what had been flushed. A writer keeps those bytes in .cut files, and warns (DataLossWarning).
+    """
 
     clean: bool
     recovery_point: int
@@ -29,6 +33,7 @@ class Recovery:
     findings: list[Finding] = field(default_factory=list)
     recovered_segments: list[int] = field(default_factory=list)
     truncated_bytes: int = 0
+    losses: list[str] = field(default_factory=list)
 
     def note(self, kind: str, file: str, position: int, size: int, text: str) -> None:
         """Adds a finding; `text` says what would be done, and says that it was where it is."""

@@ -1,5 +1,6 @@
 """One partition, written: what a Kafka broker would leave in the directory, with one writer at a time."""
 
+import contextlib
 import os
 import random
 import uuid
@@ -9,16 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+from kstore.arguments import MAX_EPOCH, MAX_OFFSET, choice, integer
 from kstore.config import MAX64, LogConfig
 from kstore.engine.active import Active
 from kstore.engine.batch import RecordBatch
 from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
 from kstore.engine.intake import Appended, Intake
 from kstore.engine.segment import Segment
+from kstore.engine.tail import DURABILITY
 from kstore.errors import (
     InvalidRecordError,
+    KstoreError,
     LogClosedError,
     LogFailedError,
     LogNotFoundError,
@@ -49,15 +54,24 @@ _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
 
 class DataLossWarning(UserWarning):
-    """Recovery cut off records that had been flushed: the disk lost them. What was there is kept in .cut files."""
+    """Recovery took away records that were sound or had been flushed. What was there is kept in .cut files."""
 
 
 class LogWriter(Intake, PartitionLog):
     """A partition open for writing: a PartitionLog that also appends, rolls, retains, truncates.
 
-    Appending (append, extend, append_batches) is in engine/intake.pyx. Thread-safe: one thread at a time changes the log,
-    readers take no lock. Close it: otherwise the next opening must recover.
+    Thread-safe: one thread at a time changes the log, readers take no lock. A call from within a call, as a signal
+    handler may make it, raises ReentrantCallError if it would have to wait for itself. An exception of any kind,
+    KeyboardInterrupt included, leaves a change done or undone; if neither can be told, the log refuses to write until
+    it is opened again (LogFailedError). Close it: otherwise the next opening must recover.
     """
+
+    path = ""
+    _closed = True  # of an object that was never opened, and until it is
+    _left = True
+    _home: Home
+    _flusher: Flusher | None = None
+    _appenders: "weakref.WeakSet[Appender] | tuple[()]" = ()
 
     def __init__(
         self,
@@ -76,34 +90,40 @@ class LogWriter(Intake, PartitionLog):
         max_decompressed_bytes: int = 256 << 20,
         producer_id_expiration_ms: int = 86_400_000,
     ) -> None:
-        if producer_id_expiration_ms < 1:
-            raise ValueError(f"producer_id_expiration_ms {producer_id_expiration_ms} is not positive")
+        if not self._left:
+            raise RuntimeError(f"{self.path} is open already: make another LogWriter")
         self.path = os.fspath(path)
+        self._durability = choice("durability", durability, DURABILITY)
         self._config = config or LogConfig()
-        self._durability = durability
-        self._closed = True
-        self._max_decompressed_bytes = max_decompressed_bytes
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
+        self._producer_id_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1)
+        if recovery_point is not None:
+            recovery_point = integer("recovery_point", recovery_point)
+        if log_start_offset is not None:
+            log_start_offset = integer("log_start_offset", log_start_offset)
+        if leader_epoch is not None:
+            leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
         directory = Path(os.path.abspath(self.path))  # noqa: PTH100
+        self._limit(self._config, durability)
         if not directory.is_dir():
             if not create:
                 raise LogNotFoundError(f"no partition directory at {path}")
             make_directory(str(directory))
         self._directory = str(directory)
-        self._limit(self._config, durability)
         self._home = Home(directory)
+        self._left = False
         try:
             self._load(keep_cut, clean, recovery_point, log_start_offset, clock, topic_id)
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
                 self._set_leader_epoch(max(self._epoch_file.epochs.latest or 0, 0))
+            self._appenders = weakref.WeakSet()
+            self._flusher = Flusher(self, self._config.flush_ms)
+            _writers.add(self)
         except BaseException:
-            self._home.leave(clean=False)
+            self.abandon()
             raise
-        self._flusher = Flusher(self, self._config.flush_ms)
-        self._appenders: weakref.WeakSet[Appender] = weakref.WeakSet()
-        _writers.add(self)
 
     # ---- opening --------------------------------------------------------------------------------------------------
 
@@ -116,6 +136,11 @@ class LogWriter(Intake, PartitionLog):
         clock: Callable[[], int] | None,
         topic_id: uuid.UUID | None,
     ) -> None:
+        now = (
+            self.clock_ms()
+            if clock is None
+            else integer("the time that the log's clock gives, in ms,", clock())
+        )
         repairs = Repairs(self._directory, keep_cut=keep_cut)
         loaded = load(
             Path(self._directory),
@@ -129,16 +154,12 @@ class LogWriter(Intake, PartitionLog):
         )
         self._loaded = loaded
         recovery = loaded.recovery
-        if repairs.kept and not recovery.clean and loaded.log_end_offset < recovery.recovery_point:
-            warnings.warn(
-                f"{self.path}: offsets {loaded.log_end_offset} to {recovery.recovery_point} had been flushed, and are "
-                f"lost: {'; '.join(f.text for f in recovery.findings)}; kept in {', '.join(repairs.kept)}",
-                DataLossWarning,
-                stacklevel=5,
-            )
+        if recovery.losses:
+            losses = [*recovery.losses[:3], f"and {len(recovery.losses) - 3} more"][: len(recovery.losses)]
+            kept = f"; kept in {len(repairs.kept)} .cut files, {repairs.kept[0]} first" if repairs.kept else ""
+            warnings.warn(f"{self.path}: {'; '.join(losses)}{kept}", DataLossWarning, stacklevel=5)
         self._epoch_file = EpochFile(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
-        now = clock() if clock is not None else self.clock_ms()
         self._ledger = Ledger(self._directory, self._producer_id_expiration_ms)
         for base, index in self._ledger.open(loaded, now).items():
             path = f"{self._directory}/{layout.segment_stem(base)}.txnindex"
@@ -151,17 +172,23 @@ class LogWriter(Intake, PartitionLog):
             active.prepare_indexes()
         else:
             active = self._make_active(layout.segment_stem(end), end, now, end)
-        self._sealed_and_active = (segments[:-1], active)
+        self._publish(segments[:-1], active)
         self._start = loaded.log_start_offset
         self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._reached = Reached(())
         self._transactions = None
         self._discarded = Discarded()
-        durable = end if recovery.clean else min(recovery.recovery_point, end)
-        self._stored_recovery_point = -1
+        self._stored_recovery_point = self._untold_end = -1
+        if recovery.clean:
+            durable = end
+            owed: list[File | str] = []
+        else:
+            # What lies behind the recovery point may be in the page cache only, whoever wrote it.
+            durable = min(recovery.recovery_point, end)
+            owed = [s.path for s in segments if s.end_offset > durable]
+        self._owe_sync(owed, True)
         self._begin(active, end, max(durable, 0), clock)
-        self._owe_sync([], True)
         self._closed = False
 
     def _make_active(
@@ -207,7 +234,7 @@ class LogWriter(Intake, PartitionLog):
 
     def _current(self) -> Loaded:
         """The log at this moment, or as it was when it was closed."""
-        held = self._sealed_and_active
+        held = self._segments
         view = held[1].view()
         start, epochs = self._start, self._epoch_file.epochs
         seen = (held, view, start, epochs)
@@ -234,9 +261,11 @@ class LogWriter(Intake, PartitionLog):
         """Changes the configuration of the open log, such as retention_ms=…. InvalidConfigError."""
         config = self._config.replace(**changes)
         with self._held():
-            self._config = config
+            self._check_usable()
             self._limit(config, self._durability)
-        self._flusher.flush_every(config.flush_ms)
+            self._config = config
+            assert self._flusher is not None
+            self._flusher.flush_every(config.flush_ms)
 
     @property
     def leader_epoch(self) -> int:
@@ -248,7 +277,11 @@ class LogWriter(Intake, PartitionLog):
         super()._set_leader_epoch(epoch)
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Begins a leader epoch at the log end offset, as a partition does that becomes leader. OSError."""
+        """Begins a leader epoch at the log end offset, as a partition does that becomes leader.
+
+        `epoch` is from 0 to 2^31 - 1. TypeError, ValueError, OSError.
+        """
+        epoch = integer("leader epoch", epoch, 0, MAX_EPOCH)
         with self._held():
             self._check_usable()
             self._assign_epoch(epoch, self._end_offset)
@@ -291,34 +324,26 @@ class LogWriter(Intake, PartitionLog):
         if base == old.base_offset and old.size == 0:
             return  # it is new already
         stem = layout.segment_stem(base)
-        for kind in layout.SEGMENT_KINDS:
-            unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
-        self._seal(old)
-        try:
-            active = self._make_active(stem, base, now, self._end_offset)
-            self._ledger.write_snapshot(base)
-        except BaseException:
-            unlink(f"{self._directory}/{stem}.log", missing_ok=True)
+        with self._unfinished(f"the roll at offset {base}") as change:
             try:
+                for kind in layout.SEGMENT_KINDS:
+                    unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
+                old.seal()
+                active = self._make_active(stem, base, now, self._end_offset)
+                self._ledger.write_snapshot(base)
+                sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
+                files: list[File | str] = [*old.files()]
+                if base in self._ledger.snapshots:
+                    files.append(self._ledger.snapshots.path_of(base))
+            except BaseException:
+                unlink(f"{self._directory}/{stem}.log", missing_ok=True)
                 old.unseal()
-            except OSError as e:
-                self._refuse(f"the segment after {old.path} could not be begun: {e}")
-            raise
-        sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
-        files = old.files()
-        if base in self._ledger.snapshots:
-            files.append(File(self._ledger.snapshots.path_of(base)))
-        self._owe_sync(files, True)
-        self._replace(active)
-        self._sealed_and_active = ((*self._sealed_and_active[0], sealed), active)
-        self._flusher.sealed()
-
-    def _seal(self, active: Active) -> None:
-        try:
-            active.seal()
-        except OSError as e:
-            self._refuse(f"{active.path} could not be sealed: {e}")
-            raise
+                change.undone()
+                raise
+            self._owe_sync(files, True)
+            self._publish((*self._sealed, sealed), active)
+        if self._flusher is not None:
+            self._flusher.sealed()
 
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
@@ -333,20 +358,14 @@ class LogWriter(Intake, PartitionLog):
         self._ledger.let_go()
 
     def _account(self, batches: list[RecordBatch]) -> None:
-        try:
-            self._ledger.enter(batches, self.active.append_aborted, self._end_offset)
-        except OSError as e:
-            self._refuse(f"the transaction index of {self.active.path} was not written: {e}")
-            raise
+        active = self.active
+        self._ledger.enter(batches, active.append_aborted, self._end_offset)
+        if active.transaction_file is not None:
+            self._owe_sync([active.transaction_file], True)
 
     def _flush_due(self) -> None:
+        assert self._flusher is not None
         self._flusher.flush_now()
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise LogClosedError(f"{self.path} is closed")
-        if self._refusal is not None:
-            raise LogFailedError(f"nothing is written until the log is opened anew: {self._refusal}")
 
     # ---- taking over whole segments -------------------------------------------------------------------------------
 
@@ -383,21 +402,21 @@ class LogWriter(Intake, PartitionLog):
         self._roll("adopted", base)
         self._assign_epoch(epoch, base)
         empty = self.active
-        rename(path, empty.path)
-        try:
+        with self._unfinished(f"taking over {path} as {empty.path}") as change:
+            try:
+                rename(path, empty.path)
+            except OSError:
+                change.undone()
+                raise
             segment = self._make_segment()(empty.stem, base)
             segment.adopt(found.offset_index, found.time_index)
             segment.take_max_timestamp(found.max_timestamp)
             active = self._make_active(empty.stem, base, self.clock_ms(), found.next_offset, segment)
             active.prepare_indexes()
-        except BaseException as e:
-            self._refuse(f"{empty.path} was taken over, and could not be opened: {e}")
-            raise
-        self._move_end(found.next_offset, base)
-        self._replace(active)
-        self._sealed_and_active = (self._sealed_and_active[0], active)
-        self._ledger.enter((), active.append_aborted, found.next_offset)
-        self._owe_sync([], True)
+            self._ledger.enter((), active.append_aborted, found.next_offset)
+            self._owe_sync([], True)
+            self._publish(self._sealed, active)
+            self._move_end(found.next_offset, base)
         return range(base, found.next_offset)
 
     # ---- rolling, flushing ----------------------------------------------------------------------------------------
@@ -413,6 +432,8 @@ class LogWriter(Intake, PartitionLog):
         """Brings everything appended so far to the disk; returns the offset below which all is durable. OSError."""
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
+        if self._untold_end >= 0:
+            self._tell_end()
         self.wait_until_durable(self._end_offset)
         self._store_recovery_point()
         return self.durable_offset
@@ -428,9 +449,11 @@ class LogWriter(Intake, PartitionLog):
 
     def _start_to_store(self) -> int | None:
         """The log start offset, where the first segment does not begin with it."""
-        sealed, active = self._sealed_and_active
-        first = sealed[0].base_offset if sealed else active.base_offset
-        return self._start if self._start > first else None
+        return self._start if self._start > self._first_base() else None
+
+    def _first_base(self) -> int:
+        """The base offset of the first segment."""
+        return self._sealed[0].base_offset if self._sealed else self.active.base_offset
 
     def appender(self, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> Appender:
         """An object whose append() gathers records of many threads into batches of up to `batch_bytes`.
@@ -438,6 +461,7 @@ class LogWriter(Intake, PartitionLog):
         A batch waits for more at most `linger_ms`. Closing the log closes its appenders first.
         """
         appender = Appender(self, linger_ms=linger_ms, batch_bytes=batch_bytes)
+        assert isinstance(self._appenders, weakref.WeakSet)
         self._appenders.add(appender)
         return appender
 
@@ -447,7 +471,10 @@ class LogWriter(Intake, PartitionLog):
         """Deletes the segments that retention.bytes, retention.ms and the log start offset let go (spec 9).
 
         Returns a decision with its reason for every segment, oldest first. Files get the suffix .deleted and go once
-        file.delete.delay.ms is over, at a later retain() or at close. dry_run decides and changes nothing. OSError.
+        file.delete.delay.ms is over, at a later retain() or at close. dry_run decides and changes nothing.
+
+        Works on a full disk, which it frees (once the delay is over). OSError if a file cannot be renamed or removed:
+        the segments before it are deleted then, it and those behind it are not.
         """
         with self._held():
             self._check_usable()
@@ -459,32 +486,54 @@ class LogWriter(Intake, PartitionLog):
                     self._delete_oldest(gone, now_ms)
                 self._discarded.unlink(now_ms)
                 self._ledger.forget(now_ms)
+                if gone:
+                    self._store_deletion()
             return decisions
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:
-        sealed, active = self._sealed_and_active
-        if count > len(sealed):  # all go: a new one must be there first
-            self._roll("retention", self._end_offset)
-            sealed, active = self._sealed_and_active
-        gone, kept = sealed[:count], sealed[count:]
-        first = kept[0].base_offset if kept else active.base_offset
-        if first > self._start:
-            self._start = first
-            self._epoch_file.truncate_from_start(first)
-        self._sealed_and_active = (kept, active)
-        self._set_aside(gone, now_ms)
-        self._home.store(min(self.durable_offset, self._end_offset), self._start_to_store())
+        """Deletes so many segments; the active one, if it goes too, once those before it have made room."""
+        sealed = min(count, len(self._sealed))
+        if sealed:
+            self._delete_sealed(sealed, now_ms)
+        if count > sealed:
+            self._discarded.unlink(now_ms)
+            self._roll("retention", self._end_offset)  # a new one must be there first
+            self._delete_sealed(1, now_ms)
 
-    def _set_aside(self, segments: Sequence[Segment], now_ms: int) -> None:
-        """Gives the files of segments, and their snapshots, the suffix .deleted."""
-        self._discarded.add(segments, self._ledger.snapshots, now_ms + self._config.file_delete_delay_ms)
+    def _delete_sealed(self, count: int, now_ms: int) -> None:
+        failure: OSError | None = None
+        gone: list[Segment] = []
+        due = now_ms + self._config.file_delete_delay_ms
+        with self._unfinished("the deletion of segments"):
+            for segment in self._sealed[:count]:
+                try:
+                    self._discarded.set_aside(segment, due)
+                except OSError as e:
+                    failure = e
+                    break
+                gone.append(segment)
+            self._publish(self._sealed[len(gone) :], self.active)
+            self._start = max(self._start, self._first_base())
+            self._owe_sync([], True)
+            for segment in gone:
+                snapshot = self._ledger.snapshots.set_aside(segment.base_offset)
+                self._discarded.set_rest_aside(segment, snapshot, due)
+        if failure is not None:
+            raise failure
+
+    def _store_deletion(self) -> None:
+        """Brings to the disk what follows from a deletion, as far as there is room: an opening would find it out."""
+        self._epoch_file.truncate_from_start(self._start)
+        with contextlib.suppress(OSError):
+            self._home.store(min(self.durable_offset, self._end_offset), self._start_to_store())
 
     def delete_records(self, before_offset: int) -> int:
         """Moves the log start offset up to `before_offset` (-1: the end), durably; returns where it is (spec 9.4).
 
-        Files go at the next retain(), when a whole segment lies below. OffsetOutOfRangeError; PolicyViolationError in
-        a topic that is only compacted.
+        Files go at the next retain(), when a whole segment lies below. TypeError and ValueError for what is no offset;
+        OffsetOutOfRangeError; PolicyViolationError in a topic that is only compacted; OSError, then nothing is changed.
         """
+        before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
         with self._held():
             self._check_usable()
             end = self._end_offset
@@ -496,37 +545,42 @@ class LogWriter(Intake, PartitionLog):
             if not 0 <= offset <= end:
                 raise OffsetOutOfRangeError(offset, self._start, end)
             if offset > self._start:
-                self._home.store(min(self.durable_offset, end), offset)
-                self._start = offset
-                self._epoch_file.truncate_from_start(offset)
+                with self._unfinished(f"the deletion of records before {offset}") as change:
+                    try:
+                        self._home.store(min(self.durable_offset, end), offset)
+                    except OSError:
+                        change.undone()
+                        raise
+                    self._start = offset
+                    self._epoch_file.truncate_from_start(offset)
             return self._start
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes the records from `offset` on; False where there are none (spec 8.9).
+        """Removes the records from `offset` on, durably; False if there are none (spec 8.9).
 
-        A batch that holds `offset` in its middle goes as a whole, and the next record gets `offset` all the same.
+        A batch that holds `offset` in its middle goes as a whole, and the next record gets `offset` all the same; from
+        flush() or close() on a later opening knows that too, which Kafka's does not. TypeError, ValueError. OSError:
+        nothing is changed, or the log refuses to write until it is opened again.
         """
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative")
+        offset = integer("offset", offset)
         with self._held():
             self._check_usable()
+            now_ms = self.clock_ms()
             if offset >= self._end_offset:
                 self._epoch_file.truncate_from_end(self._end_offset)
                 return False
-            sealed, active = self._sealed_and_active
-            first = sealed[0].base_offset if sealed else active.base_offset
-            if first > offset:
-                self._start_anew(offset, None)
+            if self._first_base() > offset:
+                self._start_anew(offset, None, now_ms)
                 return True
             at = self.floor_segment(offset - 1)
             rest = end_of_rest(self.segments[at], offset) if at >= 0 else offset
-            self._lower_recovery_point(rest, offset)
-            try:
-                self._truncate(offset)
-                self._move_end(offset, rest)
-            except BaseException as e:
-                self._refuse(f"truncation to {offset} was not finished: {e}")
-                raise
+            with self._unfinished(f"the truncation to {offset}") as change:
+                try:
+                    self._lower_recovery_point(rest, offset)
+                except OSError:
+                    change.undone()
+                    raise
+                self._truncate(offset, rest, now_ms)
             return True
 
     def _lower_recovery_point(self, point: int, offset: int) -> None:
@@ -537,85 +591,125 @@ class LogWriter(Intake, PartitionLog):
         )
         self._stored_recovery_point = -1
 
-    def _truncate(self, offset: int) -> None:
-        now_ms = self.clock_ms()
+    def _truncate(self, offset: int, rest: int, now_ms: int) -> None:
         segments = self._now().segments
         gone = tuple(s for s in segments if s.base_offset > offset)
         kept = segments[: len(segments) - len(gone)]
-        last = kept[-1]
         if gone:
-            self._seal(self.active)
-        last = cut(last, offset, self._make_segment())
-        self._set_aside(gone, now_ms)
+            self.active.seal()
+        last = cut(kept[-1], offset, self._make_segment())
+        self._remove(gone, now_ms)
         active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
         active.prepare_indexes()
-        self._replace(active)
-        self._sealed_and_active = (tuple(kept[:-1]), active)
+        self._publish(tuple(kept[:-1]), active)
+        self._move_end(offset, rest)
         self._start = min(self._start, offset)
         self._epoch_file.truncate_from_end(offset)
         self._ledger.begin_anew(self._now(), now_ms)
+        self._untold_end = offset if rest < offset else -1
+        sync_directory(self._directory)
 
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Deletes every record; the next one gets `offset` (spec 8.10). OSError."""
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative")
+    def _tell_end(self) -> None:
+        """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes or
+        closes was promised it: so a segment begins there."""
         with self._held():
             self._check_usable()
-            self._start_anew(offset, log_start_offset)
+            if self._untold_end == self._end_offset:
+                self._roll("truncation", self._untold_end)
+            self._untold_end = -1
 
-    def _start_anew(self, offset: int, log_start_offset: int | None) -> None:
-        now_ms = self.clock_ms()
-        self._home.store(min(self.durable_offset, offset), None)
-        self._stored_recovery_point = -1
-        try:
+    def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Takes segments out of the directory, the last one first: what is left at any moment is a log."""
+        due = now_ms + self._config.file_delete_delay_ms
+        for segment in reversed(segments):
+            self._discarded.set_aside(segment, due)
+            snapshot = self._ledger.snapshots.set_aside(segment.base_offset)
+            self._discarded.set_rest_aside(segment, snapshot, due)
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Deletes every record, durably; the next one gets `offset` (spec 8.10).
+
+        `log_start_offset` is from 0 to `offset`, and `offset` unless given. TypeError, ValueError. OSError: nothing is
+        changed, or the log refuses to write until it is opened again.
+        """
+        offset = integer("offset", offset)
+        if log_start_offset is not None:
+            log_start_offset = integer("log_start_offset", log_start_offset, 0, offset)
+        with self._held():
+            self._check_usable()
+            self._start_anew(offset, log_start_offset, self.clock_ms())
+
+    def _start_anew(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
+        with self._unfinished(f"starting again at offset {offset}") as change:
+            try:
+                self._home.store(min(self.durable_offset, offset), self._start_to_store())
+            except OSError:
+                change.undone()
+                raise
+            self._stored_recovery_point = -1
             segments = self._now().segments
-            self._seal(self.active)
-            self._set_aside(segments, now_ms)
-            stem = layout.segment_stem(offset)
-            active = self._make_active(stem, offset, now_ms, offset)
+            self.active.seal()
+            self._remove(segments, now_ms)
+            active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
+            self._publish((), active)
             self._move_end(offset, offset)
-            self._replace(active)
-            self._sealed_and_active = ((), active)
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_file.clear()
             self._ledger.snapshots.clear()
             self._ledger.begin_anew(self._now(), now_ms)
+            sync_directory(self._directory)
             self._home.store(min(self.durable_offset, offset), self._start_to_store())
-        except BaseException as e:
-            self._refuse(f"starting anew at {offset} was not finished: {e}")
-            raise
+
+    def refresh(self) -> bool:
+        """Does nothing, and returns False: a log that is open for writing always shows what it holds. LogClosedError."""
+        self._now()
+        return False
 
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Flushes, trims, and leaves the directory as a broker's clean shutdown does; later openings need no recovery.
 
-        After a failure that the log refuses to go on from, it closes all the same, as after a crash; LogFailedError
-        tells of one that happened in the background. OSError.
+        If it is interrupted, another close() goes on. After a failure that the log refuses to go on from, it closes all
+        the same, as after a crash; LogFailedError tells of one that happened in the background. OSError: closed as
+        after a crash, too.
         """
-        if not self._closed:
-            for appender in list(self._appenders):
+        if self._left:
+            return
+        failure: Exception | None = None
+        for appender in list(self._appenders):
+            try:
                 appender.close()
+            except (
+                OSError,
+                KstoreError,
+            ) as e:  # its records were never appended; the log is closed all the same
+                failure = e
+        if self._untold_end >= 0 and self._refusal is None and not self._closed:
+            self._tell_end()
         with self._held():
-            if self._closed:
-                return
-            self._closed = True
             self._end()
-        self._flusher.stop()
+            self._closed = True
+        if self._flusher is not None:
+            self._flusher.stop()
         self._drain()  # who syncs now has taken files that must be on the disk before the marker says so
-        clean = False
-        try:
-            if self._refusal is None:
-                with self._held():
+        with self._held():
+            if self._left:
+                return
+            clean = self._refusal is None
+            if clean:
+                try:
                     self._leave_clean()
-                clean = True
-        finally:
-            _writers.discard(self)
-            self._home.leave(clean=clean)
-        if self._flusher.failure is not None and not clean:
+                except (OSError, KstoreError):
+                    self._leave(clean=False)
+                    raise
+            self._leave(clean=clean)
+        if self._flusher is not None and self._flusher.failure is not None and not clean:
             raise LogFailedError(
                 f"{self.path} is not closed cleanly: {self._refusal}"
             ) from self._flusher.failure
+        if failure is not None:
+            raise failure
 
     def _leave_clean(self) -> None:
         active, end = self.active, self._end_offset
@@ -623,32 +717,47 @@ class LogWriter(Intake, PartitionLog):
         active.seal()
         if end > self._start:
             self._ledger.write_snapshot(end, durable=True)
-        for file in [*self._take_unsynced(), *active.files()]:
-            file.sync()
+        self._epoch_file.store()
+        self._owe_sync([*active.files()], True)
+        self._sync_owed()
         self._discarded.unlink(MAX64)
         sync_directory(self._directory)
         self._home.store(end, self._start_to_store())
         self._home.store_high_watermark(end)
 
+    def _leave(self, *, clean: bool) -> None:
+        """Gives the directory up."""
+        _writers.discard(self)
+        try:
+            self._home.leave(clean=clean)
+        finally:
+            self._left = self._home.has_left
+
     def abandon(self) -> None:
         """Lets go of the log without any of what close does, as if the process had died here."""
-        if self._drop():
-            self._flusher.stop()
-            self._home.leave(clean=False)
-
-    def _drop(self) -> bool:
-        """Nothing is written any more; whether that is new."""
+        if self._left:
+            return
         with self._held():
-            if self._closed:
-                return False
-            self._closed = True
             self._end()
-        _writers.discard(self)
-        return True
+            self._closed = True
+        if self._flusher is not None:
+            self._flusher.stop(wait=False)
+        self._leave(clean=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        finally:
+            self.abandon()  # where closing was interrupted: nobody calls it again
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and self._drop():
-            self._flusher.stop(wait=False)
+        if not self._left:
+            self._closed = True
+            self._end()
+            if self._flusher is not None:
+                self._flusher.stop(wait=False)
             self._home.leave_unclean()
 
     def __repr__(self) -> str:
@@ -660,7 +769,7 @@ class LogWriter(Intake, PartitionLog):
 def _forked() -> None:
     """A child of fork must not write: the log is its parent's."""
     for writer in list(_writers):
-        writer._refuse("it was opened in another process")
+        writer._after_fork()
     _writers.clear()
 
 

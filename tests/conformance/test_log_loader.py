@@ -1,5 +1,6 @@
 """LogLoaderTest: opening for writing after a clean stop, and after a crash at any point."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -143,7 +144,8 @@ def test_log_start_offset_above_the_end(tmp_path: Path) -> None:
     put(log, *[rec() for _ in range(5)])
     log.close()
     file(tmp_path, ".log", 1).write_bytes(random.Random(1).randbytes(SIZE))
-    log = opened(tmp_path, segment_bytes=SIZE, clean=False, recovery_point=0, log_start_offset=4)
+    with pytest.warns(kstore.DataLossWarning):
+        log = opened(tmp_path, segment_bytes=SIZE, clean=False, recovery_point=0, log_start_offset=4)
     assert (bases(log), log.log_start_offset, log.log_end_offset, log.leader_epochs) == ([4], 4, 4, ())
     put(log, *[rec() for _ in range(6)])
     assert (bases(log), files(tmp_path, ".snapshot")) == ([4, 5, 6, 7, 8, 9], [5, 6, 7, 8, 9])
@@ -158,7 +160,8 @@ def test_log_start_offset_above_the_end_keeps_nothing(tmp_path: Path) -> None:
     put(log, *[rec() for _ in range(5)])
     log.abandon()
     file(tmp_path, ".log", 2).write_bytes(bytes(10))
-    log = opened(tmp_path, segment_bytes=SIZE, recovery_point=0)
+    with pytest.warns(kstore.DataLossWarning, match="1 sound batch, offsets 3 to 3"):
+        log = opened(tmp_path, segment_bytes=SIZE, recovery_point=0)
     assert (offsets(log), log.log_end_offset, bases(log)) == ([0, 1], 2, [0, 1, 2])
     assert files(tmp_path, ".log") == files(tmp_path, ".index") == [0, 1, 2]
     put(log, rec())
@@ -484,3 +487,22 @@ def test_truncation_gap_is_lost_at_restart(tmp_path: Path) -> None:
     assert log.log_end_offset == 3
     log.abandon()
     assert opened(tmp_path).log_end_offset == 2
+
+
+@pytest.mark.parametrize("ended", ["flush", "close"])
+def test_truncation_gap_is_kept_by_flush_and_close(tmp_path: Path, ended: str) -> None:
+    """Beyond Kafka: the next offset that was promised is the next offset of a later opening too, torn tail or not."""
+    log = opened(tmp_path)
+    put(log, forge.batch(Rec(), Rec()), forge.batch(Rec(), Rec(), Rec()))
+    log.truncate_to(3)
+    getattr(log, ended)()
+    if ended == "flush":
+        assert log.durable_offset == 3
+        put(log, rec(b"unflushed"))
+        log.abandon()
+        torn = file(tmp_path, ".log", 3)
+        os.truncate(torn, torn.stat().st_size - 1)
+    log = opened(tmp_path)
+    assert (log.log_end_offset, log.recovery.losses) == (3, [])
+    assert put(log, rec()).first_offset == 3
+    assert offsets(log) == [0, 1, 3]

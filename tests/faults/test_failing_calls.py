@@ -112,7 +112,7 @@ def test_after_a_failed_sync_nothing_is_written(ram: Path) -> None:
             break
         finally:
             fail_call(0)
-    with pytest.raises(kstore.LogFailedError, match="opened anew"):
+    with pytest.raises(kstore.LogFailedError, match="opened again"):
         log.append(b"two")
     with pytest.raises(kstore.LogFailedError):
         log.flush()
