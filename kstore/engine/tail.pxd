@@ -46,6 +46,7 @@ cdef class Tail:
     cdef list waiting             # bells to ring at the next change; None for none
 
     cdef int acquire(self) except -1
+    cdef int refuse_reentrance(self) except -1
     cdef void release(self) noexcept
     cdef int ring(self) except -1
     cdef int check_usable(self) except -1

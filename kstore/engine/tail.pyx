@@ -243,13 +243,18 @@ cdef class Tail:
 
     cdef int acquire(self) except -1:
         if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
-            if self.owner == PyThread_get_thread_ident():  # to wait for this very thread would take for ever
-                raise ReentrantCallError(
-                    "the log was called from within itself: by a signal handler, a finalizer or its clock"
-                )
+            self.refuse_reentrance()
             with nogil:
                 PyThread_acquire_lock(self.mutex, WAIT_LOCK)
         self.owner = PyThread_get_thread_ident()
+        return 0
+
+    cdef int refuse_reentrance(self) except -1:
+        """To wait for this very thread would take for ever."""
+        if self.owner == PyThread_get_thread_ident():
+            raise ReentrantCallError(
+                "the log was called from within itself: by a signal handler, a finalizer or its clock"
+            )
         return 0
 
     cdef void release(self) noexcept:
@@ -398,6 +403,7 @@ cdef class Tail:
         cdef int64_t reached
         if self.commit.reached >= offset:
             return 0
+        self.refuse_reentrance()  # another thread may lead, and wait for the mutex
         with nogil:
             status = ks_gate_enter(&self.commit, offset)
         if status == 0:
@@ -451,6 +457,7 @@ cdef class Tail:
     def _drain(self):
         """Waits until no sync is under way any more; the tail was closed, so none will begin."""
         cdef int status
+        self.refuse_reentrance()
         with nogil:
             status = ks_gate_enter(&self.commit, INT64_MAX)
         if status > 0:

@@ -103,6 +103,13 @@ class LogWriter(Intake, PartitionLog):
             log_start_offset = integer("log_start_offset", log_start_offset)
         if leader_epoch is not None:
             leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
+        if topic_id is not None and not isinstance(topic_id, uuid.UUID):
+            raise TypeError(f"topic_id is a uuid.UUID, not {topic_id!r}")
+        now = (
+            self.clock_ms()
+            if clock is None
+            else integer("the time that the log's clock gives, in ms,", clock())
+        )
         directory = Path(os.path.abspath(self.path))  # noqa: PTH100
         self._limit(self._config, durability)
         if not directory.is_dir():
@@ -113,7 +120,7 @@ class LogWriter(Intake, PartitionLog):
         self._home = Home(directory)
         self._left = False
         try:
-            self._load(keep_cut, clean, recovery_point, log_start_offset, clock, topic_id)
+            self._load(keep_cut, clean, recovery_point, log_start_offset, clock, topic_id, now)
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
@@ -135,6 +142,7 @@ class LogWriter(Intake, PartitionLog):
         log_start_offset: int | None,
         clock: Callable[[], int] | None,
         topic_id: uuid.UUID | None,
+        now: int,
     ) -> None:
         now = (
             self.clock_ms()
@@ -156,8 +164,10 @@ class LogWriter(Intake, PartitionLog):
         recovery = loaded.recovery
         if recovery.losses:
             losses = [*recovery.losses[:3], f"and {len(recovery.losses) - 3} more"][: len(recovery.losses)]
-            kept = f"; kept in {len(repairs.kept)} .cut files, {repairs.kept[0]} first" if repairs.kept else ""
-            warnings.warn(f"{self.path}: {'; '.join(losses)}{kept}", DataLossWarning, stacklevel=5)
+            kept = (
+                f"; kept in {len(repairs.kept)} .cut files, {repairs.kept[0]} first" if repairs.kept else ""
+            )
+            warnings.warn(f"{self.path}: {'; '.join(losses)}{kept}", DataLossWarning, stacklevel=4)
         self._epoch_file = EpochFile(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
         self._ledger = Ledger(self._directory, self._producer_id_expiration_ms)
@@ -597,8 +607,9 @@ class LogWriter(Intake, PartitionLog):
         kept = segments[: len(segments) - len(gone)]
         if gone:
             self.active.seal()
+            self._remove(gone, now_ms)
+            sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
         last = cut(kept[-1], offset, self._make_segment())
-        self._remove(gone, now_ms)
         active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
         active.prepare_indexes()
         self._publish(tuple(kept[:-1]), active)
