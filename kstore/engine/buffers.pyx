@@ -6,7 +6,7 @@ batch, of whatever scan of the process: POOL keeps a few of them between scans, 
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
-from cython cimport final
+from cython cimport final, no_gc
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -91,6 +91,7 @@ POOL = Pool()
 
 
 @final
+@no_gc  # it refers to a pool only, and needs that to the end
 cdef class Buffer:
     """Bytes that no longer change, for as long as someone looks at them. Exports the buffer protocol, read-only."""
 

@@ -17,7 +17,9 @@ cdef class Entries:
     cdef int64_t room
     cdef int64_t width           # bytes of an entry
     cdef uint8_t *data
-    cdef Mapping owner           # of data; None: it is ours
+    cdef uint8_t *own            # what data points at, unless that lies in a mapping
+    cdef Mapping owner           # of a mapping's data
+    cdef bint shown              # a view: nothing is appended to it
 
     cdef int copy_from(self, const uint8_t *data, int64_t size) except -1
     cdef int map_onto(self, Mapping owner, Entries entries) except -1

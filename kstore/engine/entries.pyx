@@ -6,28 +6,29 @@ count of their own, which no append changes.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from cython cimport final
+from cython cimport final, no_gc
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kstore.engine.mapping cimport Mapping
 
 
+@no_gc  # it refers to text and a file only, so it is in no cycle; the collector would take the mapping away first
 cdef class Entries:
     """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a time."""
 
     def __dealloc__(self):
-        if self.owner is None:
-            PyMem_RawFree(self.data)
+        PyMem_RawFree(self.own)
 
     @final
     cdef int copy_from(self, const uint8_t *data, int64_t size) except -1:
         """Takes over entries, whole ones, as they lie in a file."""
         self.count = self.room = size // self.width
         if size:
-            self.data = <uint8_t *>PyMem_RawRealloc(NULL, <size_t>size)
-            if self.data is NULL:
+            self.own = <uint8_t *>PyMem_RawRealloc(NULL, <size_t>size)
+            if self.own is NULL:
                 raise MemoryError()
+            self.data = self.own
             memcpy(self.data, data, <size_t>size)
         return 0
 
@@ -50,6 +51,7 @@ cdef class Entries:
         """Shares the first `count` entries of a mapped index."""
         self.owner = mapped.owner
         self.data = mapped.data
+        self.shown = True
         self.count = self.room = count
 
     @final
@@ -64,15 +66,17 @@ cdef class Entries:
         cdef uint8_t *data
         if offset < self.base_offset or <uint64_t>(offset - self.base_offset) > <uint64_t>INT32_MAX:
             return E_RANGE
+        if self.shown:
+            return E_FULL
         if self.count < self.room:
             return 0
         if self.owner is not None:
             return E_FULL
         more = max(<int64_t>64, 2 * self.room)
-        data = <uint8_t *>PyMem_RawRealloc(self.data, <size_t>(more * self.width))
+        data = <uint8_t *>PyMem_RawRealloc(self.own, <size_t>(more * self.width))
         if data is NULL:
             return E_MEMORY
-        self.data = data
+        self.data = self.own = data
         self.room = more
         return 0
 

@@ -10,7 +10,7 @@ writer, who owns its files, appends to a Mapping; readers beside it see views wi
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cython cimport boundscheck, final, wraparound
+from cython cimport boundscheck, final, no_gc, wraparound
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kstore.engine.entries cimport E_FULL, E_MEMORY, E_ORDER, E_RANGE, Entries
@@ -69,10 +69,13 @@ cdef int raise_put(int status, str what, int64_t base_offset, int64_t offset, la
 
 
 @final
+@no_gc
 cdef class OffsetIndex(Entries):
     """The offset index of one segment. Offsets rise strictly; lookups are floor searches (spec 3.2)."""
 
-    def __cinit__(self, int64_t base_offset, bytes entries=b"", *, str path="", int64_t max_entries=INT32_MAX):
+    def __cinit__(
+        self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
+    ):
         cdef int64_t size = PyBytes_GET_SIZE(entries)
         self.base_offset = base_offset
         self.path = path
@@ -267,10 +270,13 @@ cdef class OffsetIndex(Entries):
 
 
 @final
+@no_gc
 cdef class TimeIndex(Entries):
     """The time index of one segment. Timestamps rise strictly, offsets do not fall (spec 3.3)."""
 
-    def __cinit__(self, int64_t base_offset, bytes entries=b"", *, str path="", int64_t max_entries=INT32_MAX):
+    def __cinit__(
+        self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
+    ):
         cdef int64_t size = PyBytes_GET_SIZE(entries)
         self.base_offset = base_offset
         self.path = path
@@ -413,7 +419,7 @@ cdef class TransactionIndex:
     cdef readonly str path
     cdef list _entries
 
-    def __cinit__(self, int64_t base_offset, bytes entries=b"", *, str path=""):
+    def __cinit__(self, int64_t base_offset, bytes entries not None=b"", *, str path not None=""):
         self.base_offset = base_offset
         self.path = path
         self._entries = []

@@ -1,7 +1,7 @@
 """A file mapped into memory for writing, fixed for life: the index files of the segment that is written."""
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
-from cython cimport final
+from cython cimport final, no_gc
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 from posix.mman cimport (
@@ -24,6 +24,7 @@ cdef enum:
 
 
 @final
+@no_gc  # it refers to a file only
 cdef class Mapping:
     """`size` bytes of `file`, whose length becomes that; unmapped when the last reference goes.
 

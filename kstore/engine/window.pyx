@@ -5,7 +5,7 @@ process shortens gives a short read and no fault."""
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cython cimport final
+from cython cimport final, no_gc
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memmove
 
@@ -31,6 +31,7 @@ cdef inline int64_t clear_of(const uint8_t *data, int64_t position) noexcept nog
 
 
 @final
+@no_gc  # it refers to a file and a pool only, and needs the pool to the end
 cdef class Window:
     """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a time."""
 
