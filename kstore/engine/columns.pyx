@@ -1,10 +1,12 @@
+# cython: nonecheck=True
+# (nothing here runs a row at a time, and Values and ColumnBatch may be made by __new__ alone)
 """Columns of decoded records: buffers in Arrow's layout, with numpy views, and with Arrow's capsules to hand them on.
 
 The layout is Arrow's throughout: fixed widths in native order, cells of bytes by int32 offsets or as views, a bit a row
 that says what is not null. Views share memory with the batch, and keep alive what they look at.
 """
 
-from cython cimport final
+from cython cimport final, no_gc
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
@@ -15,6 +17,7 @@ cdef list VIEW_FIELDS = [("size", "i4"), ("start", "V4"), ("buffer", "i4"), ("of
 
 
 @final
+@no_gc  # these three refer to text, buffers and each other, from the outside to the inside only
 cdef class Field:
     """A column's name and type, by Arrow's format string."""
 
@@ -35,6 +38,7 @@ cdef class Field:
 
 
 @final
+@no_gc
 cdef class Values:
     """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the others."""
 
@@ -142,10 +146,11 @@ cdef class Values:
 
 
 @final
+@no_gc
 cdef class ColumnBatch:
     """Some rows of a log, column by column. It outlives its log and its scan, and its columns outlive it."""
 
-    def __init__(self, Values values not None):
+    def __cinit__(self, Values values not None):
         self.values = values
 
     def __len__(self):

@@ -1,3 +1,5 @@
+# cython: nonecheck=True
+# (nothing here runs a row at a time, and Values may be made by __new__ alone)
 """Columns handed to other libraries as Arrow's C structs, in the capsules of the PyCapsule interface.
 
 Whoever takes a struct calls its release function once, from any thread and perhaps without the GIL. Every node of a
@@ -191,6 +193,7 @@ cdef class Source:
 cdef int stream_schema(ArrowArrayStream *stream, ArrowSchema *out) noexcept nogil:
     with gil:
         source = <Source>stream.private_data
+        memset(out, 0, sizeof(ArrowSchema))
         try:
             fill_schema(out, source.field)
         except BaseException as e:
