@@ -19,6 +19,7 @@ cdef class RecordBatch:
     cdef readonly bytes data
     cdef readonly int64_t max_decompressed_bytes
 
+    cdef const uint8_t *start(self) except NULL
     cdef Records cursor(self)
 
     @staticmethod

@@ -82,7 +82,8 @@ cdef int raise_fault(const ks_fault *fault, str file, int64_t position, int64_t 
 
 
 cdef tuple make_headers(const ks_record *r):
-    """The headers of a record that ks_next_record accepted."""
+    """The headers of a record that ks_next_record accepted. Other threads, signal handlers and the collector run
+    meanwhile: whoever calls this keeps them from moving its bytes."""
     cdef const uint8_t *p = r.headers
     cdef ks_header h
     headers = []
@@ -195,6 +196,8 @@ cdef const uint8_t *view_unpacked(object raw, const uint8_t **end) noexcept:
     return p
 
 
+@final
+@no_gc  # it refers to bytes, numbers and records only, and points into the bytes
 cdef class Records:
     """A cursor. `begin` puts it on a batch whose bytes are all there; `next` gives records until None."""
 
@@ -378,15 +381,22 @@ cdef class RecordBatch:
     checks first. Fields that a message of magic 0 or 1 lacks are -1.
     """
 
-    def __init__(self, bytes data, *, str file="", int64_t position=0, int64_t max_decompressed_bytes=256 << 20):
+    def __init__(
+        self, bytes data not None, *, str file not None="", int64_t position=0,
+        int64_t max_decompressed_bytes=256 << 20,
+    ):
+        cdef ks_batch header
         cdef ks_fault fault
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
-        if ks_parse_header(p, p + PyBytes_GET_SIZE(data), &self.header, &fault) != KS_OK:
+        if self.data is not None:
+            raise TypeError("a RecordBatch does not change: make another one")
+        if ks_parse_header(p, p + PyBytes_GET_SIZE(data), &header, &fault) != KS_OK:
             raise_fault(&fault, file, position, -1)
-        if self.header.size > PyBytes_GET_SIZE(data):
-            ks_fail(&fault, KS_E_SHORT, 0, self.header.size, PyBytes_GET_SIZE(data))
-            raise_fault(&fault, file, position, self.header.base_offset)
-        self.data = data[: self.header.size]
+        if header.size > PyBytes_GET_SIZE(data):
+            ks_fail(&fault, KS_E_SHORT, 0, header.size, PyBytes_GET_SIZE(data))
+            raise_fault(&fault, file, position, header.base_offset)
+        self.header = header
+        self.data = data[: header.size]
         self.file = file
         self.position = position
         self.max_decompressed_bytes = max_decompressed_bytes
@@ -401,10 +411,17 @@ cdef class RecordBatch:
         batch.max_decompressed_bytes = limit
         return batch
 
+    cdef const uint8_t *start(self) except NULL:
+        """Where its bytes begin. TypeError where __init__ did not run: then there are none, and the header is empty."""
+        if self.data is None:
+            raise TypeError("this RecordBatch was made without its __init__")
+        return <const uint8_t *>PyBytes_AS_STRING(self.data)
+
     cdef Records cursor(self):
+        cdef const uint8_t *start = self.start()
         cdef Records records = Records.__new__(Records)
         records.limit = self.max_decompressed_bytes
-        records.begin(<const uint8_t *>PyBytes_AS_STRING(self.data), &self.header, self.file, self.position)
+        records.begin(start, &self.header, self.file, self.position)
         return records
 
     @property
@@ -439,7 +456,7 @@ cdef class RecordBatch:
     @property
     def is_valid(self):
         """Whether the stored checksum is that of the bytes."""
-        return ks_batch_crc(<const uint8_t *>PyBytes_AS_STRING(self.data), &self.header) == self.header.crc
+        return ks_batch_crc(self.start(), &self.header) == self.header.crc
 
     @property
     def attributes(self):
@@ -531,7 +548,7 @@ cdef class RecordBatch:
         """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked at."""
         cdef ks_batch header
         cdef ks_fault fault
-        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(self.data)
+        cdef const uint8_t *p = self.start()
         if ks_check_batch(p, p + PyBytes_GET_SIZE(self.data), &header, &fault) != KS_OK:
             raise_fault(&fault, self.file, self.position, self.header.base_offset)
 
@@ -573,12 +590,13 @@ cdef class RecordBatch:
         """Of a message of magic 0 or 1: a list of (Record, stored crc, whether it is right), unpacked if need be."""
         if self.header.magic == 2:
             raise ValueError("a batch of magic 2 has records, not messages")
+        cdef const uint8_t *start = self.start()
         cdef Records records = Records.__new__(Records)
         records.limit = self.max_decompressed_bytes
         records.batch = self.header
         records.file = self.file
         records.position = self.position
-        return records.messages(<const uint8_t *>PyBytes_AS_STRING(self.data))
+        return records.messages(start)
 
     def __eq__(self, other):
         return self.data == (<RecordBatch>other).data if isinstance(other, RecordBatch) else NotImplemented
