@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from cython cimport final
+from cython cimport final, no_gc
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t
 
 from collections.abc import Mapping
@@ -15,12 +15,13 @@ cdef bytes exactly_bytes(object value, str what):
 
 
 @final
+@no_gc  # it refers to bytes only, and points into them
 cdef class Predicate:
     """start <= offset < stop, since <= timestamp < until, a key, how it begins, headers: all that are given.
 
     `header` is a name, a pair of a name and its value, or a mapping of such pairs that must all be there."""
 
-    def __init__(
+    def __cinit__(
         self, int64_t start, int64_t stop, since=None, until=None, key=None, key_prefix=None, header=None
     ):
         cdef ks_filter *f = &self.filter

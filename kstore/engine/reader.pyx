@@ -6,7 +6,7 @@ above the one before it, and end below the one after it and below the next segme
 
 from typing import NamedTuple
 
-from cython cimport final
+from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
 
 from kstore.engine.batch cimport Record, RecordBatch, Records, raise_fault
@@ -43,6 +43,7 @@ class Skipped(NamedTuple):
     error: Exception
 
 
+@no_gc_clear  # C code that runs below it relies on its attributes; whatever cycle it is in, others break it
 cdef class Reader:
     """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
 
@@ -96,7 +97,10 @@ cdef class Reader:
         cdef int64_t limit
         while True:
             self.index += 1
-            if self.index >= len(self.segments) or (<Segment>self.segments[self.index]).base_offset >= self.stop_offset:
+            if (
+                self.index >= len(self.segments)
+                or (<Segment?>self.segments[self.index]).base_offset >= self.stop_offset
+            ):
                 self.segment = None
                 if self.pages is not None:
                     self.pages.leave()
@@ -309,6 +313,7 @@ cdef class Reader:
 
 
 @final
+@no_gc_clear
 cdef class BatchReader(Reader):
     """Iterates RecordBatch objects. Control batches are included; batches of aborted transactions are not where
     `aborted` was given."""
@@ -328,6 +333,7 @@ cdef class BatchReader(Reader):
 
 
 @final
+@no_gc_clear
 cdef class RecordReader(Reader):
     """Iterates Record objects with start_offset <= offset < stop_offset. Records of control batches are left out
     unless `control` is true. With on_error="skip" a batch that breaks half way gives the records before the break."""
@@ -344,12 +350,18 @@ cdef class RecordReader(Reader):
                         raise StopIteration
                 finally:
                     self.busy = False
+            self.enter()  # Python code runs where a record has headers, and must not move their bytes
             try:
                 record = self.cursor.next()
+                self.busy = False
             except CorruptRecordError as e:
+                self.busy = False
                 self.cursor = None
                 self.broken(e)
                 continue
+            except BaseException:
+                self.busy = False
+                raise
             if record is None:
                 self.cursor = None
             elif self.cursor.offset >= self.start_offset:

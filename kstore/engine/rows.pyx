@@ -6,7 +6,7 @@ or not matched, costs the walk over its varints and nothing else.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree
-from cython cimport boundscheck, final
+from cython cimport boundscheck, final, no_gc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
@@ -233,12 +233,15 @@ cdef inline void take_back(ks_bytes *c, const ks_column *column, int64_t count) 
 
 
 @final
+@no_gc  # it refers to text, buffers and a pool only, and needs the pool to the end
 cdef class Rows:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
     record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
 
-    def __init__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views):
+    def __cinit__(self, tuple columns not None, int64_t batch_rows, int64_t batch_bytes, bint views):
         fields = []
+        if batch_rows < 1:
+            raise ValueError(f"batch_rows {batch_rows} is not positive")
         if len(set(columns)) != len(columns):
             raise ValueError("a column is named twice")
         for name in columns:

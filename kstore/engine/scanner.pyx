@@ -5,7 +5,7 @@ segment, damage, codecs, old messages, markers) goes the way of Reader, a batch 
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython cimport final
+from cython cimport final, no_gc_clear
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -35,6 +35,7 @@ cdef enum:
 
 
 @final
+@no_gc_clear
 cdef class Scanner(Reader):
     """Iterates ColumnBatch objects; `configure` it first. One thread at a time.
 
@@ -64,6 +65,8 @@ cdef class Scanner(Reader):
         bint in_order=False,
     ):
         """`after`: the last offset before what is read here. in_order: base timestamps rise from batch to batch."""
+        if self.rows is not None:
+            raise RuntimeError("this scanner was configured before")
         self.rows = rows
         self.predicate = predicate
         self.part_end = part_end
@@ -93,6 +96,8 @@ cdef class Scanner(Reader):
         return self.index, 0 if self.segment is None else self.position
 
     def __next__(self):
+        if self.rows is None:
+            raise RuntimeError("a scanner is configured before it is read")
         self.enter()
         try:
             if not self.finished:
