@@ -55,6 +55,8 @@ cdef class Batcher:
             PyThread_free_lock(self.mutex)
 
     cdef int acquire(self) except -1:
+        if self.log is None:  # a subclass's __del__ keeps what __cinit__ refused, or the collector took it
+            raise LogClosedError("the appender has no log")
         if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
             with nogil:
                 PyThread_acquire_lock(self.mutex, WAIT_LOCK)
