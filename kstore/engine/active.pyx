@@ -1,7 +1,7 @@
 """The segment that is written: its .log, and its indexes as mapped files (spec 4, 5.1)."""
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
-from cython cimport final
+from cython cimport final, no_gc_clear
 from libc.errno cimport EDQUOT, EFBIG, ENOSPC, errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
@@ -42,6 +42,7 @@ ROLL_REASONS = ("", "size", "time", "offset_index", "time_index", "offset_range"
 
 
 @final
+@no_gc_clear  # its methods rely on the files and maps; whatever cycle it is in, others break it
 cdef class Active:
     """The only segment of a log that grows. One thread at a time appends; any may take views meanwhile.
 
