@@ -16,6 +16,7 @@ from cpython.pythread cimport (
     PyThread_get_thread_ident,
     PyThread_release_lock,
 )
+from cython cimport no_gc_clear
 from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -65,18 +66,26 @@ cdef int sync_all(list files) except -1:
     return 0
 
 
+@no_gc_clear
 cdef class Held:
     """`with log._held():` for Python code that changes the log."""
 
     cdef Tail tail
+    cdef bint entered
 
     def __enter__(self):
+        if self.tail is None:
+            raise TypeError("only a log makes these")
         self.tail.acquire()
+        self.entered = True
 
     def __exit__(self, *error):
-        self.tail.release()
+        if self.entered:  # what was not taken is not given back
+            self.entered = False
+            self.tail.release()
 
 
+@no_gc_clear
 cdef class Unfinished:
     """`with log._unfinished("the roll") as change:` for a change in several steps; the mutex is held.
 
@@ -91,6 +100,8 @@ cdef class Unfinished:
     cdef bint is_undone
 
     def __enter__(self):
+        if self.tail is None:
+            raise TypeError("only a log makes these")
         self.outer = self.tail.unfinished
         self.tail.unfinished = self.what
         return self
@@ -100,6 +111,8 @@ cdef class Unfinished:
         self.is_undone = True
 
     def __exit__(self, kind, error, trace):
+        if self.tail is None:
+            return
         if kind is None or self.is_undone:
             self.tail.unfinished = self.outer
         else:
@@ -127,7 +140,7 @@ cdef class Tail:
 
     # ---- what the deriving class sets and supplies ----------------------------------------------------------------
 
-    def _begin(self, Active active, int64_t next_offset, int64_t durable_offset, clock):
+    def _begin(self, Active active not None, int64_t next_offset, int64_t durable_offset, clock):
         """Opens the tail: appends go to `active` from `next_offset` on."""
         self._publish(self._sealed, active)
         self.end = next_offset
@@ -145,6 +158,8 @@ cdef class Tail:
         cdef bint compacts = "compact" in config.cleanup_policy
         cdef int kind = DURABILITY.index(durability)
         cdef int target_codec, codec, level
+        if self.builder is None:
+            raise LogClosedError("the log was garbage")
         if compacts and config.max_compaction_lag_ms > 0:
             segment_ms = min(segment_ms, <int64_t>config.max_compaction_lag_ms)
         name = config.compression_type
@@ -293,7 +308,7 @@ cdef class Tail:
         self.check_usable()
 
     cdef int check_usable(self) except -1:
-        if self.closed:
+        if self.closed or self.active is None:  # None: __init__ did not run, or the collector took it
             raise LogClosedError("the log is closed" if self.active is None else f"{self.active.directory} is closed")
         if self.refusal is not None or self.commit.failed or self.unfinished is not None:
             raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
@@ -465,6 +480,8 @@ cdef class Tail:
 
     def _sync_sealed(self):
         """Brings the sealed segments to the disk."""
+        if self.active is None:
+            raise LogClosedError("the log was not opened")
         self.wait_durable(self.active.base_offset, True)
 
     def clock_ms(self):
