@@ -145,7 +145,7 @@ cdef class Intake(Tail):
             self.write_out(builder.data, builder.used)
             self.settle()
         except BaseException:
-            if self.active is not None:
+            if self.active is not None:  # else it was not opened, and there is nothing to forget
                 self.active.unstage()
             raise
         finally:
@@ -391,7 +391,7 @@ cdef class Intake(Tail):
             self._forget_analysis()
             raise
         finally:
-            if builder.room > MOST_KEPT:
+            if builder is not None and builder.room > MOST_KEPT:
                 self.builder = builder.emptied()
             self.release()
         if self.durability:
