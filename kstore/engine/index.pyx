@@ -10,7 +10,7 @@ writer, who owns its files, appends to a Mapping; readers beside it see views wi
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cython cimport boundscheck, final, no_gc, wraparound
+from cython cimport boundscheck, final, no_gc, no_gc_clear, wraparound
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kstore.engine.entries cimport E_FULL, E_MEMORY, E_ORDER, E_RANGE, Entries
@@ -412,6 +412,7 @@ cdef class TimeIndex(Entries):
 
 
 @final
+@no_gc_clear  # its methods rely on the list, which the collector empties by itself
 cdef class TransactionIndex:
     """The aborted transactions whose markers lie in one segment, in the order of their markers (spec 3.4)."""
 
