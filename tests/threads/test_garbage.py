@@ -76,6 +76,7 @@ def test_threads_end_with_what_is_garbage(tmp_path: Path, what: str) -> None:
     """None waits for itself, and none is left behind."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BEGIN + what, str(tmp_path / "t-0")],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
         capture_output=True,
         text=True,
