@@ -24,6 +24,11 @@ from typing import Any
 
 import kstore
 import kstore.engine
+from kstore.engine import buffers, mapping, predicate, reader, rows, scanner, watch
+from kstore.engine.batcher import Batcher
+from kstore.engine.file import File
+from kstore.engine.index import AbortedTxn, TransactionIndex
+from kstore.engine.intake import Intake
 
 TP_CLEAR = 192  # where a type of CPython on a 64-bit machine has the function by which the collector empties an object
 SECONDS = 60  # for one class
@@ -90,7 +95,7 @@ class Step:
             traceback.print_exc()
             self.begins(f"{what}: SystemError: {e}")
             os._exit(1)
-        except (Exception, StopIteration):
+        except Exception:  # noqa: BLE001 - which one it is does not matter
             return None
 
 
@@ -141,13 +146,17 @@ def raw(step: Step, kind: type) -> None:
 def derived(step: Step, kind: type) -> None:
     """Objects of Python classes that forget super().__init__(), and that add attributes."""
     body = {"__init__": lambda self, *_: None, "extra": None}
+    resurrected: list[object] = []
     for more in ({}, {"__slots__": ("own",)}, {"__del__": lambda self: resurrected.append(self)}):
-        resurrected: list[object] = []
-        child = step.ordinary(f"class Child({kind.__name__})", lambda m=more: type("Child", (kind,), {**body, **m}))
+        child = step.ordinary(
+            f"class Child({kind.__name__})", lambda m=more: type("Child", (kind,), {**body, **m})
+        )
         if child is None:  # it is final
             return
         for arguments in ((), (None,), ((),), (kstore.LogWriter.__new__(kstore.LogWriter),)):
-            made = step.ordinary(f"Child({kind.__name__}){shown(arguments)}", lambda c=child, a=arguments: c(*a))
+            made = step.ordinary(
+                f"Child({kind.__name__}){shown(arguments)}", lambda c=child, a=arguments: c(*a)
+            )
             if made is not None:
                 poke(step, f"Child({kind.__name__}){shown(arguments)}", made)
             del made
@@ -201,10 +210,6 @@ def cyclic(step: Step, kind: type) -> None:
 
 def specimens() -> dict[str, Any]:
     """An object of each class of which one can be had."""
-    from kstore.engine import buffers, mapping, predicate, reader, rows, scanner, watch  # noqa: PLC0415
-    from kstore.engine.batcher import Batcher  # noqa: PLC0415
-    from kstore.engine.file import File  # noqa: PLC0415
-    from kstore.engine.index import AbortedTxn, TransactionIndex  # noqa: PLC0415
 
     log = kstore.open(tempfile.mkdtemp(dir="."), "a", config=kstore.LogConfig(index_interval_bytes=100))
     for n in range(20):
@@ -229,13 +234,12 @@ def specimens() -> dict[str, Any]:
         watch.Watch(), buffers.POOL, Batcher(log), log._held(),
     ]  # fmt: skip
     made = {type(each).__name__: each for each in things}
-    made["Intake"] = made["Tail"] = Opened(log.active)
+    made["Intake"] = made["Tail"] = opened_tail(log.active)
     return made
 
 
-def Opened(active: Any) -> object:  # noqa: N802
+def opened_tail(active: Any) -> object:
     """A tail without the Python class that usually derives from it."""
-    from kstore.engine.intake import Intake  # noqa: PLC0415
 
     class Bare(Intake):
         __slots__ = ()

@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine import reader
+from kstore.engine import batch, reader
 from kstore.engine.batch import RecordBatch
 from kstore.engine.builder import encode_batch
-from kstore.engine.entries import Entries
-from kstore.engine.file import File
 from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
-from kstore.engine.mapping import Mapping
 from kstore.engine.predicate import Predicate
 from kstore.engine.rows import Rows
 from kstore.engine.scanner import Scanner
@@ -56,8 +53,8 @@ def test_writer_without_init_is_closed() -> None:
 
 
 def test_batch_without_init_says_so() -> None:
-    batch = RecordBatch.__new__(RecordBatch)
-    for use in (lambda: batch.is_valid, batch.ensure_valid, batch.records, lambda: list(batch.unverified())):
+    made = RecordBatch.__new__(RecordBatch)
+    for use in (lambda: made.is_valid, made.ensure_valid, made.records, lambda: list(made.unverified())):
         with pytest.raises(TypeError, match="without its __init__"):
             use()
 
@@ -65,24 +62,27 @@ def test_batch_without_init_says_so() -> None:
 def test_second_init_changes_nothing() -> None:
     """The header of the larger batch would reach behind the bytes of the smaller one."""
     small, large = (encode_batch([(1, None, b"." * size, None)]) for size in (1, 1 << 20))
-    batch = RecordBatch(small)
+    made = RecordBatch(small)
     for data in (large, large[:100], small):
         with pytest.raises(TypeError, match="make another one"):
-            batch.__init__(data)
-    assert batch.is_valid
-    assert batch.data == small
+            made.__init__(data)
+    assert made.is_valid
+    assert made.data == small
 
 
 def test_second_init_of_rows_and_predicates_does_nothing(tmp_path: Path) -> None:
     """It added fields to those there were, past the room for them, and let go of bytes that were pointed at."""
     log = kstore.open(tmp_path / "t-0", "a")
     log.append(b"x", headers={"name": b"value" * 20})
-    rows, predicate = Rows(("offset", "leader_epoch"), 1, 1, False), Predicate(0, 9, header=("name", b"value" * 20))
+    rows, predicate = (
+        Rows(("offset", "leader_epoch"), 1, 1, False),
+        Predicate(0, 9, header=("name", b"value" * 20)),
+    )
     for _ in range(100):
         rows.__init__(("value", "position", "size"), 1, 1, True)
         predicate.__init__(5, 9, header=("other", b"value" * 21))
-    (batch,) = Scanner((log.active.view()[0],)).configure(rows, predicate)
-    assert batch.rows() == [(0, 0)]
+    (columns,) = Scanner((log.active.view()[0],)).configure(rows, predicate)
+    assert columns.rows() == [(0, 0)]
     log.close()
 
 
@@ -93,11 +93,11 @@ def test_entries_are_bytes(kind: type) -> None:
 
 
 def test_segments_of_a_reader_are_segments() -> None:
+    """What lies where a segment has its base offset told where to stop."""
     for kind in (reader.RecordReader, reader.BatchReader):
-        with pytest.raises(TypeError):
-            next(kind((1,)))
-    with pytest.raises(TypeError):
-        next(Scanner((object(),)).configure(Rows(("offset",), 1, 1, False), Predicate(0, 1)))
+        for thing in (1, [1], object()):
+            with pytest.raises(TypeError):
+                next(kind((thing,), 0, 5))
 
 
 def test_scanner_is_configured_once_and_first(tmp_path: Path) -> None:
@@ -142,10 +142,9 @@ def test_iterators_outlive_what_they_came_from(tmp_path: Path) -> None:
         index = log.active.view()[0].offset_index
         entries, slots = iter(index), len(index)
         first = [next(each) for each in readers]
-    batch = first[2]
-    records = batch.unverified()
+    records = first[2].unverified()
     record = next(records)
-    del log, index, batch
+    del log, index
     assert record == expected[0]
     assert list(records) == expected[1 : first[2].records_count]
     assert [first[0], *readers[0]] == expected
@@ -155,9 +154,24 @@ def test_iterators_outlive_what_they_came_from(tmp_path: Path) -> None:
     assert len(list(entries)) == slots
 
 
-def test_bases_that_are_no_index_are_empty(tmp_path: Path) -> None:
-    assert (len(Entries()), Entries().to_bytes()) == (0, b"")
-    with pytest.raises(TypeError):
-        Mapping(None, 1)
-    with pytest.raises(ValueError, match="0 bytes"):
-        Mapping(File(str(tmp_path / "f"), "w"), 0)
+def test_no_record_is_taken_while_another_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of headers are made by Python code, under which a signal handler or another thread may use the same reader:
+    it would move the bytes that the record is made of."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for n in range(3):
+            log.append(b"%d" % n, headers=[("first", b"a" * 100_000), ("second", b"b" * 100_000)])
+        records = reader.RecordReader((log.active.view()[0],))
+        refused = []
+
+        def use_the_same(name: bytes) -> str:
+            try:
+                refused.append(next(records))
+            except RuntimeError as e:
+                refused.append(str(e))
+            return name.decode()
+
+        monkeypatch.setattr(batch, "java_text", use_the_same)
+        found = list(records)
+    assert [record.value for record in found] == [b"0", b"1", b"2"]
+    assert {record.headers for record in found} == {(("first", b"a" * 100_000), ("second", b"b" * 100_000))}
+    assert refused == ["this iterator is being read already; each thread needs one of its own"] * 6

@@ -165,6 +165,7 @@ with kstore.open(f"{root}/t-0", "a") as log:
 def test_collector_may_come_whenever_it_likes(tmp_path: Path, what: str, said: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", BEGIN + what, str(tmp_path)],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
         capture_output=True,
         text=True,
