@@ -3,8 +3,8 @@ from typing import final
 
 @final
 class Predicate:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         start: int,
         stop: int,
         since: int | None = None,
@@ -12,4 +12,4 @@ class Predicate:
         key: bytes | None = None,
         key_prefix: bytes | None = None,
         header: str | tuple[str, bytes | None] | Mapping[str, bytes | None] | None = None,
-    ) -> None: ...
+    ) -> Predicate: ...

@@ -8,13 +8,13 @@ TIMESTAMP_TYPES: tuple[str, ...]
 
 @final
 class Rows:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         columns: tuple[str, ...],
         batch_rows: int,
         batch_bytes: int,
         views: bool,
-    ) -> None: ...
+    ) -> Rows: ...
     @property
     def count(self) -> int: ...
     @property
