@@ -1,0 +1,140 @@
+"""A call from within a call: a signal handler or a clock that uses the log gets an error, and never waits for itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+CALLS: dict[str, Callable[[kstore.LogWriter], object]] = {
+    "append": lambda log: log.append(b"within"),
+    "extend": lambda log: log.extend([b"within"]),
+    "append_batches": lambda log: log.append_batches(kstore.encode_batch([(1, None, b"within", None)])),
+    "flush": lambda log: log.flush(),
+    "roll": lambda log: log.roll(),
+    "retain": lambda log: log.retain(),
+    "delete_records": lambda log: log.delete_records(1),
+    "truncate_to": lambda log: log.truncate_to(1),
+    "close": lambda log: log.close(),
+    "abandon": lambda log: log.abandon(),
+    "configure": lambda log: log.configure(flush_ms=1000),
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
+    inside: list[Callable[[], object]] = []
+
+    def clock() -> int:  # called with the log's lock held
+        if inside:
+            inside.pop()()
+        return 1_700_000_000_000
+
+    log = kstore.open(tmp_path / "t-0", "a", clock=clock)
+    log.inside = inside  # type: ignore[attr-defined]
+    for i in range(5):
+        log.append(b"%d" % i)
+    yield log
+    if not log.is_closed:
+        assert log.append(b"goes on") == 5
+        log.close()
+    with kstore.open(tmp_path / "t-0", "a") as again:
+        assert [record.offset for record in again] == list(range(again.log_end_offset))
+        assert again.log_end_offset >= 5
+        assert again.recovery.clean
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_clock_that_uses_its_log(log: kstore.LogWriter, name: str) -> None:
+    log.inside.append(lambda: CALLS[name](log))  # type: ignore[attr-defined]
+    with pytest.raises(kstore.ReentrantCallError, match="from within itself"):
+        log.append(b"outer")
+    assert [record.offset for record in log] == list(range(5))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_signal_handler_that_uses_the_log(log: kstore.LogWriter, name: str) -> None:
+    caught: list[BaseException] = []
+
+    def handler(*_: object) -> None:
+        try:
+            CALLS[name](log)
+        except kstore.ReentrantCallError as e:
+            caught.append(e)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        log.inside.append(lambda: signal.raise_signal(signal.SIGUSR1))  # type: ignore[attr-defined]
+        log.roll()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(caught) == 1
+    assert isinstance(caught[0], RuntimeError)
+
+
+def test_reading_within_a_call_is_fine(log: kstore.LogWriter) -> None:
+    seen: list[int] = []
+    log.inside.append(lambda: seen.extend(record.offset for record in log))  # type: ignore[attr-defined]
+    log.roll()
+    assert seen == list(range(5))
+
+
+HANDLER = """
+import os, signal, sys, kstore
+what, directory = sys.argv[1:]
+log = kstore.open(directory, "a", internal_segment_bytes=4096, file_delete_delay_ms=0, retention_bytes=40_000)
+calls = 0
+def handler(*_):
+    global calls
+    calls += 1
+    try:
+        {"append": lambda: log.append(b"handler"), "flush": log.flush, "retain": log.retain, "close": log.close}[what]()
+    except kstore.ReentrantCallError:
+        pass
+    if calls > 300:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, .005, .0011)
+try:
+    while calls <= 300:
+        log.append(b"x" * 500)
+        log.append(b"y" * 3000)
+except kstore.LogClosedError:
+    assert what == "close"
+signal.setitimer(signal.ITIMER_REAL, 0)
+log.close()
+with kstore.open(directory, "a") as again:
+    assert again.recovery.clean, again.recovery
+    assert [r.offset for r in again] == list(range(again.log_start_offset, again.log_end_offset))
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("what", ["append", "flush", "retain", "close"])
+def test_real_signals(tmp_path: Path, what: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANDLER, what, str(tmp_path / "t-0")],
+        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("ended\n", "")
+
+
+def test_another_thread_waits_as_before(log: kstore.LogWriter) -> None:
+    """Only the thread that is inside is refused."""
+    done: list[int] = []
+    thread = threading.Thread(target=lambda: done.append(log.append(b"other")))
+    log.inside.append(thread.start)  # type: ignore[attr-defined]
+    assert log.roll() == 5
+    thread.join()
+    assert done == [5]
+    log.truncate_to(5)
