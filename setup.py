@@ -13,6 +13,7 @@ MODULES = [
     "batch",
     "batch_headers",
     "batcher",
+    "bell",
     "buffers",
     "builder",
     "cells",

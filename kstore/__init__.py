@@ -179,9 +179,9 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     if mode not in ("a", "r+"):
         raise ValueError(f'mode is "r", "a" or "r+", not {mode!r}')
     own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
-    config = options.pop("config", None) or LogConfig()
+    config = options.pop("config", None)
     if options:
-        config = config.replace(**options)
+        config = (config or LogConfig()).replace(**options)
     return LogWriter(path, config, create=mode == "a", **own)
 
 

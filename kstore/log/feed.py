@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from kstore.engine.bell import Bell
 from kstore.engine.growth import followed
 from kstore.engine.reader import BatchReader
 from kstore.engine.segment import Segment
 from kstore.engine.watch import MODIFY, Watch
 from kstore.errors import CorruptRecordError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log import layout
-from kstore.log.bell import Bell
 from kstore.log.home import directory_of
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 from kstore.engine.batch import Record, RecordBatch
+from kstore.engine.bell import Bell
 from kstore.engine.reader import BatchReader
 from kstore.engine.segment import Segment
 from kstore.errors import CorruptRecordError
-from kstore.log.bell import Bell
 from kstore.log.feed import Feed, is_cut
 
 Item = TypeVar("Item", bound=RecordBatch | Record)

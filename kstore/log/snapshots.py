@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from kstore.engine.file import unlink, write_whole
+from kstore.engine.file import read_whole, unlink, write_whole
 from kstore.errors import CorruptFileError
 from kstore.log import layout
 from kstore.log.producers import ProducerState, encode_snapshot, read_snapshot
@@ -74,7 +74,7 @@ class Snapshots:
 
     def read(self, offset: int) -> list[ProducerState]:
         """The producers in one. CorruptSnapshotError, OSError."""
-        return read_snapshot(Path(self._paths[offset]).read_bytes(), self._paths[offset])
+        return read_snapshot(read_whole(self._paths[offset]), self._paths[offset])
 
     def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
         """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by Kafka."""

@@ -22,6 +22,7 @@ from kstore.engine.intake import Appended, Intake
 from kstore.engine.segment import Segment
 from kstore.engine.tail import DURABILITY
 from kstore.errors import (
+    InvalidConfigError,
     InvalidRecordError,
     KstoreError,
     LogClosedError,
@@ -95,6 +96,7 @@ class LogWriter(Intake, PartitionLog):
         self.path = os.fspath(path)
         self._durability = choice("durability", durability, DURABILITY)
         self._config = config or LogConfig()
+        self._is_configured = config is not None
         self._max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
         self._producer_id_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1)
         if recovery_point is not None:
@@ -274,6 +276,7 @@ class LogWriter(Intake, PartitionLog):
             self._check_usable()
             self._limit(config, self._durability)
             self._config = config
+            self._is_configured = True
             assert self._flusher is not None
             self._flusher.flush_every(config.flush_ms)
 
@@ -483,6 +486,9 @@ class LogWriter(Intake, PartitionLog):
         Returns a decision with its reason for every segment, oldest first. Files get the suffix .deleted and go once
         file.delete.delay.ms is over, at a later retain() or at close. dry_run decides and changes nothing.
 
+        A log that was opened without any configuration has Kafka's defaults, such as a retention.ms of 7 days, which may
+        not be what it was written with: nothing is deleted by them (InvalidConfigError). Give open() a configuration.
+
         Works on a full disk, which it frees (once the delay is over). OSError if a file cannot be renamed or removed:
         the segments before it are deleted then, it and those behind it are not.
         """
@@ -492,6 +498,7 @@ class LogWriter(Intake, PartitionLog):
             decisions = decide_for(self._now(), self._config, now_ms)
             if not dry_run:
                 gone = sum(d.delete for d in decisions)
+                self._refuse_defaults(decisions)
                 if gone:
                     self._delete_oldest(gone, now_ms)
                 self._discarded.unlink(now_ms)
@@ -499,6 +506,16 @@ class LogWriter(Intake, PartitionLog):
                 if gone:
                     self._store_deletion()
             return decisions
+
+    def _refuse_defaults(self, decisions: Sequence[Decision]) -> None:
+        """Nothing goes by a configuration that nobody has given."""
+        by_default = next((d for d in decisions if d.rule in ("size", "time")), None)
+        if by_default is not None and not self._is_configured:
+            raise InvalidConfigError(
+                f"{self.path} was opened without a configuration, and by Kafka's defaults the segment at offset "
+                f"{by_default.base_offset} would be deleted: {by_default.reason}. Give open() the retention that is "
+                "meant, such as retention_ms=-1, or config=kstore.LogConfig() for the defaults"
+            )
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:
         """Deletes so many segments; the active one, if it goes too, once those before it have made room."""
