@@ -121,3 +121,65 @@ def test_after_a_failed_sync_nothing_is_written(ram: Path) -> None:
     with kstore.open(ram / "t-0", "a") as again:
         assert not again.recovery.clean
         assert again.append(b"two") == 1
+
+
+def _deletions(directory: Path) -> tuple[kstore.LogWriter, int]:
+    log = kstore.open(directory, "a", **{**OPTIONS, "retention_bytes": 4000, "file_delete_delay_ms": 0})
+    log.extend([b"%05d" % i + b"." * 40 for i in range(400)], batch_bytes=300)
+    log.flush()
+    return log, sum(d.delete for d in log.retain(dry_run=True))
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT], ids=errno.errorcode.get)
+def test_what_retention_deleted_stays_deleted(ram: Path, error: int) -> None:
+    """Whatever call of a retention fails: what it took from the log does not come back, and the next one goes on. Of a
+    full disk it takes no notice, for it must make room."""
+    log, count = _deletions(ram / "whole-0")
+    assert count > 8
+    fail_call(0)
+    log.retain()
+    total = calls_made()
+    for nth in range(1, total + 1):
+        log, _ = _deletions(ram / f"t{nth}-0")
+        log._flusher.stop()
+        fail_call(nth, error, own=True)
+        try:
+            log.retain()
+        except OSError as e:
+            assert e.errno == error
+        finally:
+            fail_call(0)
+        start = log.log_start_offset
+        try:
+            log.retain()
+            again = sum(d.delete for d in log.retain())
+            assert again == 0
+            start = log.log_start_offset
+            log.append(b"goes on")
+            log.close()
+        except kstore.LogFailedError:
+            log.close()
+        with kstore.open(ram / f"t{nth}-0", "a", **OPTIONS) as log:
+            assert log.log_start_offset >= start, nth
+            assert [r.offset for r in log] == list(range(log.log_start_offset, log.log_end_offset))
+
+
+def test_retention_on_a_disk_that_stays_full(ram: Path) -> None:
+    """No call that needs room succeeds, and yet the segments go."""
+    log, count = _deletions(ram / "t-0")
+    assert log._flusher is not None
+    log._flusher.stop()
+    seen = 0
+    for nth in range(1, 200):
+        fail_call(nth, errno.ENOSPC, own=True)
+        try:
+            seen += sum(d.delete for d in log.retain())
+        except OSError as e:
+            assert e.errno == errno.ENOSPC
+        finally:
+            fail_call(0)
+        if seen >= count:
+            break
+    assert seen == count
+    assert not list((ram / "t-0").glob("*.deleted"))
+    log.close()

@@ -1,0 +1,173 @@
+"""A writer acts on what it finds: nothing is appended behind damage, and what is cut off is kept if somebody may miss it."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+
+Damage = Callable[[Any, kstore.RecordBatch], object]
+LAST: dict[str, Damage] = {
+    "cut short": lambda file, batch: file.truncate(batch.position + batch.size - 1),
+    "cut to its header": lambda file, batch: file.truncate(batch.position + 20),
+    "size": lambda file, batch: (file.seek(batch.position + 10), file.write(b"\x01")),
+    "negative size": lambda file, batch: (file.seek(batch.position + 8), file.write(b"\xff")),
+    "magic": lambda file, batch: (file.seek(batch.position + 16), file.write(b"\x09")),
+    "zeros behind": lambda file, batch: file.truncate(batch.position + batch.size + 100),
+    "noise behind": lambda file, batch: (file.seek(0, 2), file.write(b"noise" * 9)),
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_closed_cleanly_and_damaged_at_the_end(tmp_path: Path, name: str) -> None:
+    """Spec 8.6 trusts the clean marker; then a new batch would complete the damaged one."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(10):
+            log.append(b"v%d" % i)
+    batch = list(kstore.open(tmp_path / "t-0").batches())[-1]
+    path = Path(batch.file)
+    with path.open("r+b") as file:
+        LAST[name](file, batch)
+    damaged = path.read_bytes()
+    with pytest.warns(kstore.DataLossWarning, match=r"had been flushed.*\.cut"):
+        log = kstore.open(tmp_path / "t-0", "a", durability="each")
+    end = log.log_end_offset
+    assert end == (10 if "behind" in name else 9)
+    (kept,) = (tmp_path / "t-0").glob("*.cut")
+    assert path.read_bytes()[: log.segments[0].size] + kept.read_bytes() == damaged
+    assert [log.append(b"new %d" % i) for i in range(4)] == list(range(end, end + 4))
+    log.close()
+    for clean in (None, False):
+        values = [record.value for record in kstore.open(tmp_path / "t-0", clean=clean)]
+        assert values == [b"v%d" % i for i in range(end)] + [b"new %d" % i for i in range(4)]
+
+
+def five_segments(directory: Path) -> list[kstore.Segment]:
+    log = kstore.open(directory, "a", internal_segment_bytes=2000)
+    for i in range(100):
+        log.append(b"%03d" % i + b"x" * 80)
+    log.abandon()
+    return list(kstore.open(directory, recover=False).segments)
+
+
+def flip(path: str, position: int) -> None:
+    with Path(path).open("r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_damage_before_sound_batches_after_a_crash(tmp_path: Path) -> None:
+    """Kafka's outcome stays, the log ends at the damage; the sound batches behind it are kept, and said to be."""
+    directory = tmp_path / "t-0"
+    segments = five_segments(directory)
+    assert len(segments) > 4
+    batch = segments[1].batch_at(0)
+    damaged = segments[1].translate(batch.base_offset + 3)
+    assert damaged is not None
+    flip(segments[1].path, damaged.position + 70)
+    contents = {s.path: Path(s.path).read_bytes() for s in segments[1:]}
+
+    reader = kstore.open(directory)
+    assert reader.log_end_offset == damaged.base_offset
+    assert "sound batches, offsets" in reader.recovery.findings[0].text
+    assert f"to {segments[2].base_offset - 1}" in reader.recovery.findings[0].text
+    assert len(reader.recovery.losses) == len(segments) - 1
+    assert len(list(kstore.open(directory, recover=False).records(on_error="skip"))) == 99
+
+    with pytest.warns(kstore.DataLossWarning, match=r"sound batches, offsets .*\.cut files"):
+        log = kstore.open(directory, "a")
+    assert [record.offset for record in log] == list(range(damaged.base_offset))
+    assert log.append(b"goes on") == damaged.base_offset
+    log.close()
+    kept = sorted(directory.glob("*.cut"))
+    assert len(kept) == len(segments) - 1
+    assert kept[0].read_bytes() == contents[segments[1].path][damaged.position :]
+    assert [k.read_bytes() for k in kept[1:]] == [contents[s.path] for s in segments[2:]]
+
+
+def test_a_torn_tail_is_no_loss(tmp_path: Path) -> None:
+    """What was never acknowledged as durable, and holds nothing sound, goes as Kafka lets it go."""
+    directory = tmp_path / "t-0"
+    last = five_segments(directory)[-1]
+    os.truncate(last.path, last.size - 1)
+    with kstore.open(directory, "a") as log:
+        assert (log.recovery.losses, log.log_end_offset) == ([], 99)
+        assert [f.kind for f in log.recovery.findings] == ["torn_tail"]
+    assert list(directory.glob("*.cut")) == []
+
+
+@pytest.mark.parametrize("content", [b"0\n5\n0 0\n", b"x", b"0\n1\n0 zero\n", b"0\n2\n1 0\n", b"\xff" * 40])
+def test_a_damaged_epoch_checkpoint_is_made_again(tmp_path: Path, content: bytes) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=500) as log:
+        for epoch in (0, 3, 7):
+            log.assign_leader_epoch(epoch)
+            for _ in range(5):
+                log.append(b"x" * 100)
+        epochs = log.leader_epochs
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(content)
+    assert kstore.open(tmp_path / "t-0").leader_epochs == epochs
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert log.leader_epochs == epochs
+        assert [f.kind for f in log.recovery.findings] == ["checkpoint"]
+        assert log.append(b"y") == 15
+    assert not kstore.open(tmp_path / "t-0").recovery.findings
+
+
+@pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_pipe_of_a_files_name_hangs_nobody(tmp_path: Path, kind: str, mode: str) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=500) as log:
+        for _ in range(10):
+            log.append(b"x" * 100)
+    path = next((tmp_path / "t-0").glob(f"*{kind}"), tmp_path / "t-0" / ("0" * 20 + kind))
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    try:
+        with kstore.open(tmp_path / "t-0", mode) as log:
+            assert [record.offset for record in log] == list(range(10))
+            log.find(timestamp=1)
+            list(log.records(isolation="read_committed"))
+    except (OSError, kstore.KstoreError) as e:
+        assert "regular" in str(e)  # noqa: PT017
+
+
+@pytest.mark.parametrize("kind", [".log", ".index", "leader-epoch-checkpoint"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, kind: str) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x" * 100)
+    path = next((tmp_path / "t-0").glob(f"*{kind}"))
+    target = tmp_path / "target"
+    path.rename(target)
+    with target.open("ab") as file:
+        file.write(b"not a whole batch")
+    before = target.read_bytes()
+    path.symlink_to(target)
+    with warnings.catch_warnings(), contextlib.suppress(OSError):  # ELOOP, where the file must be written
+        warnings.simplefilter("ignore")
+        with kstore.open(tmp_path / "t-0", "a") as log:
+            log.append(b"y")
+    assert target.read_bytes() == before
+
+
+def test_retention_needs_a_configuration(tmp_path: Path) -> None:
+    """What was written to be kept for ever is not deleted by the default of seven days."""
+    with kstore.open(tmp_path / "t-0", "a", retention_ms=-1, internal_segment_bytes=500) as log:
+        log.extend([b"x" * 100] * 20, timestamps=[1_000_000_000_000] * 20, batch_bytes=0)
+        log.delete_records(12)
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert any(d.rule == "time" for d in log.retain(dry_run=True))
+        with pytest.raises(
+            kstore.InvalidConfigError, match=r"opened without a configuration.*retention_ms=-1"
+        ):
+            log.retain()
+        assert len(log.segments) > 3
+        log.configure(retention_ms=-1)
+        assert {d.rule for d in log.retain() if d.delete} == {"start_offset"}
+        assert [record.offset for record in log] == list(range(12, 20))
