@@ -22,9 +22,9 @@ from kstore.errors import ReentrantCallError
 cdef class Guard:
     """`with guard:` is for one thread at a time. What must run under it may also be left to `later`.
 
-    A signal handler, and the collection of garbage, may run Python code in a thread that is in here. To wait for this very
-    thread would take for ever, and to go in beside it would find things half done: ReentrantCallError. What a finalizer
-    has to do it leaves to `later`: that runs when the thread is through.
+    A signal handler, and the collection of garbage, may run Python code in a thread that is in here. To wait for this
+    very thread would take for ever, and to go in beside it would find things half done: ReentrantCallError. What a
+    finalizer has to do it leaves to `later`: that runs when the thread is through.
 
     Entering and leaving are C code, which no signal interrupts: the lock is never left locked.
     """
@@ -62,7 +62,7 @@ cdef class Guard:
         return 0
 
     def later(self, call, /):
-        """Calls it under the guard: now, or when this thread, interrupted in here, leaves; its OSErrors are lost then."""
+        """Calls it under the guard: now, or when this thread, interrupted in here, leaves; then OSErrors are lost."""
         if self.owner == PyThread_get_thread_ident():
             self.waiting.append(call)
         else:
