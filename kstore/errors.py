@@ -1,12 +1,35 @@
 """The exceptions of kstore. What the system reports stays OSError; a caller's mistake is TypeError or ValueError."""
 
 
+def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str, object]) -> "KstoreError":
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
 class KstoreError(Exception):
     """Base of everything that kstore raises of its own."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own calls the constructor with `args`, the text: no constructor here takes just that. An error
+        # that cannot be unpickled ends the pool of processes in which it was raised.
+        return _remake, (type(self), self.args, self.__dict__)
+
+
+def _placed(reason: str, file: str, unit: str, position: int) -> str:
+    """The reason with what is known of its place in front."""
+    known = [file] if file else []
+    if position >= 0:
+        known.append(f"at {unit} {position}")
+    return ": ".join([*known, reason])
+
 
 class CorruptFileError(KstoreError):
-    """Bytes that cannot be what their file says. `file`, `position` (byte in it), `expected`, `found` tell where."""
+    """Bytes that cannot be what their file says. `file` ("" for bytes in memory), `position` (byte in it, -1 where that
+    cannot be told), `expected` and `found` tell where and why."""
+
+    _unit = "byte"
 
     def __init__(
         self,
@@ -22,7 +45,7 @@ class CorruptFileError(KstoreError):
         self.position = position
         self.expected = expected
         self.found = found
-        text = f"{file or '<memory>'}: at byte {position}: {reason}"
+        text = _placed(reason, file, self._unit, position)
         if expected is not None or found is not None:
             text += f": expected {expected}, found {found}"
         super().__init__(text)
@@ -56,13 +79,15 @@ class CorruptSnapshotError(CorruptFileError):
 class CorruptCheckpointError(CorruptFileError):
     """A checkpoint, partition.metadata or meta.properties file that does not parse; `position` is a line, from 1."""
 
+    _unit = "line"
+
 
 class UnsupportedCodecError(CorruptRecordError):
     """A codec id that no Kafka release has written."""
 
 
 class RecordTooLargeError(KstoreError, ValueError):
-    """More bytes than a limit allows: of one batch, or of what a compressed one unpacks to."""
+    """More bytes than a limit allows: of one batch, or of what a compressed one unpacks to. `size` and `limit` tell."""
 
     def __init__(self, reason: str, *, size: int, limit: int, file: str = "", position: int = -1) -> None:
         self.reason = reason
@@ -70,9 +95,7 @@ class RecordTooLargeError(KstoreError, ValueError):
         self.limit = limit
         self.file = file
         self.position = position
-        super().__init__(
-            f"{file or '<memory>'}: at byte {position}: {reason}: expected at most {limit}, found {size}"
-        )
+        super().__init__(f"{_placed(reason, file, 'byte', position)}: expected at most {limit}, found {size}")
 
 
 class OffsetOutOfRangeError(KstoreError, LookupError):
