@@ -26,9 +26,12 @@ cdef object materialised(object values, str what, int64_t count):
 
 
 cdef object numpy_of(object values):
-    """numpy, if `values` is one of its arrays. Nobody makes an array without importing it, so this need not."""
+    """numpy, if `values` is one of its arrays. Nobody makes an array without importing it, so this need not.
+
+    While another thread imports it, the module is there already, and the class of arrays not yet."""
     numpy = sys.modules.get("numpy")
-    return numpy if numpy is not None and isinstance(values, numpy.ndarray) else None
+    ndarray = getattr(numpy, "ndarray", None)
+    return numpy if isinstance(ndarray, type) and isinstance(values, ndarray) else None
 
 
 cdef object pinned(object source, const uint8_t **data, int64_t *size):

@@ -23,3 +23,20 @@ assert "numpy" in sys.modules
 
 def test_numpy_is_imported_for_those_who_ask_for_arrays(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "t-0")], check=True)
+
+
+BESIDE_AN_IMPORT = """
+import sys, types
+import kstore
+
+sys.modules["numpy"] = types.ModuleType("numpy")  # what other threads see while one begins to import it
+with kstore.open(sys.argv[1], "a") as log:
+    log.extend([b"v"] * 3, (b"k" for _ in range(3)), [1, 2, 3])
+    sys.modules["numpy"].ndarray = None
+    log.extend([b"v"], timestamps=[1])
+    assert log.log_end_offset == 4
+"""
+
+
+def test_extend_works_while_another_thread_imports_numpy(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", BESIDE_AN_IMPORT, str(tmp_path / "t-0")], check=True)
