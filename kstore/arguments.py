@@ -1,6 +1,7 @@
 """What callers give, checked before anything is touched: the right kind, in range, or an error that names the argument."""
 
 from datetime import UTC, datetime, timedelta
+from math import inf
 from operator import index
 
 MAX_OFFSET = 2**63 - 1
@@ -46,3 +47,24 @@ def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} is one of {', '.join(map(repr, choices))}, not {value!r}")
     return value
+
+
+def any_integer(name: str, value: object) -> int:
+    """`value` as an int of any size, for what is compared with a log's own range next. TypeError as in `integer`."""
+    if type(value) is int:
+        return value
+    return integer(name, value, -(2**255), 2**255)
+
+
+def number(name: str, value: object, least: float, most: float = inf) -> float:
+    """`value` as a float from `least` to `most`: seconds or milliseconds to wait. TypeError for what is no number,
+    ValueError for one out of range, and for nan."""
+    if isinstance(value, bool) or not (isinstance(value, float) or hasattr(value, "__index__")):
+        raise TypeError(f"{name} is a number, not {value!r} ({type(value).__name__})")
+    if not least <= value <= most:  # type: ignore[operator]
+        bounds = f"at least {least}" if most == inf else f"from {least} to {most}"
+        raise ValueError(f"{name} is a number {bounds}, not {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        return inf

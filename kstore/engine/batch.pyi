@@ -1,5 +1,6 @@
-from collections.abc import Iterable, Iterator
-from typing import Final, final
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, Literal, final
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
@@ -16,11 +17,11 @@ class Record:
     def __init__(
         self,
         offset: int,
-        timestamp: int,
-        timestamp_type: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp: int | datetime = -1,
+        timestamp_type: Literal["CreateTime", "LogAppendTime", "NoTimestampType"] = "CreateTime",
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None] = (),
     ) -> None: ...
     @property
     def offset(self) -> int: ...

@@ -47,6 +47,7 @@ from libkstore.format cimport (
 
 from kstore.engine.codecs import NAMES as CODECS, CodecError, UnpackLimitError
 from kstore.engine.text import java_text
+from kstore.arguments import choice, integer, milliseconds
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")
@@ -111,6 +112,20 @@ cdef Record make_record(const ks_batch *b, const ks_record *r, timestamp):
     return record
 
 
+cdef tuple given_headers(object headers):
+    """Headers that somebody gives for a Record: pairs or a mapping. TypeError."""
+    pairs = []
+    for pair in headers.items() if hasattr(headers, "items") else headers or ():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise TypeError(f"headers are pairs of a str and bytes or None, not {pair!r:.80}")
+        name, value = pair
+        if value is not None and not isinstance(value, (bytes, bytearray, memoryview)):
+            cure = ": encode it" if isinstance(value, str) else ""
+            raise TypeError(f"the value of header {name!r} is bytes-like or None, not {type(value).__name__}{cure}")
+        pairs.append((name, None if value is None else bytes(value)))
+    return tuple(pairs)
+
+
 @final
 @freelist(256)
 @no_gc  # it refers to bytes, text and numbers only, so it is in no cycle
@@ -119,16 +134,23 @@ cdef class Record:
 
     `timestamp_type` is "CreateTime", "LogAppendTime", or "NoTimestampType" for a message of magic 0. `headers` is a
     tuple of (name, value) pairs, value None where it is null. A name that is not UTF-8 has U+FFFD where it is not.
-    Records are copies: keeping one keeps no buffer alive.
+    Records are copies: keeping one keeps no buffer alive. They can be pickled, compared and made:
+    Record(offset=0, timestamp=1711530458631, value=b"v").
     """
 
-    def __init__(self, int64_t offset, int64_t timestamp, str timestamp_type, bytes key, bytes value, headers=()):
-        self.offset = offset
-        self.timestamp = timestamp
-        self.timestamp_type = TIMESTAMP_TYPE[TIMESTAMP_TYPE.index(timestamp_type)]
+    def __init__(
+        self, offset, timestamp=-1, timestamp_type="CreateTime", bytes key=None, bytes value=None, headers=()
+    ):
+        # Most records are made by make_record, which does not come by here.
+        self.offset = integer("offset", offset)
+        self.timestamp = milliseconds("timestamp", timestamp, -(2**63))
+        self.timestamp_type = TIMESTAMP_TYPE[TIMESTAMP_TYPE.index(choice("timestamp_type", timestamp_type, TIMESTAMP_TYPES))]
         self.key = key
         self.value = value
-        self.headers = tuple([(str(name), None if v is None else bytes(v)) for name, v in headers])
+        self.headers = given_headers(headers)
+
+    def __reduce__(self):
+        return Record, self._fields()
 
     def _fields(self):
         return self.offset, self.timestamp, self.timestamp_type, self.key, self.value, self.headers

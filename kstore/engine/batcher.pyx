@@ -6,76 +6,147 @@ from cpython.pythread cimport (
     PyThread_acquire_lock,
     PyThread_allocate_lock,
     PyThread_free_lock,
+    PyThread_get_thread_ident,
     PyThread_release_lock,
     PyThread_type_lock,
 )
+from cython cimport final, freelist
 from libc.stdint cimport int64_t
 
 from kstore.engine.builder cimport Builder, ks_fields, read_fields
 from kstore.engine.intake cimport Intake
+from kstore.engine.times cimport moment
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
 
-from kstore.errors import InvalidRecordError, LogClosedError, RecordTooLargeError
+from _thread import TIMEOUT_MAX, allocate_lock
+from time import monotonic
+
+from kstore.arguments import integer, number
+from kstore.errors import InvalidRecordError, LogClosedError, RecordTooLargeError, ReentrantCallError
+
+TOO_LARGE = "record larger than max.message.bytes"
+
+
+cdef class Gathered:
+    """A batch that is being gathered, or was appended: its tickets learn from it where their records are."""
+
+    cdef int64_t base_offset      # -1 while it is gathered
+    cdef list waiters             # locks, released when something has become of it
+
+    def __cinit__(self):
+        self.base_offset = -1
+        self.waiters = []
+
+    cdef int wake(self) except -1:
+        while self.waiters:
+            self.waiters.pop().release()
+        return 0
+
+
+@final
+@freelist(64)
+cdef class Ticket:
+    """What an appender gives for a record: `offset` once it is in the log, and `wait()` until then."""
+
+    cdef Batcher appender
+    cdef Gathered batch
+    cdef int64_t place
+
+    @property
+    def offset(self):
+        """The record's offset; None while its batch is gathered."""
+        if self.batch is None or self.batch.base_offset < 0:
+            return None
+        return self.batch.base_offset + self.place
+
+    def wait(self, timeout=None):
+        """Waits until the record is in the log, on the disk if the log's durability is "group" or "each"; its offset.
+
+        A batch waits for company at most the appender's linger_ms; flush() of the appender hurries it. TimeoutError
+        after `timeout` seconds, which do not count the disk. OSError if the batch could not be written: it is tried
+        again by whoever appends, flushes or waits next. LogClosedError if the appender ended before.
+        """
+        if timeout is not None:
+            timeout = number("timeout", timeout, 0)
+        if self.batch is None:
+            raise LogClosedError("a ticket that no appender gave")
+        if self.batch.base_offset < 0:
+            self.appender.wait_for(self.batch, timeout)
+        offset = self.batch.base_offset + self.place
+        if self.appender.log.durability:
+            self.appender.log.wait_durable(offset + 1)
+        return offset
+
+    def __repr__(self):
+        return f"Ticket(offset={self.offset})"
 
 
 cdef class Batcher:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
 
-    A ticket is the number of a record, from 0, among all that this object took. `_began` is called when the first
-    record of a batch comes, with the mutex held: the deriving class sees to it that the batch does not wait too long.
+    `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that the
+    batch does not wait too long.
     """
 
     cdef Intake log
     cdef Builder builder
     cdef PyThread_type_lock mutex
+    cdef unsigned long holder     # the thread that has the mutex
     cdef int64_t batch_bytes
-    cdef int64_t tickets          # records taken
-    cdef int64_t written          # records appended to the log
-    cdef int64_t first_ticket     # of the open batch
     cdef int64_t now              # the clock, as last read
+    cdef Gathered batch           # the open one, or the last
     cdef bint gathering           # a batch is open
     cdef bint finished            # it is closed, and not yet written
     cdef bint closed
-    cdef dict _offsets            # first ticket of each batch written -> its base offset
 
-    def __cinit__(self, Intake log not None, int64_t batch_bytes=16384, **options):
+    def __cinit__(self, Intake log not None, batch_bytes=16384, **options):
         self.mutex = PyThread_allocate_lock()
         if self.mutex is NULL:
             raise MemoryError()
-        if batch_bytes < 0:
-            raise ValueError(f"batch_bytes {batch_bytes} is negative")
         self.log = log
-        self.batch_bytes = min(batch_bytes, log.segment_bytes, log.max_message_bytes)
+        self.batch_bytes = min(<int64_t>integer("batch_bytes", batch_bytes), log.segment_bytes, log.max_message_bytes)
         self.builder = log.builder.emptied()
-        self._offsets = {}
+        self.batch = Gathered()
 
     def __dealloc__(self):
         if self.mutex is not NULL:
             PyThread_free_lock(self.mutex)
 
     cdef int acquire(self) except -1:
+        cdef unsigned long me = PyThread_get_thread_ident()
         if self.log is None:  # a subclass's __del__ keeps what __cinit__ refused, or the collector took it
             raise LogClosedError("the appender has no log")
         if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
+            if self.holder == me:
+                raise ReentrantCallError("the appender was called from within itself: by a signal handler or a clock")
             with nogil:
                 PyThread_acquire_lock(self.mutex, WAIT_LOCK)
+        self.holder = me
+        return 0
+
+    cdef int release(self) except -1:
+        self.holder = 0
+        PyThread_release_lock(self.mutex)
         return 0
 
     def _began(self):
         """The first record of a batch has come."""
 
     def append(self, value, key=None, timestamp=None, headers=None):
-        """Takes one record, as log.append does, and returns its ticket (see `wait`).
+        """Takes one record, as log.append does, and returns its Ticket: `ticket.wait()` gives the offset.
 
         The record is in the log once its batch is full, linger_ms is over, or flush() was called. OSError when a full
         batch cannot be written: then this record was not taken, and that batch is tried again by the next call.
         """
         cdef Builder builder
         cdef ks_fields f
-        cdef int64_t now, at, ticket, delta = 0
+        cdef Ticket ticket
+        cdef int64_t now, at, given = 0, delta = 0
         cdef size_t body = 0
         made = read_fields(value, key, headers, &f)
+        if timestamp is not None:
+            given = moment(timestamp)
         self.acquire()
         try:
             if self.closed:
@@ -84,7 +155,7 @@ cdef class Batcher:
             if timestamp is None or self.log.log_append_time or not self.gathering:
                 self.now = self.log.now()
             now = self.now  # a given timestamp is judged by the time its batch began: reading clocks costs
-            at = now if timestamp is None else self.log.check_timestamp(timestamp, now)
+            at = now if timestamp is None else self.log.check_timestamp(given, now)
             if self.log.keys_required and f.key_size < 0:
                 raise InvalidRecordError("a record of a compacted topic has no key")
             if self.gathering:
@@ -97,18 +168,20 @@ cdef class Batcher:
             if not self.gathering:
                 body = ks_record_body(0, 0, f.key_size, f.value_size, f.headers_size)
                 if <int64_t>body > self.log.max_message_bytes:
-                    raise RecordTooLargeError("record", size=<int64_t>body, limit=self.log.max_message_bytes)
+                    raise RecordTooLargeError(TOO_LARGE, size=<int64_t>body, limit=self.log.max_message_bytes)
                 self.begin()
             if builder.put(
                 body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size
             ) < 0:
-                raise RecordTooLargeError("record", size=<int64_t>body, limit=self.log.max_message_bytes)
-            ticket = self.tickets
-            self.tickets += 1
+                raise RecordTooLargeError(TOO_LARGE, size=<int64_t>body, limit=self.log.max_message_bytes)
+            ticket = Ticket.__new__(Ticket)
+            ticket.appender = self
+            ticket.batch = self.batch
+            ticket.place = builder.batch.records_count - 1
             del made
             return ticket
         finally:
-            PyThread_release_lock(self.mutex)
+            self.release()
 
     cdef int begin(self) except -1:
         cdef Builder builder = self.builder
@@ -117,8 +190,8 @@ cdef class Batcher:
         builder.used = 0
         if builder.begin(0, 0, KS_LOG_APPEND_TIME if self.log.log_append_time else 0) < 0:
             raise MemoryError("a batch")
+        self.batch = Gathered()
         self.gathering = True
-        self.first_ticket = self.tickets
         self._began()
         return 0
 
@@ -130,65 +203,72 @@ cdef class Batcher:
         if not self.finished:
             self.builder.finish()
             self.finished = True
-        base_offset = self.log.append_built(self.builder)
-        self._offsets[self.first_ticket] = base_offset
-        if len(self._offsets) > 4096:
-            del self._offsets[next(iter(self._offsets))]
-        self.written = self.tickets
-        self.gathering = self.finished = False
+        try:
+            self.batch.base_offset = self.log.append_built(self.builder)
+            self.gathering = self.finished = False
+        finally:
+            self.batch.wake()  # those who wait meet what happened
         return 0
 
     def flush(self):
-        """Appends what was gathered; returns the log end offset then, durable where the log's durability says so."""
+        """Appends what was gathered; returns the log end offset then, durable if the log's durability says so."""
         self.acquire()
         try:
             if self.gathering:
                 self.write()
         finally:
-            PyThread_release_lock(self.mutex)
+            self.release()
         cdef int64_t end = self.log.end
         if self.log.durability:
             self.log.wait_durable(end)
         return end
 
-    def _flush_ticket(self, int64_t ticket):
-        """Appends the open batch if it is the one that began with this ticket."""
-        self.acquire()
-        try:
-            if self.gathering and self.first_ticket == ticket:
-                self.write()
-        finally:
-            PyThread_release_lock(self.mutex)
+    cdef int wait_for(self, Gathered batch, timeout) except -1:
+        """Waits until a batch of this object is in the log."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while batch.base_offset < 0:
+            waiter = None
+            self.acquire()
+            try:
+                if batch.base_offset >= 0:
+                    return 0
+                if not self.gathering or batch is not self.batch or self.closed:
+                    raise LogClosedError("the appender was closed before the record was in the log")
+                if self.finished:  # it failed to be written: who waits meets it now, and tries again
+                    self.write()
+                else:
+                    waiter = allocate_lock()
+                    waiter.acquire()
+                    batch.waiters.append(waiter)
+            finally:
+                self.release()
+            if waiter is None:
+                continue
+            left = -1 if deadline is None else max(0.0, min(deadline - monotonic(), TIMEOUT_MAX))
+            if not waiter.acquire(True, left):
+                self.acquire()
+                try:
+                    if waiter in batch.waiters:
+                        batch.waiters.remove(waiter)
+                finally:
+                    self.release()
+                if batch.base_offset < 0:
+                    raise TimeoutError(f"the record is not in the log after {timeout} seconds")
+        return 0
 
     @property
-    def _first_ticket(self):
-        return self.first_ticket
+    def _open_batch(self):
+        """The batch that is being gathered, or the last one."""
+        return self.batch
 
-    def offset_of(self, int64_t ticket):
-        """The offset of a record that was written, by its ticket; None while it waits. LookupError when long ago."""
-        cdef int64_t first
+    def _flush_batch(self, Gathered batch):
+        """Appends this batch if it is still open."""
         self.acquire()
         try:
-            if not 0 <= ticket < self.tickets:
-                raise LookupError(f"ticket {ticket} was not given")
-            if ticket >= self.written:
-                return None
-            for first in reversed(self._offsets):
-                if first <= ticket:
-                    return self._offsets[first] + (ticket - first)
-            raise LookupError(f"ticket {ticket} is too old")
+            if self.gathering and self.batch is batch:
+                self.write()
         finally:
-            PyThread_release_lock(self.mutex)
-
-    def wait(self, int64_t ticket):
-        """The offset of a record, once it is in the log, and durable where the log's durability says so."""
-        offset = self.offset_of(ticket)
-        if offset is None:
-            self.flush()
-            offset = self.offset_of(ticket)
-        elif self.log.durability:
-            self.log.wait_durable(<int64_t>offset + 1)
-        return offset
+            self.release()
 
     def _close(self):
         """Flushes, and takes nothing more."""
@@ -196,3 +276,14 @@ cdef class Batcher:
             self.flush()
         finally:
             self.closed = True
+            self.batch.wake()
+
+    def _leave_to_parent(self):
+        """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""
+        cdef PyThread_type_lock mutex = PyThread_allocate_lock()
+        if mutex is NULL:
+            raise MemoryError()
+        self.mutex = mutex
+        self.holder = 0
+        self.gathering = self.finished = False
+        self.closed = True

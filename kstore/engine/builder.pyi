@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
@@ -7,7 +8,7 @@ CODECS: Final[tuple[str, ...]]
 def encode_batch(
     records: Iterable[
         tuple[
-            int,
+            int | datetime,
             bytes | None,
             bytes | None,
             Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None] | None,
@@ -23,10 +24,10 @@ def encode_batch(
     base_sequence: int = -1,
     transactional: bool = False,
     control: bool = False,
-    log_append_time: int | None = None,
+    log_append_time: int | datetime | None = None,
     offset_deltas: Iterable[int] | None = None,
     last_offset_delta: int | None = None,
-    delete_horizon: int | None = None,
+    delete_horizon: int | datetime | None = None,
 ) -> bytes: ...
 
 class Builder: ...

@@ -2,12 +2,13 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT16_MAX, INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kstore.engine.cells cimport ks_cell, ks_cells
 from kstore.engine.headers cimport HeaderLists
-from kstore.engine.pack cimport pack_bound, pack_into
+from kstore.engine.pack cimport level_of, pack_bound, pack_into
+from kstore.engine.times cimport moment
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body, ks_varlong_size
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
@@ -19,6 +20,7 @@ from libkstore.format cimport (
     ks_write_varlong,
 )
 
+from kstore.arguments import choice, integer
 from kstore.engine.codecs import NAMES as CODECS
 
 cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
@@ -39,6 +41,8 @@ cdef bytes encode_headers(object headers):
     pairs = list(headers.items() if hasattr(headers, "items") else headers)
     parts = [varint(len(pairs))]
     for pair in pairs:
+        if isinstance(pair, (str, bytes)) or len(pair) != 2:
+            raise TypeError(f"headers are pairs of a str and bytes or None, not {pair!r:.80}")
         name, value = pair
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is a str, not {type(name).__name__}")
@@ -47,7 +51,7 @@ cdef bytes encode_headers(object headers):
         if value is None:
             parts.append(varint(-1))
         else:
-            raw = bytes(memoryview(value))
+            raw = as_bytes(value, f"the value of header {name!r}")
             parts += (varint(len(raw)), raw)
     return b"".join(parts)
 
@@ -55,7 +59,10 @@ cdef bytes encode_headers(object headers):
 cdef bytes as_bytes(value, str what):
     if isinstance(value, str):
         raise TypeError(f"{what} is bytes, not str: encode it")
-    return bytes(memoryview(value))
+    try:
+        return bytes(memoryview(value))
+    except TypeError:
+        raise TypeError(f"{what} is bytes-like or None, not {type(value).__name__}") from None
 
 
 cdef object read_fields(object value, object key, object headers, ks_fields *f):
@@ -251,13 +258,13 @@ cdef class Builder:
 def encode_batch(
     records,
     *,
-    int64_t base_offset=0,
-    str codec="none",
+    base_offset=0,
+    codec="none",
     level=None,
-    int32_t leader_epoch=-1,
-    int64_t producer_id=-1,
-    int producer_epoch=-1,
-    int32_t base_sequence=-1,
+    leader_epoch=-1,
+    producer_id=-1,
+    producer_epoch=-1,
+    base_sequence=-1,
     bint transactional=False,
     bint control=False,
     log_append_time=None,
@@ -270,7 +277,8 @@ def encode_batch(
     Offsets rise by one from `base_offset`, or as `offset_deltas` say; `last_offset_delta` may lie above the last one,
     as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd", level None for Kafka's default.
     `log_append_time` makes it a LogAppendTime batch of that time; `delete_horizon` is the time that compaction stamped.
-    ValueError for values that do not go together, OverflowError for those that do not fit.
+    Timestamps are milliseconds since 1970, -1 for none, or datetimes with a time zone. TypeError for what is of another
+    kind, ValueError for values out of range or that do not go together, OverflowError for more than fits a batch.
     """
     cdef Builder builder = Builder.__new__(Builder)
     cdef ks_batch *b = &builder.batch
@@ -279,8 +287,18 @@ def encode_batch(
     cdef ks_fields f
     cdef uint8_t *p
     cdef size_t body
-    if codec not in CODECS:
-        raise ValueError(f"codec is one of {', '.join(CODECS)}, not {codec!r}")
+    choice("codec", codec, CODECS)
+    base_offset = integer("base_offset", base_offset)
+    leader_epoch = integer("leader_epoch", leader_epoch, -1, INT32_MAX)
+    producer_id = integer("producer_id", producer_id, -1)
+    producer_epoch = integer("producer_epoch", producer_epoch, -1, INT16_MAX)
+    base_sequence = integer("base_sequence", base_sequence, -1, INT32_MAX)
+    if last_offset_delta is not None:
+        last_offset_delta = integer("last_offset_delta", last_offset_delta, 0, INT32_MAX)
+    if log_append_time is not None:
+        log_append_time = moment(log_append_time)
+    if delete_horizon is not None:
+        delete_horizon = moment(delete_horizon)
     if producer_id >= 0 and producer_epoch < 0:
         raise ValueError(f"producer id {producer_id} needs an epoch, not {producer_epoch}")
     if producer_id >= 0 and base_sequence < 0 and not control:
@@ -288,7 +306,10 @@ def encode_batch(
     if transactional and producer_id < 0:
         raise ValueError("a transactional batch needs a producer id")
     builder.codec = CODECS.index(codec)
-    builder.level = default_level(builder.codec) if level is None else level
+    if level is None or builder.codec == 0:
+        builder.level = default_level(builder.codec)
+    else:
+        builder.level = level_of(builder.codec, integer("level", level, -INT32_MAX, INT32_MAX))
     attributes |= KS_TRANSACTIONAL if transactional else 0
     attributes |= KS_CONTROL if control else 0
     attributes |= KS_LOG_APPEND_TIME if log_append_time is not None else 0
@@ -299,10 +320,9 @@ def encode_batch(
     b.producer_epoch = <short>producer_epoch
     b.base_sequence = base_sequence
     deltas = None if offset_deltas is None else iter(offset_deltas)
-    for timestamp, key, value, headers in records:
-        if timestamp < -1:
-            raise ValueError(f"timestamp {timestamp} is negative and not -1")
-        delta = b.records_count if deltas is None else next(deltas)
+    for given, key, value, headers in records:
+        timestamp = moment(given)
+        delta = b.records_count if deltas is None else next_delta(deltas)
         if not last < delta <= INT32_MAX:
             raise ValueError(f"offset delta {delta} after {last}")
         last = delta
@@ -322,11 +342,22 @@ def encode_batch(
         del made
         b.max_timestamp = max(b.max_timestamp, timestamp)
         b.records_count += 1
+    if base_offset > INT64_MAX - max(last, <int64_t>0) or (
+        last_offset_delta is not None and (last_offset_delta < last or base_offset > INT64_MAX - last_offset_delta)
+    ):
+        raise ValueError(f"offsets from {base_offset} on, the last delta {last}, last_offset_delta {last_offset_delta}")
     b.last_offset_delta = <int32_t>max(last, <int64_t>0) if last_offset_delta is None else last_offset_delta
     if log_append_time is not None:
         b.max_timestamp = log_append_time
     builder.finish()
     return PyBytes_FromStringAndSize(<char *>builder.data, builder.used)
+
+
+cdef int64_t next_delta(deltas) except? -1:
+    try:
+        return integer("an offset delta", next(deltas), 0, INT32_MAX)
+    except StopIteration:
+        raise ValueError("offset_deltas: fewer than records") from None
 
 
 cdef int default_level(int codec):

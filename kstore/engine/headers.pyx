@@ -81,8 +81,10 @@ cdef class HeaderLists:
                 self.put_varint(-1)
                 continue
             if not isinstance(value, (bytes, bytearray, memoryview)):
+                cure = ": encode it" if isinstance(value, str) else ""
                 raise TypeError(
-                    f"headers{of_record(i)}: the value of {name!r} is bytes-like or None, not {type(value).__name__}"
+                    f"headers{of_record(i)}: the value of {name!r} is bytes-like or None, "
+                    f"not {type(value).__name__}{cure}"
                 )
             raw = value if type(value) is bytes else bytes(value)
             self.put_field(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))

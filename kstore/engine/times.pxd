@@ -2,6 +2,8 @@ from libc.stdint cimport int64_t
 
 from kstore.engine.arrow cimport Column
 
+cdef int64_t moment(object timestamp) except? -2
+
 
 cdef class Times:
     cdef const int64_t *data     # NULL: the same for all

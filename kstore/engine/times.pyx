@@ -5,6 +5,8 @@ meanwhile changes what is written.
 """
 
 import gc
+import warnings
+from datetime import datetime
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -15,8 +17,13 @@ from libc.string cimport memcpy
 from kstore.engine.arrow cimport ArrowArray, Chunk, Column, check_buffers, is_arrow, ks_is_null, validity_of
 from kstore.engine.sources cimport check_count, materialised, numpy_of, of_record, pinned, refuse_mask
 
+from kstore.arguments import milliseconds
+from kstore.errors import InvalidTimestampError
+
 cdef enum:
     DAY_MS = 86_400_000
+    FIRST_SECOND = 1_000_000_000     # 2001 as seconds since 1970, 12 January 1970 as milliseconds
+    LAST_SECOND = 4_294_967_295     # 2106, and 19 February 1970
 
 # unit: so many milliseconds, so many of it a millisecond
 cdef dict ARROW_TIMES = {
@@ -39,17 +46,20 @@ cdef class Times:
 
     @staticmethod
     cdef Times of(object timestamps, int64_t count, int64_t default_ms):
-        """The timestamps of `count` records: None (all `default_ms`), an int for all, or one a record.
+        """The timestamps of `count` records: None (all `default_ms`), an int or a datetime for all, or one a record.
 
-        ints, numpy's or Arrow's int64, are milliseconds; dates and datetimes become such, rounded down. Arrow's nulls
-        are -1. ValueError for a number below -1, a NaT, or another count."""
+        ints, numpy's or Arrow's int64, are milliseconds; dates and datetimes become such, rounded down. Python's must
+        have a time zone. Arrow's nulls are -1. ValueError for a number below -1, a NaT, or another count."""
         cdef Times self = Times()
         cdef Column column
         self.count = count
         if timestamps is None:
             self.constant = default_ms
-        elif hasattr(timestamps, "__index__") and numpy_of(timestamps) is None:
-            self.constant = milliseconds(timestamps, -1)
+            return self
+        if isinstance(timestamps, (datetime, float)) or (
+            hasattr(timestamps, "__index__") and numpy_of(timestamps) is None
+        ):
+            self.constant = moment(timestamps)
         elif (numpy := numpy_of(timestamps)) is not None:
             check_count("timestamps", timestamps.size, count)
             self.take_numpy(timestamps, numpy)
@@ -73,7 +83,9 @@ cdef class Times:
         cdef int64_t i
         self.room(self.count)
         for i in range(self.count):
-            self.own[i] = milliseconds(items[i], i)
+            self.own[i] = time_of(items[i], i)
+        if self.count:
+            warn_of_seconds(self.own[0])
 
     cdef int take_plain(self, const int64_t *data, object owner) except -1:
         """Milliseconds where they lie."""
@@ -139,23 +151,39 @@ cdef class Times:
             self.room(0)
 
 
-cdef int64_t milliseconds(object number, int64_t i) except? -2:
-    """An int as a timestamp; i: the record's index, -1 for all of them."""
+cdef int64_t moment(object timestamp) except? -2:
+    """The timestamp that somebody gives for one record, in milliseconds. TypeError, ValueError."""
+    cdef int64_t ms = time_of(timestamp, -1)
+    warn_of_seconds(ms)
+    return ms
+
+
+cdef int64_t time_of(object number, int64_t i) except? -2:
+    """An int, or a datetime with a time zone, as a timestamp; i: the record's index, -1 for all of them."""
     cdef int overflow = 0
     cdef int64_t ms
     if not PyLong_CheckExact(number):
-        if isinstance(number, bool) or not hasattr(number, "__index__"):
-            raise TypeError(f"timestamp{of_record(i)}: an int of milliseconds, not {type(number).__name__}")
-        number = number.__index__()
+        # a datetime before 1970 is no timestamp, though -1 is
+        number = milliseconds(f"timestamp{of_record(i)}", number, 0 if isinstance(number, datetime) else -1)
     ms = PyLong_AsLongLongAndOverflow(number, &overflow)
     if overflow or ms < -1:
         raise_time(number, i)
     return ms
 
 
+cdef inline int warn_of_seconds(int64_t ms) except -1:
+    """Warns of a number that is a time of our days in seconds: time.time() gives such."""
+    if FIRST_SECOND <= ms <= LAST_SECOND:
+        warnings.warn(
+            f"timestamp {ms} is milliseconds since 1970, so a day of January or February 1970; if seconds were meant: "
+            f"int(time.time() * 1000)"
+        )
+    return 0
+
+
 cdef int raise_time(object number, int64_t i) except -1:
     wrong = "not a time" if number == INT64_MIN else f"{number} is before 1970 and not -1, or past 2^63 - 1 ms"
-    raise ValueError(f"timestamp{of_record(i)}: {wrong}")
+    raise InvalidTimestampError(f"timestamp{of_record(i)}: {wrong}")
 
 
 cdef tuple in_small_units(object array, object numpy):

@@ -1,30 +1,35 @@
 """log.appender(): small appends of many threads become few batches."""
 
 import contextlib
+import os
 import threading
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
+from kstore.arguments import number
 from kstore.engine.batcher import Batcher
-from kstore.errors import KstoreError
+from kstore.errors import LogClosedError
 from kstore.log.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from kstore.log.writer import LogWriter
 
+MAX_LINGER_MS = 86_400_000  # a day
+_appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
+
 
 class Appender(Batcher):
     """Takes records from many threads and appends them in batches of up to `batch_bytes`.
 
-    A batch waits for company at most `linger_ms`, then a thread of this object appends it. Use it in a `with`, or
-    close it: what still waits is lost with the process.
+    `append` returns a Ticket, whose wait() gives the record's offset. A batch waits for company at most `linger_ms`,
+    then a thread of this object appends it. Use it in a `with`, or close it: what still waits is lost with the process.
     """
 
     def __init__(self, log: "LogWriter", *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
-        if linger_ms < 0:
-            raise ValueError(f"linger_ms {linger_ms} is negative")
-        self._linger = linger_ms / 1000
+        self._linger = number("linger_ms", linger_ms, 0, MAX_LINGER_MS) / 1000
+        if log.is_closed:
+            raise LogClosedError(f"{log.path} is closed")
         self._batch = Wakeup()  # a batch is being gathered
         self._stopped = Wakeup()
         self._is_stopped = False
@@ -35,6 +40,7 @@ class Appender(Batcher):
             daemon=True,
         )
         self._thread.start()
+        _appenders.add(self)
 
     def _began(self) -> None:
         self._batch.set()
@@ -62,6 +68,11 @@ class Appender(Batcher):
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an appender cannot be pickled: it belongs to the process that has the log open for writing"
+        )
+
     def __del__(self) -> None:
         if hasattr(self, "_thread"):
             self._stop()
@@ -72,13 +83,25 @@ def _linger(appender: "weakref.ref[Appender]", batch: Wakeup, stopped: Wakeup) -
         own = appender()
         if own is None or own._is_stopped:
             return
-        ticket, linger = own._first_ticket, own._linger
+        gathered, linger = own._open_batch, own._linger
         del own
         if stopped.take(linger):
             return
         own = appender()
         if own is None:
             return
-        with contextlib.suppress(OSError, KstoreError):  # whoever appends or flushes next meets it
-            own._flush_ticket(ticket)
+        # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock: this thread must not die.
+        with contextlib.suppress(Exception):
+            own._flush_batch(gathered)
         del own
+
+
+def _forked() -> None:
+    """In a child of fork, the log is its parent's, and so is what was gathered for it."""
+    for appender in list(_appenders):
+        appender._leave_to_parent()
+        appender._is_stopped = True
+    _appenders.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

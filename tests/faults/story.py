@@ -52,7 +52,9 @@ class Story:
             values = self.values(20)
             tickets = [out.append(value) for value in values]
             for ticket, value in zip(tickets, values, strict=True):
-                self.acked[out.wait(ticket)] = value
+                if ticket.offset is None:
+                    out.flush()
+                self.acked[ticket.wait()] = value
                 yield
         log.retain()
         self.start = log.log_start_offset

@@ -15,6 +15,8 @@ try:
 except ImportError:
     pyarrow = None
 
+# any number is drawn, also one that may have been meant as seconds
+pytestmark = pytest.mark.filterwarnings("ignore:timestamp .* is milliseconds since 1970")
 needs_pyarrow = pytest.mark.skipif(pyarrow is None, reason="pyarrow is not installed")
 
 MOST = 2**63 - 1
