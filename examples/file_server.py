@@ -16,7 +16,7 @@ class Batches(socketserver.StreamRequestHandler):
         for line in self.rfile:
             offset, size = map(int, line.split())
             span = LOG.span(offset, size)
-            self.request.sendall(b"%d\n" % len(span))
+            self.request.sendall(b"%d\n" % span.size)
             span.send(self.request)
 
 

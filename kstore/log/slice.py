@@ -40,8 +40,8 @@ class Slice:
         self._stop_offset = stop_offset
         self._on_error = on_error
 
-    def __len__(self) -> int:
-        return self.size
+    def __bool__(self) -> bool:
+        return self.size > 0
 
     @property
     def base_offset(self) -> int | None:

@@ -8,14 +8,14 @@ from kstore.log.slice import Slice
 
 
 class Span:
-    """Slices of consecutive segments, of one moment. Its bytes are theirs one after the other."""
+    """Slices of consecutive segments, of one moment. Its bytes are theirs one after the other, `size` in number."""
 
     def __init__(self, slices: list[Slice]) -> None:
         self.slices = tuple(slices)
         self.size = sum(part.size for part in slices)
 
-    def __len__(self) -> int:
-        return self.size
+    def __bool__(self) -> bool:
+        return self.size > 0
 
     def send(self, sock: Outlet, position: int = 0) -> Sent:
         """Sends its bytes from byte `position` of the span on, as Slice.send does."""
