@@ -5,6 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kstore.arguments import integer
 from kstore.errors import LogNotFoundError
 from kstore.log import layout
 from kstore.log.layout import TopicPartition
@@ -56,7 +57,12 @@ class LogStore:
             return {}
 
     def open(self, topic: str, partition: int = 0, **options: Any) -> PartitionLog:
-        """Opens one partition; options as in kstore.open."""
+        """Opens one partition for reading; options as in kstore.open. ValueError for what is no name of a topic."""
+        if not isinstance(topic, str):
+            raise TypeError(f"topic is a str, not {topic!r}")
+        if not layout.is_valid_topic(topic):
+            raise ValueError(f"Kafka allows no topic of the name {topic!r}: up to 249 of a-z A-Z 0-9 . _ -")
+        partition = integer("partition", partition, 0, 2**31 - 1)
         return PartitionLog(self.path / f"{topic}-{partition}", **options)
 
     def __iter__(self) -> Iterator[TopicPartition]:
