@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
 from kstore._version import __version__
-from kstore.config import LogConfig
+from kstore.arguments import MAX_EPOCH, MAX_OFFSET, choice, integer
+from kstore.config import ConfigOptions, LogConfig
 from kstore.engine.batch import Record, RecordBatch
+from kstore.engine.batcher import Ticket
 from kstore.engine.builder import encode_batch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.intake import Appended
 from kstore.engine.reader import Skipped
 from kstore.engine.segment import OffsetAndTimestamp, Segment
+from kstore.engine.tail import DURABILITY
 from kstore.errors import (
     CorruptCheckpointError,
     CorruptFileError,
@@ -41,6 +44,7 @@ from kstore.errors import (
     UnexpectedAppendOffsetError,
     UnsupportedCodecError,
 )
+from kstore.log.appender import Appender
 from kstore.log.finding import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -53,6 +57,7 @@ from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.pages import Residency
 from kstore.log.partition import PartitionLog
+from kstore.log.presence import require_partition
 from kstore.log.retention import Decision
 from kstore.log.sending import Sent
 from kstore.log.slice import Slice
@@ -69,6 +74,8 @@ __all__ = [
     "MAX_TIMESTAMP",
     "AbortedTxn",
     "Appended",
+    "Appender",
+    "ConfigOptions",
     "CorruptCheckpointError",
     "CorruptFileError",
     "CorruptIndexError",
@@ -107,6 +114,7 @@ __all__ = [
     "Skipped",
     "Slice",
     "Span",
+    "Ticket",
     "TopicPartition",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
@@ -148,7 +156,7 @@ def open(
     log_start_offset: int | None = None,
     max_decompressed_bytes: int = 256 << 20,
     producer_id_expiration_ms: int = 86_400_000,
-    **options: Any,
+    **options: Unpack[ConfigOptions],
 ) -> LogWriter: ...
 
 
@@ -166,25 +174,65 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     file as it lies. `index_interval_bytes` is the topic's index.interval.bytes, for indexes made anew.
 
     Writing: the configuration is `config`, with any of its names as keyword arguments on top, as in segment_bytes=…
-    (LogConfig has them all). An unclean stop is recovered first, as Kafka does; `log.recovery` tells. keep_cut=True keeps
+    (LogConfig has them all); it is not kept, so give it at every opening. An unclean stop is recovered first, as Kafka does; `log.recovery` tells. keep_cut=True keeps
     what recovery cuts off in .cut files. durability: "none" leaves it to flush() and the system when data reaches the
     disk; with "group" and "each" an append returns once it is there, one sync for all threads that wait. `leader_epoch`
     begins one; `topic_id` goes into partition.metadata; `clock` gives the time in ms. A producer that wrote nothing for
     `producer_id_expiration_ms`, by the timestamps of its records, is forgotten, as in Kafka (spec 6.7).
 
-    LogNotFoundError where there is no such directory; writing also LogLockedError, InvalidConfigError, OSError.
+    LogNotFoundError if there is no such directory, or one without any file of a partition (mode "a" makes one of it, but
+    not of a log directory); writing also LogLockedError, InvalidConfigError, OSError. Options are checked before anything
+    is made: TypeError, ValueError.
     """
+    choice("mode", mode, ("r", "a", "r+"))
     if mode == "r":
         return PartitionLog(path, **options)
-    if mode not in ("a", "r+"):
-        raise ValueError(f'mode is "r", "a" or "r+", not {mode!r}')
     own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
     config = options.pop("config", None)
+    if not (config is None or isinstance(config, LogConfig)):
+        raise TypeError(f"config is a LogConfig, not {type(config).__name__}")
     if options:
         config = (config or LogConfig()).replace(**options)
+    _check(own)
+    _check_directory(Path(path), create=mode == "a")
     return LogWriter(path, config, create=mode == "a", **own)
 
 
+def _check(options: dict[str, Any]) -> None:
+    """Refuses what is no option of a writer. TypeError, ValueError."""
+    for name, (least, most) in _LIMITS.items():
+        if options.get(name) is not None:
+            options[name] = integer(name, options[name], least, most)
+    choice("durability", options.get("durability", "none"), DURABILITY)
+    for name in ("max_decompressed_bytes", "producer_id_expiration_ms"):
+        if name in options and options[name] is None:
+            raise TypeError(f"{name} is an int, not None")
+    for name in ("keep_cut", "clean"):
+        if not isinstance(options.get(name), bool | None):
+            raise TypeError(f"{name} is True or False, not {options[name]!r}")
+    if not isinstance(options.get("topic_id"), UUID | None):
+        raise TypeError(f"topic_id is a uuid.UUID, not {options['topic_id']!r}")
+    clock = options.get("clock")
+    if not (clock is None or callable(clock)):
+        raise TypeError(f"clock is called for the time in ms, and {clock!r} cannot be")
+
+
+def _check_directory(path: Path, *, create: bool) -> None:
+    """Nothing of a partition is put into a log directory, nor, unless `create`, into any directory without one."""
+    try:
+        require_partition(path)
+    except LogNotFoundError as e:
+        if not create or e.is_log_directory:
+            raise
+
+
+_LIMITS = {
+    "leader_epoch": (0, MAX_EPOCH),
+    "recovery_point": (0, MAX_OFFSET),
+    "log_start_offset": (0, MAX_OFFSET),
+    "max_decompressed_bytes": (0, MAX_OFFSET),
+    "producer_id_expiration_ms": (1, MAX_OFFSET),
+}
 _WRITER_OPTIONS = (
     "durability",
     "keep_cut",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypedDict
 
 from kstore.errors import InvalidConfigError
 from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Ratio, as_text, int32, int64
@@ -37,6 +37,43 @@ def _key(kind: Kind, default: object, *synonyms: str | _Synonym) -> Any:
     """A field of LogConfig; a synonym that is only a name has the key's own kind and unit."""
     known = tuple(_Synonym(s, kind) if isinstance(s, str) else s for s in synonyms)
     return dataclasses.field(default=default, metadata={"key": _Key(kind, default, known)})
+
+
+class ConfigOptions(TypedDict, total=False):
+    """The names of LogConfig as keyword arguments, for type checkers: kstore.open and LogConfig take them."""
+
+    segment_bytes: int
+    internal_segment_bytes: int | None
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    flush_messages: int
+    flush_ms: int
+    retention_bytes: int
+    retention_ms: int
+    max_message_bytes: int
+    cleanup_policy: Sequence[str]
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
+    file_delete_delay_ms: int
+    preallocate: bool
+    compression_type: Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"]
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    remote_storage_enable: bool
+    local_retention_ms: int
+    local_retention_bytes: int
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,4 +370,4 @@ def _check_together(config: LogConfig) -> None:
             )
 
 
-__all__ = ["MAX32", "MAX64", "LogConfig"]
+__all__ = ["MAX32", "MAX64", "ConfigOptions", "LogConfig"]

@@ -120,7 +120,9 @@ class ReentrantCallError(KstoreError, RuntimeError):
 
 
 class LogNotFoundError(KstoreError, FileNotFoundError):
-    """No partition or log directory there."""
+    """No partition or log directory there. `is_log_directory`: partitions lie below it."""
+
+    is_log_directory = False
 
 
 class InvalidRecordError(KstoreError, ValueError):

@@ -5,12 +5,14 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, overload
+from typing import Literal, NamedTuple, NoReturn, Self, overload
 
+from kstore.arguments import MAX_OFFSET, any_integer, choice, integer, milliseconds, number
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import BatchReader, RecordReader
@@ -23,6 +25,7 @@ from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded, load
 from kstore.log.pages import CACHE, Pages, Residency, residency_of
+from kstore.log.presence import require_partition
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.recovery import Recovery
@@ -33,7 +36,14 @@ from kstore.log.slice import Slice
 from kstore.log.span import Span
 from kstore.log.transactions import Transactions
 
+Isolation = Literal["read_uncommitted", "read_committed"]
+OnError = Literal["raise", "skip"]
+Cache = Literal["keep", "drop"]
+TimeName = Literal["earliest", "latest", "max", "max_timestamp", "earliest_local"]
+
 _ISOLATION = ("read_uncommitted", "read_committed")
+_ON_ERROR = ("raise", "skip")
+_MAX_COUNT = 2**31 - 1
 _base_offset = attrgetter("base_offset")
 
 
@@ -52,8 +62,7 @@ def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
 
 
 def _pages(cache: str) -> Pages:
-    if cache not in CACHE:
-        raise ValueError(f"cache is one of {', '.join(CACHE)}, not {cache!r}")
+    choice("cache", cache, CACHE)
     return Pages(drop=cache == "drop")
 
 
@@ -88,6 +97,18 @@ class PartitionLog:
         max_decompressed_bytes: int = 256 << 20,
         recover: bool = True,
     ) -> None:
+        if not (clean is None or isinstance(clean, bool)) or not isinstance(recover, bool):
+            raise TypeError(
+                f"clean is True, False or None, and recover True or False, not {clean!r} and {recover!r}"
+            )
+        if recovery_point is not None:
+            recovery_point = integer("recovery_point", recovery_point)
+        if log_start_offset is not None:
+            log_start_offset = integer("log_start_offset", log_start_offset)
+        index_interval_bytes = integer("index_interval_bytes", index_interval_bytes, 0, _MAX_COUNT)
+        max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
+        if clean is None and recovery_point is None and log_start_offset is None:
+            require_partition(Path(path))
         self.path = fspath(path)
         self._options = LoadOptions(
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
@@ -169,10 +190,11 @@ class PartitionLog:
 
     def floor_segment(self, offset: int) -> int:
         """The index in `segments` of the one with the largest base offset <= `offset`; -1 if all lie above."""
-        return _floor(self.segments, offset)
+        return _floor(self.segments, any_integer("offset", offset))
 
     def translate(self, offset: int) -> Located | None:
         """The batch in the floor segment of `offset` with the first last offset >= it, None past its end."""
+        offset = integer("offset", offset)
         segments = self.segments
         at = _floor(segments, offset)
         return segments[at].translate(offset) if at >= 0 else None
@@ -181,11 +203,11 @@ class PartitionLog:
         self,
         offset: int,
         max_bytes: int = 1 << 20,
-        isolation: str = "read_uncommitted",
+        isolation: Isolation = "read_uncommitted",
         *,
         min_one_message: bool = True,
         whole_batches: bool = False,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
     ) -> Slice:
         """The bytes from the batch that holds `offset` on, at most `max_bytes` of one segment (spec 7.1).
 
@@ -193,6 +215,7 @@ class PartitionLog:
         whole_batches the slice ends where a batch does. Reading at the log end offset gives an empty slice;
         OffsetOutOfRangeError below the start or above the end.
         """
+        choice("on_error", on_error, _ON_ERROR)
         return self._slice(
             self._bound(offset, max_bytes, isolation),
             offset,
@@ -206,7 +229,7 @@ class PartitionLog:
         self,
         offset: int,
         max_bytes: int = 1 << 20,
-        isolation: str = "read_uncommitted",
+        isolation: Isolation = "read_uncommitted",
         *,
         min_one_message: bool = True,
         whole_batches: bool = True,
@@ -236,7 +259,7 @@ class PartitionLog:
         sock: Outlet,
         offset: int,
         max_bytes: int = 1 << 20,
-        isolation: str = "read_uncommitted",
+        isolation: Isolation = "read_uncommitted",
         *,
         whole_batches: bool = True,
     ) -> Sent:
@@ -248,9 +271,9 @@ class PartitionLog:
 
     def _bound(self, offset: int, max_bytes: int, isolation: str) -> _Bound:
         """What a read from `offset` on may see, all of one moment."""
-        if max_bytes < 0:
-            raise ValueError(f"max_bytes {max_bytes} must not be negative")
+        integer("max_bytes", max_bytes)
         committed = self._is_committed(isolation)
+        any_integer("offset", offset)
         now = self._now()
         end = now.log_end_offset
         if not now.log_start_offset <= offset <= end:
@@ -316,9 +339,7 @@ class PartitionLog:
         return twin
 
     def _is_committed(self, isolation: str) -> bool:
-        if isolation not in _ISOLATION:
-            raise ValueError(f"isolation is one of {', '.join(_ISOLATION)}, not {isolation!r}")
-        return isolation == "read_committed"
+        return choice("isolation", isolation, _ISOLATION) == "read_committed"
 
     def _empty(self, now: Loaded, offset: int, committed: bool) -> Slice:
         if not now.segments:
@@ -345,12 +366,15 @@ class PartitionLog:
 
         As Kafka's: from the segment that holds `start` on, so some may end before it (spec 10.4).
         """
+        start, stop = integer("start", start), integer("stop", stop)
         now = self._now()
         at = max(_floor(now.segments, start), 0)
         return self._read_transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
         """The first record of data at or after `offset`. OffsetOutOfRangeError where there is none."""
+        if type(offset) is not int:
+            offset = any_integer("offset", offset)
         now = self._now()
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
@@ -365,10 +389,10 @@ class PartitionLog:
         start: int | None = None,
         stop: int | None = None,
         *,
-        isolation: str = "read_uncommitted",
-        on_error: str = "raise",
+        isolation: Isolation = "read_uncommitted",
+        on_error: OnError = "raise",
         control: bool = False,
-        cache: str = "keep",
+        cache: Cache = "keep",
     ) -> RecordReader:
         """An iterator of the records with start <= offset < stop; both default to the ends of the log.
 
@@ -386,9 +410,9 @@ class PartitionLog:
         start: int | None = None,
         stop: int | None = None,
         *,
-        isolation: str = "read_uncommitted",
-        on_error: str = "raise",
-        cache: str = "keep",
+        isolation: Isolation = "read_uncommitted",
+        on_error: OnError = "raise",
+        cache: Cache = "keep",
     ) -> BatchReader:
         """The same for whole batches, control batches included: those that hold an offset of the range."""
         segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
@@ -398,22 +422,22 @@ class PartitionLog:
         self,
         columns: Sequence[str] | None = None,
         *,
-        since: int | None = None,
-        until: int | None = None,
+        since: int | datetime | None = None,
+        until: int | datetime | None = None,
         start: int | None = None,
         stop: int | None = None,
         key: bytes | None = None,
         key_prefix: bytes | None = None,
         header: Header | None = None,
-        isolation: str = "read_uncommitted",
+        isolation: Isolation = "read_uncommitted",
         batch_rows: int = 1 << 14,
         batch_bytes: int = 4 << 20,
         threads: int = 1,
         views: bool = False,
         in_order: bool = False,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
     ) -> Scan:
-        """The records with start <= offset < stop and since <= timestamp < until (ms), as columns; markers are left out.
+        """The records with start <= offset < stop and since <= timestamp < until, as columns; markers are left out.
 
         An iterable of ColumnBatch objects and an Arrow stream: pyarrow.table(log.scan()), and so with Polars, DuckDB
         and pandas; no Arrow library is needed. `columns` are those of Record by default (offset, timestamp,
@@ -421,7 +445,8 @@ class PartitionLog:
         producer_id, producer_epoch, base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size
         and position of the record's batch.
 
-        `key` and `key_prefix` compare bytes; `header` is a name, a (name, value) pair, or a mapping of such pairs that
+        `since` and `until` are milliseconds since 1970, or datetimes with a time zone; of a datetime the microseconds
+        are cut off. `key` and `key_prefix` compare bytes; `header` is a name, a (name, value) pair, or a mapping of such pairs that
         must all be there. A batch has at most batch_rows rows and about batch_bytes bytes, so memory is bounded.
         views=True: keys and values of more than 12 bytes are views of what was read, not copies, and keep that alive.
         threads=2 decodes two parts of the log at once and keeps the order. in_order=True says that timestamps rise
@@ -429,10 +454,12 @@ class PartitionLog:
         any later batch may hold an earlier record. Batches that end before `since` are passed by on their header's
         word, unread. Errors and on_error are those of `records`.
         """
-        if batch_rows < 1 or batch_bytes < 1:
-            raise ValueError(f"batch_rows {batch_rows} and batch_bytes {batch_bytes} must be at least 1")
-        if not 1 <= threads <= 64:
-            raise ValueError(f"threads is from 1 to 64, not {threads}")
+        batch_rows = integer("batch_rows", batch_rows, 1, _MAX_COUNT)
+        batch_bytes = integer("batch_bytes", batch_bytes, 1)
+        threads = integer("threads", threads, 1, 64)
+        choice("on_error", on_error, _ON_ERROR)
+        since = None if since is None else milliseconds("since", since, -MAX_OFFSET)
+        until = None if until is None else milliseconds("until", until, -MAX_OFFSET)
         wanted = Wanted(
             checked_columns(columns),
             batch_rows,
@@ -453,8 +480,8 @@ class PartitionLog:
         self, now: Loaded, start: int | None, stop: int | None, isolation: str
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
         committed = self._is_committed(isolation)
-        start = now.log_start_offset if start is None else max(start, now.log_start_offset)
-        stop = now.log_end_offset if stop is None else min(stop, now.log_end_offset)
+        start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
+        stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
         at = max(_floor(now.segments, start), 0)
         aborted = None
         if committed:
@@ -470,14 +497,14 @@ class PartitionLog:
     # ---- finding --------------------------------------------------------------------------------------------------
 
     def find(
-        self, *, offset: int | None = None, timestamp: int | str | None = None
+        self, *, offset: int | None = None, timestamp: int | datetime | TimeName | None = None
     ) -> OffsetAndTimestamp | None:
         """Where a record lies, by offset or by time, with Kafka's answers (spec 7.4 to 7.6).
 
         `offset`: the first record at or after it; None at the log end offset, OffsetOutOfRangeError outside the log.
-        `timestamp` (ms): the first record with at least that timestamp; "earliest", "latest" or "max" (also kstore's
-        EARLIEST, LATEST, MAX_TIMESTAMP and so on) for the ends of the log and for its largest timestamp. None if
-        there is no such record.
+        `timestamp` (ms, or a datetime with a time zone): the first record with at least that timestamp; "earliest",
+        "latest" or "max" (also kstore's EARLIEST, LATEST, MAX_TIMESTAMP and so on) for the ends of the log and for its
+        largest timestamp. None if there is no such record.
         """
         if (offset is None) == (timestamp is None):
             raise TypeError("find() takes either offset or timestamp")
@@ -486,6 +513,9 @@ class PartitionLog:
         assert timestamp is not None
         if isinstance(timestamp, str):
             timestamp = time_called(timestamp)
+        else:  # a datetime before 1970 is none of the negative numbers that stand for something
+            least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
+            timestamp = milliseconds("timestamp", timestamp, least)
         now = self._now()
         if timestamp < 0 and timestamp in SPECIAL:
             return find_special(now, timestamp)
@@ -495,6 +525,7 @@ class PartitionLog:
         return find_time(now, reached, timestamp)
 
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:
+        offset = any_integer("offset", offset)
         now = self._now()
         if not now.log_start_offset <= offset <= now.log_end_offset:
             raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
@@ -507,6 +538,7 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch not above the one asked, where it ends); (-1, -1) if that cannot be told (spec 7.8)."""
+        epoch = any_integer("epoch", epoch)
         now = self._now()
         return now.leader_epochs.end_offset_for(epoch, now.log_end_offset)
 
@@ -533,9 +565,9 @@ class PartitionLog:
         offset: int | None = None,
         *,
         timeout: float | None = None,
-        isolation: str = "read_uncommitted",
-        records: Literal[False] = False,
-    ) -> Follower[RecordBatch]: ...
+        isolation: Isolation = "read_uncommitted",
+        records: Literal[True] = True,
+    ) -> Follower[Record]: ...
 
     @overload
     def follow(
@@ -543,28 +575,32 @@ class PartitionLog:
         offset: int | None = None,
         *,
         timeout: float | None = None,
-        isolation: str = "read_uncommitted",
-        records: Literal[True],
-    ) -> Follower[Record]: ...
+        isolation: Isolation = "read_uncommitted",
+        records: Literal[False],
+    ) -> Follower[RecordBatch]: ...
 
     def follow(
         self,
         offset: int | None = None,
         *,
         timeout: float | None = None,
-        isolation: str = "read_uncommitted",
-        records: bool = False,
+        isolation: Isolation = "read_uncommitted",
+        records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
-        """The batches from the one that holds `offset` on (None: the end), and then what comes, whoever appends it.
+        """The records from `offset` on (None: the end), and then what comes, whoever appends it.
 
-        `for batch in log.follow(offset)` and `async for` both. It waits without turning, through rolls and deletions,
-        and ends when nothing came for `timeout` seconds. `records` gives the records from `offset` on instead.
-        OffsetOutOfRangeError outside the log, and when the position is deleted; see Follower.
+        `for record in log.follow(offset)` and `async for` both. It waits without turning, through rolls and deletions,
+        and ends when nothing came for `timeout` seconds. records=False gives whole batches, control batches included,
+        from the one that holds `offset` on. OffsetOutOfRangeError outside the log, and when the position is deleted;
+        see Follower.
         """
         self._is_committed(isolation)
+        if not isinstance(records, bool):
+            raise TypeError(f"records is True or False, not {records!r}")
+        if timeout is not None:
+            timeout = number("timeout", timeout, 0)
         now = self._now()
-        if offset is None:
-            offset = now.log_end_offset
+        offset = now.log_end_offset if offset is None else any_integer("offset", offset)
         feed = self._feed(isolation)
         if records:
             return Follower[Record](feed, offset, timeout, True)
@@ -579,6 +615,11 @@ class PartitionLog:
     def close(self) -> None:
         """Lets go of the files. What was read stays; slices and iterators go on."""
         self._closed = True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"an open log cannot be pickled: give the other process its path, {self.path!r}, and open it there"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 from numpy.typing import NDArray
@@ -251,7 +251,7 @@ def _segment(place: _Place) -> Segment | None:
     return segment if as_planned else None
 
 
-def _isolation(split: Split) -> str:
+def _isolation(split: Split) -> Literal["read_uncommitted", "read_committed"]:
     return "read_uncommitted" if split.aborted is None else "read_committed"
 
 

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the records, each as soon as it is there."""
     with open_partition(args) as log:
         start = log.log_start_offset if args.from_start and args.start is None else args.start
-        with log.follow(start, timeout=args.timeout, isolation=args.isolation) as batches:
+        with log.follow(start, timeout=args.timeout, isolation=args.isolation, records=False) as batches:
             if args.format == "csv":
                 csv.writer(sys.stdout).writerow(COLUMNS)
             _print(batches, start or 0, args)

@@ -77,7 +77,7 @@ def later(seconds: float, work: Callable[[], object]) -> threading.Thread:
 def test_what_is_there_and_what_comes(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
     tell("append 50")
-    with log.follow(0, timeout=20) as follower:
+    with log.follow(0, timeout=20, records=False) as follower:
         offsets = []
         for batch in follower:
             (record,) = batch.records()
@@ -95,9 +95,9 @@ def test_it_ends_when_nothing_comes(both: tuple[kstore.PartitionLog, Tell]) -> N
     log, tell = both
     tell("append 3")
     began = time.monotonic()
-    assert [batch.base_offset for batch in log.follow(0, timeout=0.2)] == [0, 1, 2]
+    assert [batch.base_offset for batch in log.follow(0, timeout=0.2, records=False)] == [0, 1, 2]
     assert 0.2 <= time.monotonic() - began < 5
-    follower = log.follow(3, timeout=0)
+    follower = log.follow(3, timeout=0, records=False)
     assert list(follower) == []
     tell("append 1")
     assert [batch.base_offset for batch in follower] == [3]  # and it may be asked again
@@ -106,7 +106,7 @@ def test_it_ends_when_nothing_comes(both: tuple[kstore.PartitionLog, Tell]) -> N
 
 def test_from_the_end_on(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
-    follower = log.follow(timeout=20)
+    follower = log.follow(timeout=20, records=False)
     thread = later(0.05, lambda: tell("append 1"))
     assert next(follower).base_offset == 0
     thread.join()
@@ -114,7 +114,7 @@ def test_from_the_end_on(both: tuple[kstore.PartitionLog, Tell]) -> None:
 
 def test_rolls_and_retention_behind_it(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
-    follower = log.follow(0, timeout=1)
+    follower = log.follow(0, timeout=1, records=False)
     expected = 0
     for _ in range(8):
         tell("append 137")
@@ -131,7 +131,7 @@ def test_rolls_and_retention_behind_it(both: tuple[kstore.PartitionLog, Tell]) -
 def test_a_position_that_was_deleted(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
     tell("append 1")
-    follower = log.follow(0, timeout=20)
+    follower = log.follow(0, timeout=20, records=False)
     assert next(follower).base_offset == 0
     tell("append 1000")
     tell("retain")
@@ -139,7 +139,11 @@ def test_a_position_that_was_deleted(both: tuple[kstore.PartitionLog, Tell]) -> 
         take(follower, 1001)
     assert caught.value.asked == follower.offset
     assert caught.value.first > follower.offset
-    on = log.follow(caught.value.first, timeout=0.1) if isinstance(log, kstore.LogWriter) else None
+    on = (
+        log.follow(caught.value.first, timeout=0.1, records=False)
+        if isinstance(log, kstore.LogWriter)
+        else None
+    )
     if on is not None:
         assert [b.base_offset for b in on][-1] == 1000
 
@@ -147,7 +151,7 @@ def test_a_position_that_was_deleted(both: tuple[kstore.PartitionLog, Tell]) -> 
 def test_delete_records(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
     tell("append 10")
-    follower = log.follow(0, timeout=20)
+    follower = log.follow(0, timeout=20, records=False)
     assert next(follower).base_offset == 0
     while follower.offset < 10:
         next(follower)
@@ -161,7 +165,7 @@ def test_delete_records(both: tuple[kstore.PartitionLog, Tell]) -> None:
 def test_a_position_that_was_truncated(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
     tell("append 100")
-    follower = log.follow(0, timeout=20)
+    follower = log.follow(0, timeout=20, records=False)
     while follower.offset < 100:
         next(follower)
     tell("truncate 40")
@@ -176,21 +180,21 @@ def test_outside_the_log(both: tuple[kstore.PartitionLog, Tell]) -> None:
     tell("append 3")
     for offset in (4, -1):
         with pytest.raises(kstore.OffsetOutOfRangeError):
-            next(log.follow(offset))
+            next(log.follow(offset, records=False))
     with pytest.raises(ValueError, match="isolation"):
-        log.follow(0, isolation="nonsense")
+        log.follow(0, isolation="nonsense", records=False)
 
 
 def test_records(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
     tell("append 30")
-    follower = log.follow(12, timeout=0.3, records=True)
+    follower = log.follow(12, timeout=0.3)
     assert [(r.offset, r.value) for r in follower] == [(n, value_of(n)) for n in range(12, 30)]
 
 
 def test_closing_wakes_the_thread_that_waits(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, _ = both
-    follower = log.follow(0)
+    follower = log.follow(0, records=False)
     thread = later(0.1, follower.close)
     assert list(follower) == []
     thread.join()
@@ -198,7 +202,7 @@ def test_closing_wakes_the_thread_that_waits(both: tuple[kstore.PartitionLog, Te
 
 def test_the_end_of_the_writer_ends_it(tmp_path: Path) -> None:
     log = kstore.open(tmp_path / "t-0", "a", **OPTIONS)
-    follower = log.follow(0)
+    follower = log.follow(0, records=False)
 
     def write() -> None:
         obey(log, "append 500")
@@ -213,7 +217,7 @@ def test_a_reader_outlives_the_closing_of_its_log(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a", **OPTIONS) as writer:
         obey(writer, "append 5")
         with kstore.open(tmp_path / "t-0") as log:
-            follower = log.follow(0, timeout=0.5)
+            follower = log.follow(0, timeout=0.5, records=False)
         assert next(follower).base_offset == 0
         obey(writer, "append 5")
         assert [b.base_offset for b in follower] == list(range(1, 10))
@@ -224,7 +228,7 @@ def test_several_followers_of_threads(tmp_path: Path) -> None:
     seen: list[list[int]] = [[] for _ in range(4)]
 
     def follow(which: int) -> None:
-        seen[which] = [r.offset for r in log.follow(0, records=True)]
+        seen[which] = [r.offset for r in log.follow(0)]
 
     threads = [threading.Thread(target=follow, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -243,7 +247,7 @@ def test_asyncio(both: tuple[kstore.PartitionLog, Tell]) -> None:
     tell("append 10")
 
     async def follow() -> list[int]:
-        return [batch.base_offset async for batch in log.follow(0, timeout=1)]
+        return [batch.base_offset async for batch in log.follow(0, timeout=1, records=False)]
 
     async def main() -> tuple[list[int], list[int]]:
         task, other = asyncio.create_task(follow()), asyncio.create_task(follow())
@@ -263,8 +267,8 @@ def test_asyncio_cancellation_and_closing(both: tuple[kstore.PartitionLog, Tell]
         return [batch.base_offset async for batch in follower]
 
     async def main() -> list[int]:
-        cancelled = asyncio.create_task(follow(log.follow()))
-        closed = log.follow()
+        cancelled = asyncio.create_task(follow(log.follow(records=False)))
+        closed = log.follow(records=False)
         ended = asyncio.create_task(follow(closed))
         await asyncio.sleep(0.05)
         cancelled.cancel()
@@ -293,8 +297,8 @@ def test_committed_records_only(tmp_path: Path) -> None:
 
     with kstore.open(tmp_path / "t-0", "a") as log:
         followers = [
-            log.follow(0, timeout=0.05, isolation="read_committed", records=True),
-            kstore.open(log.path).follow(0, timeout=0.05, isolation="read_committed", records=True),
+            log.follow(0, timeout=0.05, isolation="read_committed"),
+            kstore.open(log.path).follow(0, timeout=0.05, isolation="read_committed"),
         ]
 
         def expect(*offsets: int) -> None:
@@ -321,7 +325,7 @@ def test_committed_records_without_transactions_need_no_new_view(
 ) -> None:
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.append(b"0")
-        follower = kstore.open(log.path).follow(0, timeout=5, isolation="read_committed", records=True)
+        follower = kstore.open(log.path).follow(0, timeout=5, isolation="read_committed")
         assert next(follower).offset == 0
         refreshed: list[object] = []
         refresh = kstore.PartitionLog.refresh
@@ -345,7 +349,7 @@ def test_without_inotify(tmp_path: Path) -> None:
         time.sleep(0.1)  # the writer's own thread makes calls
         layer.fail_call(1, errno.EMFILE)
         try:
-            follower = log.follow(0, timeout=5)
+            follower = log.follow(0, timeout=5, records=False)
         finally:
             layer.fail_call(0)
         assert follower._feed.watch is None
@@ -362,7 +366,7 @@ def test_without_inotify(tmp_path: Path) -> None:
 def test_a_directory_that_goes(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a") as writer:
         obey(writer, "append 3")
-    follower = kstore.open(tmp_path / "t-0").follow(3, timeout=20)
+    follower = kstore.open(tmp_path / "t-0").follow(3, timeout=20, records=False)
     assert follower.take() is None
     thread = later(0.05, lambda: shutil.rmtree(tmp_path / "t-0"))
     with pytest.raises((kstore.LogNotFoundError, kstore.OffsetOutOfRangeError)):
@@ -375,14 +379,14 @@ def test_a_directory_that_goes(tmp_path: Path) -> None:
 def test_it_neither_turns_nor_leaks(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
     tell("append 1")
-    list(log.follow(0, timeout=0))
+    list(log.follow(0, timeout=0, records=False))
     before = len(list(Path("/proc/self/fd").iterdir()))
     used = time.process_time()
     for _ in range(3):
-        list(log.follow(0, timeout=0.5))
+        list(log.follow(0, timeout=0.5, records=False))
     assert time.process_time() - used < 0.3
     for _ in range(30):
-        with log.follow(0, timeout=0) as follower:
+        with log.follow(0, timeout=0, records=False) as follower:
             list(follower)
     del follower
     tell("append 1")  # the log lets go of their bells
@@ -410,7 +414,7 @@ def test_another_process_sees_an_append_soon(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdin is not None
     process.stdout.readline()
-    follower = kstore.open(tmp_path / "t-0").follow(1, timeout=10, records=True)
+    follower = kstore.open(tmp_path / "t-0").follow(1, timeout=10)
     process.stdin.write(b"\n")
     process.stdin.flush()
     delays = []

@@ -59,7 +59,7 @@ def follow_on(log: kstore.PartitionLog, next_offset: int, until: float) -> int:
     """Follows from an offset on: no record is missing or comes twice, but for those deleted or truncated."""
     seen = 0
     while time.monotonic() < until and not log.is_closed:
-        with log.follow(next_offset, timeout=until - time.monotonic(), records=True) as records:
+        with log.follow(next_offset, timeout=until - time.monotonic()) as records:
             try:
                 for record in records:
                     check(record)

@@ -181,7 +181,7 @@ def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
     with kstore.open(tmp_path / "log", "a") as log:
         log.extend([b"first"] * first)
         followed = log if who == "the writer" else kstore.open(tmp_path / "log")
-        follower = followed.follow(0, timeout=5, records=True)
+        follower = followed.follow(0, timeout=5)
         for _ in range(first):
             assert next(follower).value == b"first"
         for i, file in enumerate(files):

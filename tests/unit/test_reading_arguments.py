@@ -1,0 +1,140 @@
+"""What the reading API refuses, before it touches anything; and what logs and their parts can do as Python objects."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+
+NAN = float("nan")
+
+
+@pytest.fixture(params=["r", "a"])
+def log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[kstore.PartitionLog]:
+    with kstore.open(tmp_path / "t-0", "a") as made:
+        made.extend([b"v"] * 10, timestamps=[1_700_000_000_000 + n for n in range(10)])
+    with kstore.open(tmp_path / "t-0", request.param) as opened:
+        yield opened
+
+
+INTS: list[tuple[str, Callable[[Any, Any], object]]] = [
+    ("offset", lambda log, n: log.get(n)),
+    ("offset", lambda log, n: log.read(n)),
+    ("offset", lambda log, n: log.span(n)),
+    ("offset", lambda log, n: log.send(None, n)),
+    ("offset", lambda log, n: log.translate(n)),
+    ("offset", lambda log, n: log.floor_segment(n)),
+    ("offset", lambda log, n: log.find(offset=n) if n is not None else log.get(n)),
+    ("offset", lambda log, n: log.follow(n) if n is not None else log.get(n)),
+    ("max_bytes", lambda log, n: log.read(0, n)),
+    ("max_bytes", lambda log, n: log.span(0, n)),
+    ("start", lambda log, n: log.records(start=n) if n is not None else log.aborted_transactions(n, 0)),
+    ("start", lambda log, n: log.batches(start=n) if n is not None else log.aborted_transactions(n, 0)),
+    ("start", lambda log, n: log.scan(start=n) if n is not None else log.aborted_transactions(n, 0)),
+    ("stop", lambda log, n: log.scan(stop=n) if n is not None else log.aborted_transactions(0, n)),
+    ("stop", lambda log, n: log.aborted_transactions(0, n)),
+    ("batch_rows", lambda log, n: log.scan(batch_rows=n)),
+    ("batch_bytes", lambda log, n: log.scan(batch_bytes=n)),
+    ("threads", lambda log, n: log.scan(threads=n)),
+    ("epoch", lambda log, n: log.end_offset_for_epoch(n)),
+    ("index_interval_bytes", lambda log, n: kstore.open(log.path, index_interval_bytes=n)),
+    ("max_decompressed_bytes", lambda log, n: kstore.open(log.path, max_decompressed_bytes=n)),
+]
+
+
+@pytest.mark.parametrize("number", [1.0, NAN, True, "1", None])
+@pytest.mark.parametrize(("name", "call"), INTS)
+def test_what_is_no_int(
+    log: kstore.PartitionLog, name: str, call: Callable[[Any, Any], object], number: object
+) -> None:
+    with pytest.raises(TypeError, match=f"{name} is an int"):
+        call(log, number)
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, -(2**70), 2**70])
+@pytest.mark.parametrize(("name", "call"), INTS)
+def test_what_is_out_of_range(
+    log: kstore.PartitionLog, name: str, call: Callable[[Any, Any], object], number: int
+) -> None:
+    try:
+        call(log, number)
+    except (ValueError, kstore.OffsetOutOfRangeError):
+        return
+    assert name in ("epoch", "offset", "start", "stop")  # an answer: nothing is there
+
+
+WORDS: list[tuple[str, Callable[[Any], object]]] = [
+    ("isolation", lambda log: log.records(isolation="committed")),
+    ("isolation", lambda log: log.read(0, 100, "committed")),
+    ("isolation", lambda log: log.scan(isolation=None)),
+    ("isolation", lambda log: log.follow(isolation="committed")),
+    ("on_error", lambda log: log.records(on_error="ignore")),
+    ("on_error", lambda log: log.batches(on_error="ignore")),
+    ("on_error", lambda log: log.scan(on_error="ignore")),
+    ("on_error", lambda log: log.read(0, on_error="ignore")),
+    ("cache", lambda log: log.records(cache="no")),
+    ("timestamp", lambda log: log.find(timestamp="latset")),
+    ("mode", lambda log: kstore.open(log.path, "w")),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), WORDS)
+def test_words_that_do_not_exist(log: kstore.PartitionLog, name: str, call: Callable[[Any], object]) -> None:
+    with pytest.raises(ValueError, match=f"{name} is .*'"):
+        call(log)
+
+
+def test_ranges_of_time_take_datetimes(log: kstore.PartitionLog) -> None:
+    at = datetime.fromtimestamp(1_700_000_000, UTC)
+    after = at.replace(microsecond=3999)  # of the 3rd millisecond
+    found = log.find(timestamp=after)
+    assert found is not None
+    assert found.offset == 3
+    assert sum(len(batch) for batch in log.scan(since=at, until=after)) == 3
+    naive = datetime(2024, 1, 1)
+    for call in (
+        lambda: log.find(timestamp=naive),
+        lambda: log.scan(since=naive),
+        lambda: log.scan(until=naive),
+    ):
+        with pytest.raises(ValueError, match="time zone"):
+            call()
+    for call in (lambda: log.find(timestamp=1.5), lambda: log.scan(since=1.5), lambda: log.scan(until=True)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(ValueError, match="timestamp is from 0"):
+        log.find(timestamp=datetime(1969, 12, 31, 23, 59, 59, 998_000, UTC))  # -2 ms would be "earliest"
+
+
+def test_following_gives_records_or_batches(log: kstore.PartitionLog) -> None:
+    assert [record.offset for record in log.follow(7, timeout=0)] == [7, 8, 9]
+    assert [batch.last_offset for batch in log.follow(7, timeout=0, records=False)] == [9]
+    for timeout, error in ((NAN, ValueError), (-1, ValueError), ("1", TypeError)):
+        with pytest.raises(error, match="timeout"):
+            log.follow(timeout=timeout)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="records"):
+        log.follow(records=1)  # type: ignore[call-overload]
+
+
+def test_a_slice_has_no_length_that_could_be_bytes_or_records(log: kstore.PartitionLog) -> None:
+    for part in (log.read(0), log.span(0)):
+        with pytest.raises(TypeError, match="len"):
+            len(part)  # type: ignore[arg-type]
+        assert part
+        assert part.size == len(bytes(part))
+        assert len(list(part)) == 10
+    for part in (log.read(10), log.span(10)):
+        assert not part
+        assert part.size == 0
+
+
+def test_what_holds_files_is_not_pickled_and_says_what_to_do(log: kstore.PartitionLog) -> None:
+    with pytest.raises(TypeError, match=r"its path, .*t-0.*, and open it there"):
+        pickle.dumps(log)
+    if isinstance(log, kstore.LogWriter):
+        with log.appender() as out, pytest.raises(TypeError, match="pickled"):
+            pickle.dumps(out)
