@@ -1,13 +1,17 @@
 """The command line: python -m kstore, or kstore."""
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TextIO
 
 from kstore._version import __version__
 from kstore.errors import KstoreError
 from kstore.tools import append, dump, find, follow, records, recover, retain, stat, truncate
+from kstore.tools.terminal import Screen
 
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, what looks wrong
@@ -17,7 +21,9 @@ EXAMPLES = """examples:
   kstore dump --files data/orders-0/00000000000000000000.log --deep-iteration --print-data-log
 
   kstore append data/orders-0 --key-separator : < lines.txt
+  kstore records data/orders-0 --format jsonl | kstore append data/copy-0 --format jsonl
   kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
+  kstore recover data/orders-0 --dry-run
 
 dump, records, follow, find and stat write nothing and take no lock: the directory may belong to a broker that runs, or that
 crashed. append, retain, recover and truncate take the lock that a broker takes, and wait for nobody.
@@ -55,28 +61,94 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code."""
+    _replace_closed_streams()
+    with _guarded_terminals(), warnings.catch_warnings():
+        warnings.showwarning = _warn
+        try:
+            code = _run(argv)
+        except SystemExit:  # argparse: wrong usage, or help
+            _flush(0)
+            raise
+        return _flush(code)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = make_parser().parse_args(argv)
     try:
         code: int = args.run(args)
-        sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         return 0
     except KeyboardInterrupt:
         return 130
     except ValueError as e:
-        if isinstance(e, KstoreError):
-            return _fail(e, 1)
-        return _fail(e, 2)
+        return _fail(e, 1 if isinstance(e, KstoreError) else 2)
     except (KstoreError, OSError) as e:
         return _fail(e, 1)
 
 
 def _fail(error: Exception, code: int) -> int:
-    sys.stdout.flush()
-    print(f"kstore: {error}", file=sys.stderr)
+    code = _flush(code)
+    with contextlib.suppress(OSError):
+        print(f"kstore: {error}", file=sys.stderr, flush=True)
     return code
+
+
+def _flush(code: int) -> int:
+    """Writes out what was printed, before the interpreter ends and can only complain of it; the exit code."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except OSError as e:
+        _drop_output()
+        code = code or _fail(e, 1)
+    return code
+
+
+def _drop_output() -> None:
+    """What is printed, or waits to be written, goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"kstore: {message}", file=sys.stderr)
+
+
+def _replace_closed_streams() -> None:
+    """Gives a program that was started with closed streams (>&-) such that lead nowhere.
+
+    Otherwise the first files that are opened, segments of the log, get the numbers of stdout and stderr.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the least number that is free
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the rest of the program
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+
+
+@contextlib.contextmanager
+def _guarded_terminals() -> Iterator[None]:
+    """No control characters of data or names reach a terminal; what an encoding cannot say is escaped."""
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_guarded(stream) for stream in streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _guarded(stream: TextIO) -> TextIO:
+    if stream in (sys.__stdout__, sys.__stderr__) and hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="backslashreplace")
+    return Screen(stream) if stream.isatty() else stream  # type: ignore[return-value]
 
 
 if __name__ == "__main__":

@@ -7,13 +7,17 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any, BinaryIO, NamedTuple
 
 from kstore.log.writer import LogWriter
+from kstore.tools.numbers import byte_count
 from kstore.tools.progress import Progress
 from kstore.tools.writing import add_write_arguments, open_writer
 
 CHUNK = 4096  # records of one extend()
+FIELDS = ("value", "key", "timestamp", "headers")
+PASSED_OVER = ("offset", "sequence", "batch")  # where the record was, not what it is
 
 
 class Row(NamedTuple):
@@ -32,17 +36,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("lines", "jsonl"),
         default="lines",
-        help="lines: each line is a value; jsonl: objects with key, value (base64 or null), timestamp, headers, as "
-        "`kstore records --format jsonl` prints them",
+        help="lines: each line is a value. jsonl: an object a line, as `kstore records --format jsonl` prints them: value "
+        '(must be there), key, headers (pairs, or an object), each text, {"base64": "..."} or null; timestamp (ms; null or '
+        "missing: now). offset, sequence and batch are passed over, other names refused",
     )
     parser.add_argument(
         "--key-separator", metavar="TEXT", help="with lines: what comes before this is the key"
     )
     parser.add_argument(
-        "--text", action="store_true", help="with jsonl: key, value and headers are text, not base64"
+        "--base64",
+        action="store_true",
+        help="with jsonl: keys, values and header values are base64 or null, as `kstore records --base64` prints them",
     )
     parser.add_argument(
-        "--batch-bytes", type=int, default=16384, metavar="BYTES", help="size of a batch (default 16384)"
+        "--batch-bytes",
+        type=byte_count,
+        default=16384,
+        metavar="BYTES",
+        help="size of a batch (default 16384)",
     )
     parser.add_argument(
         "--durable", action="store_true", help="flush at the end, and say so only when all is on the disk"
@@ -50,39 +61,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Appends what comes, and prints the offsets that it got."""
+    """Appends what comes, and prints the offsets that it got; also of what came before an error."""
+    if sys.stdin is None:
+        raise OSError("standard input is closed: there is nothing to append")
+    if args.base64 and args.format != "jsonl":
+        raise ValueError("--base64 goes with --format jsonl")
+    if args.key_separator is not None and args.format != "lines":
+        raise ValueError("--key-separator goes with --format lines")
+    if args.key_separator == "":
+        raise ValueError("--key-separator is empty")
     source = sys.stdin.buffer
-    rows = _lines(source, args.key_separator) if args.format == "lines" else _objects(source, args.text)
+    rows = _lines(source, args.key_separator) if args.format == "lines" else _objects(source, args.base64)
+    rows = chain(
+        list(islice(rows, 1)), rows
+    )  # nothing is made for input that is wrong from its first line on
     status = os.fstat(source.fileno())
     total = status.st_size if stat.S_ISREG(status.st_mode) else 0
     with open_writer(args, "a") as log, Progress(total, "append") as progress:
-        first = end = log.log_end_offset
-        chunk: list[Row] = []
-        done = 0
-        for row in rows:
-            chunk.append(row)
-            done += len(row.value or b"") + len(row.key or b"") + 1
-            if len(chunk) == CHUNK:
-                end = _append(log, chunk, args.batch_bytes)
-                chunk.clear()
-                progress.update(done)
-        if chunk:
-            end = _append(log, chunk, args.batch_bytes)
-        if args.durable:
-            log.flush()
-    print(f"{end - first} records appended" + (f": offsets {first} to {end - 1}" if end > first else ""))
+        first = log.log_end_offset
+        try:
+            _append_all(log, rows, args.batch_bytes, progress)
+            if args.durable:
+                log.flush()
+        except BaseException:
+            print(f"kstore: {_summary(first, log.log_end_offset)} before this:", file=sys.stderr)
+            raise
+        end = log.log_end_offset
+    print(_summary(first, end))
     return 0
 
 
-def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> int:
+def _summary(first: int, end: int) -> str:
+    return f"{end - first} records appended" + (f": offsets {first} to {end - 1}" if end > first else "")
+
+
+def _append_all(log: LogWriter, rows: Iterator[Row], batch_bytes: int, progress: Progress) -> None:
+    chunk: list[Row] = []
+    done = 0
+    for row in rows:
+        chunk.append(row)
+        done += len(row.value or b"") + len(row.key or b"") + 1
+        if len(chunk) == CHUNK:
+            _append(log, chunk, batch_bytes)
+            chunk.clear()
+            progress.update(done)
+    if chunk:
+        _append(log, chunk, batch_bytes)
+
+
+def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
     now = log.clock_ms()
-    return log.extend(
+    log.extend(
         [row.value for row in rows],
         [row.key for row in rows],
         [now if row.timestamp is None else row.timestamp for row in rows],
         [row.headers for row in rows] if any(row.headers for row in rows) else None,
         batch_bytes=batch_bytes,
-    ).stop
+    )
 
 
 def _lines(source: BinaryIO, separator: str | None) -> Iterator[Row]:
@@ -96,28 +131,66 @@ def _lines(source: BinaryIO, separator: str | None) -> Iterator[Row]:
             yield Row(rest, key) if found else Row(value)
 
 
-def _objects(source: BinaryIO, text: bool) -> Iterator[Row]:
+def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row]:
     for number, line in enumerate(source, 1):
         if not line.strip():
             continue
         try:
-            yield _row(json.loads(line), text)
-        except (ValueError, TypeError, KeyError) as e:
+            yield _row(json.loads(line), is_base64)
+        except (ValueError, TypeError, RecursionError) as e:
             raise ValueError(f"line {number}: {e}") from None
 
 
-def _row(fields: Any, text: bool) -> Row:
-    def data(value: object) -> bytes | None:
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise TypeError(f"{value!r} is neither text nor null")
-        return value.encode() if text else base64.b64decode(value, validate=True)
-
+def _row(fields: Any, is_base64: bool) -> Row:
     if not isinstance(fields, dict):
         raise TypeError("not an object")
-    headers = tuple((str(name), data(value)) for name, value in fields.get("headers") or ())
+    for name in fields:
+        if name == "control_type":
+            raise ValueError("a transaction marker, which cannot be appended as a record")
+        if name not in FIELDS and name not in PASSED_OVER:
+            raise ValueError(f"no such field: {name!r}; there are {', '.join(FIELDS)}")
+    if "value" not in fields:
+        raise ValueError("no value; null for a record without one")
+    given = fields.get("headers") or ()
+    pairs = given.items() if isinstance(given, dict) else given
+    headers = tuple(_header(pair, is_base64) for pair in pairs)
     timestamp = fields.get("timestamp")
     if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
         raise TypeError(f"timestamp {timestamp!r} is not a number of ms")
-    return Row(data(fields.get("value")), data(fields.get("key")), timestamp, headers)
+    return Row(
+        _data("value", fields["value"], is_base64),
+        _data("key", fields.get("key"), is_base64),
+        timestamp,
+        headers,
+    )
+
+
+def _header(pair: Any, is_base64: bool) -> tuple[str, bytes | None]:
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+        raise TypeError(f"headers are pairs of a name and a value, not {pair!r:.80}")
+    return pair[0], _data(f"header {pair[0]!r}", pair[1], is_base64)
+
+
+def _data(what: str, value: object, is_base64: bool) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return _unpacked(what, value) if is_base64 else value.encode()
+    if (
+        isinstance(value, dict)
+        and value.keys() == {"base64"}
+        and isinstance(value["base64"], str)
+        and not is_base64
+    ):
+        return _unpacked(what, value["base64"])
+    if isinstance(value, dict) and "redacted" in value:
+        raise ValueError(f"the {what} was redacted: the data is not here")
+    allowed = "base64" if is_base64 else 'text, {"base64": "..."}'
+    raise TypeError(f"the {what} is {allowed} or null, not {value!r:.80}")
+
+
+def _unpacked(what: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError(f"the {what} is not base64: {text!r:.80}") from None

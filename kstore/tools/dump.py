@@ -83,9 +83,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
 
 
+def _named(args: argparse.Namespace) -> list[str]:
+    """The decoders of internal topics that were asked for."""
+    return [name for name in TOPIC_DECODERS if getattr(args, f"{name.replace('-', '_')}_decoder")]
+
+
 def _options(args: argparse.Namespace) -> LogDump:
     """ValueError for a class that is not known."""
-    named = [name for name in TOPIC_DECODERS if getattr(args, f"{name.replace('-', '_')}_decoder")]
+    named = _named(args)
     key_class, value_class = args.key_decoder_class, args.value_decoder_class
     print_data = args.print_data_log or bool(named) or key_class is not None or value_class is not None
     return LogDump(
@@ -198,9 +203,12 @@ def line_fields(line: str) -> dict[str, object]:
 
 
 def _print_json(paths: list[str], args: argparse.Namespace) -> None:
+    """Keys and values are there as they are; `decoded` holds what a decoder that was named makes of them."""
+    decodes = bool(_named(args)) or args.key_decoder_class is not None or args.value_decoder_class is not None
+    reports: dict[str, IndexReport] = {}
     for path in paths:
         if suffix_of(path) not in LOGS:
-            for line in lines_of(path, args, IndexReport()):
+            for line in lines_of(path, args, reports.setdefault(absolute_path(path), IndexReport())):
                 print(json.dumps({"file": path, **line_fields(line)}))
             continue
         dump = _options(args)
@@ -210,4 +218,11 @@ def _print_json(paths: list[str], args: argparse.Namespace) -> None:
                 print(json.dumps({"file": path, **fields}))
                 continue
             for record in batch.records(verify=False):
-                print(json.dumps({"file": path, **record_fields(batch, record), "batch": fields}))
+                decoded = {}
+                if decodes and dump.decoder is not None and not batch.is_control:
+                    key, payload = dump.decoder(record.key, record.value, record.offset)
+                    decoded = {"decoded": {"key": key, "payload": payload}}
+                print(json.dumps({"file": path, **record_fields(batch, record), **decoded, "batch": fields}))
+    sys.stdout.flush()
+    for line in report_lines(reports, {}):
+        print(line, file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
@@ -36,9 +37,27 @@ def batch_fields(batch: RecordBatch) -> dict[str, Any]:
     return fields
 
 
+Form = Callable[[bytes | None], object]  # how keys, values and header values are put into JSON
+
+
+def plain(data: bytes | None) -> object:
+    """UTF-8 as text, other bytes as {"base64": "..."}, None for null: this goes back to the same bytes."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": encoded(data)}
+
+
 def encoded(data: bytes | None) -> str | None:
     """Base64, or None for null."""
     return None if data is None else base64.b64encode(data).decode()
+
+
+def hidden(data: bytes | None) -> object:
+    """What `redacted` gives, marked as such: nothing takes it for the data."""
+    return None if data is None else {"redacted": redacted(data)}
 
 
 def redacted(data: bytes | None) -> str | None:
@@ -46,15 +65,16 @@ def redacted(data: bytes | None) -> str | None:
     return None if data is None else f"{hashlib.sha256(data).hexdigest()[:12]}:{len(data)}"
 
 
-def record_fields(batch: RecordBatch, record: Record, *, redact: bool = False) -> dict[str, Any]:
+def record_fields(batch: RecordBatch, record: Record, form: Form = plain) -> dict[str, Any]:
     """One record; its batch's fields are for the caller to add."""
-    text = redacted if redact else encoded
+    if batch.is_control and form is hidden:
+        form = plain  # a marker holds no data
     fields: dict[str, Any] = {
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": text(record.key) if not batch.is_control else encoded(record.key),
-        "value": text(record.value) if not batch.is_control else encoded(record.value),
-        "headers": [[name, text(value)] for name, value in record.headers],
+        "key": form(record.key),
+        "value": form(record.value),
+        "headers": [[name, form(value)] for name, value in record.headers],
     }
     sequence = batch.sequence_of(record)
     if sequence >= 0:

@@ -3,18 +3,19 @@
 import argparse
 import json
 
+from kstore.tools.numbers import moment, offset
 from kstore.tools.opening import add_open_arguments, open_partition
-from kstore.tools.times import parse_time, time_text
+from kstore.tools.times import time_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--offset", type=int, help="the first record at or after this offset")
+    what.add_argument("--offset", type=offset, help="the first record at or after this offset")
     what.add_argument(
         "--timestamp",
-        type=parse_time,
+        type=moment,
         metavar="TIME",
         help="the first record with at least this timestamp (ms or ISO 8601)",
     )

@@ -6,8 +6,18 @@ import sys
 
 from kstore.engine.batch import RecordBatch
 from kstore.log.follower import Follower
+from kstore.tools.numbers import count, offset, seconds
 from kstore.tools.opening import add_open_arguments, open_partition
-from kstore.tools.records import COLUMNS, as_json, as_line, as_row
+from kstore.tools.records import (
+    COLUMNS,
+    FORMS_HELP,
+    add_form_arguments,
+    as_json,
+    as_line,
+    as_row,
+    check_form,
+    form_of,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,16 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("jsonl", "csv", "text"),
         default="text",
-        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8",
+        help=f"{FORMS_HELP}. Default: text",
     )
+    first = parser.add_mutually_exclusive_group()
+    first.add_argument(
+        "--start", type=offset, metavar="OFFSET", help="first offset (default: what is appended from now on)"
+    )
+    first.add_argument("--from-start", action="store_true", help="begin with what is there already")
     parser.add_argument(
-        "--start", type=int, metavar="OFFSET", help="first offset (default: what is appended from now on)"
+        "--timeout", type=seconds, metavar="SECONDS", help="end when nothing was appended for so long"
     )
-    parser.add_argument("--from-start", action="store_true", help="begin with what is there already")
-    parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="end when nothing was appended for so long"
-    )
-    parser.add_argument("--count", type=int, metavar="N", help="end after so many records")
+    parser.add_argument("--count", type=count, metavar="N", help="end after so many records")
     parser.add_argument(
         "--isolation",
         choices=("read_uncommitted", "read_committed"),
@@ -34,15 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_committed: no records of aborted transactions, and of open ones only once they are committed",
     )
     parser.add_argument("--control", action="store_true", help="transaction markers too")
-    parser.add_argument(
-        "--redact", action="store_true", help="hashes and lengths instead of keys, values and header values"
-    )
+    add_form_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the records, each as soon as it is there."""
+    check_form(args)
     with open_partition(args) as log:
-        start = log.log_start_offset if args.from_start and args.start is None else args.start
+        start = log.log_start_offset if args.from_start else args.start
         with log.follow(start, timeout=args.timeout, isolation=args.isolation, records=False) as batches:
             if args.format == "csv":
                 csv.writer(sys.stdout).writerow(COLUMNS)
@@ -53,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace) -> None:
     left = sys.maxsize if args.count is None else args.count
     out = csv.writer(sys.stdout)
+    form = form_of(args)
     for batch in batches if left > 0 else ():
         if batch.is_control and not args.control:
             continue
@@ -60,9 +71,9 @@ def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace)
             if record.offset < start:
                 continue
             if args.format == "jsonl":
-                print(as_json(batch, record, args.redact))
+                print(as_json(batch, record, form))
             elif args.format == "csv":
-                out.writerow(as_row(record, args.redact))
+                out.writerow(as_row(record, args.redact, args.raw))
             else:
                 print(as_line(batch, record, args.redact))
             left -= 1

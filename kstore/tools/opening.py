@@ -1,9 +1,14 @@
 """How the subcommands open a partition: the same options for all."""
 
 import argparse
+import sys
 
 import kstore
 from kstore.log.partition import PartitionLog
+from kstore.tools.numbers import byte_count, int32_bytes
+
+# what Kafka's recovery would cut off
+LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 
 
 def add_open_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,14 +21,14 @@ def add_open_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--index-interval-bytes",
-        type=int,
+        type=int32_bytes,
         default=4096,
         metavar="BYTES",
         help="the topic's index.interval.bytes, for indexes made anew (default 4096)",
     )
     parser.add_argument(
         "--max-decompressed-bytes",
-        type=int,
+        type=byte_count,
         default=256 << 20,
         metavar="BYTES",
         help="what one batch may unpack to (default 256 MiB)",
@@ -31,10 +36,36 @@ def add_open_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_partition(args: argparse.Namespace) -> PartitionLog:
-    """The log that these options name."""
-    return kstore.open(
+    """The log that these options name. What of it is not shown is said on stderr."""
+    log = kstore.open(
         args.directory,
         recover=not args.as_is,
         index_interval_bytes=args.index_interval_bytes,
         max_decompressed_bytes=args.max_decompressed_bytes,
     )
+    if not args.as_is:
+        report_findings(log)
+    return log
+
+
+def report_findings(log: PartitionLog) -> None:
+    """Says on stderr, in one line, that the log is not as a clean shutdown leaves it: most of all, what is left out."""
+    found = [
+        f for f in log.recovery.findings if f.kind != "leftover"
+    ]  # files that are deleted are as they should be
+    left_out = [f for f in found if f.kind in LEFT_OUT and f.size > 0]
+    if left_out:
+        first = left_out[0]
+        size = sum(f.size for f in left_out)
+        files = len({f.file for f in left_out})
+        print(
+            f"kstore: {log.path} ends at offset {log.log_end_offset} here, as Kafka's recovery would leave it: {size} bytes "
+            f"in {files} file{'s' if files > 1 else ''} are left out, from byte {first.position} of {first.file} on "
+            f"({first.text}). To read them: kstore records --as-is --on-error skip (in Python recover=False)",
+            file=sys.stderr,
+        )
+    elif found:
+        print(
+            f"kstore: {log.path}: {len(found)} things are not as a clean shutdown leaves them; kstore stat lists them",
+            file=sys.stderr,
+        )

@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Self
 
+from kstore.tools.terminal import Screen
+
 
 class Progress:
     """Shows how much of `total` is done. Use as a context; `update` may be called as often as one likes."""
@@ -15,7 +17,7 @@ class Progress:
         self.total = total
         self.what = what
         self.shown = False
-        self.enabled = sys.stderr.isatty() and total > 0
+        self.enabled = total > 0 and sys.stderr.isatty()
         self._next = time.monotonic() + self.DELAY
 
     def update(self, done: int) -> None:
@@ -25,11 +27,15 @@ class Progress:
         self.shown = True
         share = min(done / self.total, 1.0)
         bar = "#" * round(share * self.WIDTH)
-        print(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}", end="", file=sys.stderr, flush=True)
+        self._show(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._show("\r\x1b[K")
+
+    def _show(self, text: str) -> None:
+        stream = sys.stderr.terminal if isinstance(sys.stderr, Screen) else sys.stderr
+        print(text, end="", file=stream, flush=True)

@@ -5,19 +5,58 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TextIO
 
 from kstore.engine.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.partition import PartitionLog
+from kstore.tools.cells import guarded
 from kstore.tools.columns import FORMATS, write_columns
-from kstore.tools.fields import batch_fields, record_fields, redacted
+from kstore.tools.fields import Form, batch_fields, encoded, hidden, plain, record_fields, redacted
+from kstore.tools.numbers import moment, offset
 from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.progress import Progress
-from kstore.tools.times import parse_time, time_text
+from kstore.tools.terminal import for_terminal, one_line
+from kstore.tools.times import time_text
 
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+FORMS_HELP = (
+    'jsonl: keys, values and header values are text, {"base64": "..."} where they are not UTF-8, or null; with the fields '
+    "of the batch; `kstore append --format jsonl` takes it back. "
+    "csv: UTF-8; a cell that a spreadsheet would take for a formula, as it begins with = + - @, a tab or the end of a "
+    "line, and is no number, gets a ' in front (so does one that begins with ' and then such), and control characters are \\xNN; --raw leaves that "
+    "out. "
+    "text: for people; control characters are shown as \\n, \\t, \\xNN"
+)
+
+
+def add_form_arguments(parser: argparse.ArgumentParser) -> None:
+    """How records are printed."""
+    parser.add_argument(
+        "--redact", action="store_true", help="hashes and lengths instead of keys, values and header values"
+    )
+    parser.add_argument(
+        "--base64",
+        action="store_true",
+        help="with jsonl: all keys, values and header values are base64 or null",
+    )
+    parser.add_argument("--raw", action="store_true", help="with csv: cells as they are, formulas too")
+
+
+def check_form(args: argparse.Namespace) -> None:
+    """Refuses options of one format for another: passed over, they would mislead. ValueError."""
+    if args.base64 and args.format != "jsonl":
+        raise ValueError("--base64 goes with --format jsonl")
+    if args.base64 and args.redact:
+        raise ValueError("--base64 does not go with --redact")
+    if args.raw and args.format != "csv":
+        raise ValueError("--raw goes with --format csv")
+
+
+def form_of(args: argparse.Namespace) -> Form:
+    """How keys, values and header values are put into JSON."""
+    return hidden if args.redact else encoded if args.base64 else plain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,13 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("jsonl", "csv", "text", *FORMATS),
         default="text",
-        help="jsonl: base64, with the fields of the batch; csv and text: UTF-8; arrow (an IPC stream) and parquet "
-        "need pyarrow",
+        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: text",
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="where arrow and parquet go (default: stdout, unless that is a terminal)",
+        help="a file to write instead of stdout (arrow and parquet do not go to a terminal)",
     )
     parser.add_argument(
         "--columns",
@@ -41,16 +79,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="columns for arrow and parquet (default: offset, timestamp, timestamp_type, key, value, headers)",
     )
-    parser.add_argument("--start", type=int, metavar="OFFSET", help="first offset (default: log start)")
-    parser.add_argument("--stop", type=int, metavar="OFFSET", help="offset to stop before (default: log end)")
+    parser.add_argument("--start", type=offset, metavar="OFFSET", help="first offset (default: log start)")
+    parser.add_argument(
+        "--stop", type=offset, metavar="OFFSET", help="offset to stop before (default: log end)"
+    )
     parser.add_argument(
         "--since",
-        type=parse_time,
+        type=moment,
         metavar="TIME",
         help="leave out records with an earlier timestamp (ms or ISO 8601)",
     )
     parser.add_argument(
-        "--until", type=parse_time, metavar="TIME", help="leave out records with this or a later timestamp"
+        "--until", type=moment, metavar="TIME", help="leave out records with this or a later timestamp"
     )
     parser.add_argument(
         "--isolation",
@@ -72,19 +112,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="records below the log start offset that are still in the file too",
     )
-    parser.add_argument(
-        "--redact", action="store_true", help="hashes and lengths instead of keys, values and header values"
-    )
+    add_form_arguments(parser)
+
+
+def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
+    """Says on stderr, in one line, why a range that was asked for is empty, or begins later."""
+    first, end = log.log_start_offset, log.log_end_offset
+    text = ""
+    if args.start is not None and args.start > end:
+        text = f"--start {args.start} is beyond the log, which holds {first} to {end} (exclusive)"
+    elif args.stop is not None and args.stop <= max(first, args.start or 0):
+        text = f"no offset lies before --stop {args.stop}: the log begins at {first}"
+        if args.start is not None:
+            text += f", and --start is {args.start}"
+    elif args.start is not None and args.start < first:
+        text = f"--start {args.start} is below the log start offset: records begin at {first}"
+    elif args.since is not None and args.until is not None and args.since >= args.until:
+        text = "no time lies between --since and --until"
+    if text:
+        print(f"kstore: {text}", file=sys.stderr)
 
 
 def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, RecordBatch, Record | None]]:
     """(segment's base offset, batch, record) of what was asked for; record None for a batch without any."""
-    start = 0 if args.below_start and args.start is None else args.start
-    if args.below_start:
-        log = log.from_file_start()
-    batches = log.batches(start, args.stop, isolation=args.isolation, on_error=args.on_error)
+    batches = log.batches(args.start, args.stop, isolation=args.isolation, on_error=args.on_error)
     size = sum(segment.size for segment in log.segments)
-    start = max(log.log_start_offset, start or 0)
+    start = max(log.log_start_offset, args.start or 0)
     stop = log.log_end_offset if args.stop is None else args.stop
     done = 0
     with Progress(size, "reading") as progress:
@@ -116,54 +169,65 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
 
 def run(args: argparse.Namespace) -> int:
     """Prints the records."""
+    check_form(args)
+    if args.columns is not None and args.format not in FORMATS:
+        raise ValueError("--columns goes with --format arrow or parquet")
     with open_partition(args) as log:
+        if args.below_start:
+            log = log.from_file_start()
+        note_range(log, args)
         if args.format in FORMATS:
             return run_columns(log, args)
-        if args.format == "jsonl":
-            last: RecordBatch | None = None
-            about: dict[str, Any] = {}
-            for base, batch, record in chosen(log, args):
-                if batch is not last:
-                    last, about = batch, {"segment": base, **batch_fields(batch)}
-                    if about.pop("valid") is False:
-                        about["valid"] = False
-                fields = (
-                    {"offset": None} if record is None else record_fields(batch, record, redact=args.redact)
-                )
-                print(json.dumps({**fields, "batch": about}, separators=(",", ":")))
-        elif args.format == "csv":
-            out = csv.writer(sys.stdout)
-            out.writerow(COLUMNS)
-            for _, _, record in chosen(log, args):
-                if record is not None:
-                    out.writerow(as_row(record, args.redact))
-        else:
-            for _, batch, record in chosen(log, args):
-                if record is not None:
-                    print(as_line(batch, record, args.redact))
-        return 0
+        with _text_output(args.output) as out:
+            _print(log, args, out)
+    return 0
+
+
+def _text_output(path: str | None) -> AbstractContextManager[TextIO]:
+    if path is None:
+        return nullcontext(sys.stdout)
+    return open(path, "w", encoding="utf-8", newline="")  # noqa: PTH123
+
+
+def _print(log: PartitionLog, args: argparse.Namespace, out: TextIO) -> None:
+    if args.format == "jsonl":
+        form = form_of(args)
+        last: RecordBatch | None = None
+        about: dict[str, Any] = {}
+        for base, batch, record in chosen(log, args):
+            if batch is not last:
+                last, about = batch, {"segment": base, **batch_fields(batch)}
+                if about.pop("valid") is False:
+                    about["valid"] = False
+            fields = {"offset": None} if record is None else record_fields(batch, record, form)
+            print(json.dumps({**fields, "batch": about}, separators=(",", ":")), file=out)
+    elif args.format == "csv":
+        rows = csv.writer(out)
+        rows.writerow(COLUMNS)
+        for _, _, record in chosen(log, args):
+            if record is not None:
+                rows.writerow(as_row(record, args.redact, args.raw))
+    else:
+        for _, batch, record in chosen(log, args):
+            if record is not None:
+                print(as_line(batch, record, args.redact), file=out)
 
 
 def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
     """Writes the records as columns."""
     if args.redact or args.control:
-        sys.exit("kstore: --redact and --control do not go with --format arrow or parquet")
-    if args.below_start:
-        log = log.from_file_start()
+        raise ValueError("--redact and --control do not go with --format arrow or parquet")
     if args.output is None and sys.stdout.isatty():
-        sys.exit("kstore: binary output to a terminal: name a file with --output, or redirect")
-    try:
-        scan = log.scan(
-            args.columns,
-            since=args.since,
-            until=args.until,
-            start=args.start,
-            stop=args.stop,
-            isolation=args.isolation,
-            on_error=args.on_error,
-        )
-    except ValueError as e:
-        sys.exit(f"kstore: {e}")
+        raise ValueError("binary output to a terminal: name a file with --output, or redirect")
+    scan = log.scan(
+        args.columns,
+        since=args.since,
+        until=args.until,
+        start=args.start,
+        stop=args.stop,
+        isolation=args.isolation,
+        on_error=args.on_error,
+    )
     with open(args.output, "wb") if args.output else nullcontext(sys.stdout.buffer) as out:  # noqa: PTH123
         write_columns(scan, args.format, out)
     for skipped in scan.skipped:
@@ -177,35 +241,36 @@ def _text(data: bytes | None, redact: bool) -> str | None:
     return redacted(data) if redact else data.decode("utf-8", "backslashreplace")
 
 
-def as_row(record: Record, redact: bool) -> tuple[object, ...]:
-    """A record as the fields of a CSV row, named in COLUMNS."""
-    headers = json.dumps({n: _text(v, redact) for n, v in record.headers})
-    return (
-        record.offset,
-        record.timestamp,
-        _text(record.key, redact),
-        _text(record.value, redact),
-        headers if record.headers else "",
-    )
+def as_row(record: Record, redact: bool, raw: bool = False) -> tuple[object, ...]:
+    """A record as the fields of a CSV row, named in COLUMNS; unless `raw`, no cell is a formula to a spreadsheet."""
+    pairs = [(name, _text(value, redact)) for name, value in record.headers]
+    named = dict(pairs)
+    headers = (
+        json.dumps(named if len(named) == len(pairs) else pairs) if pairs else ""
+    )  # a name may come twice
+    cells = [_text(record.key, redact), _text(record.value, redact), headers]
+    if not raw:
+        cells = [None if cell is None else guarded(for_terminal(cell)) for cell in cells]
+    return record.offset, record.timestamp, *cells
 
 
-def as_json(batch: RecordBatch, record: Record, redact: bool) -> str:
+def as_json(batch: RecordBatch, record: Record, form: Form = plain) -> str:
     """A record as a line of JSON, with the fields of its batch."""
     about = batch_fields(batch)
     if about.pop("valid") is False:
         about["valid"] = False
-    return json.dumps({**record_fields(batch, record, redact=redact), "batch": about}, separators=(",", ":"))
+    return json.dumps({**record_fields(batch, record, form), "batch": about}, separators=(",", ":"))
 
 
 def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
-    """A record as a line of text."""
-    key = _text(record.key, redact)
-    value = _text(record.value, redact)
-    line = f"{record.offset}\t{time_text(record.timestamp)}\t{'<null>' if key is None else key}"
+    """A record as a line of text, in columns with tabs between them."""
+    head = [str(record.offset), time_text(record.timestamp)]
     if batch.is_control:
         kind = record_fields(batch, record)["control_type"]
-        return f"{record.offset}\t{time_text(record.timestamp)}\t<{kind} producer {batch.producer_id}>"
-    line += f"\t{'<null>' if value is None else value}"
-    for name, data in record.headers:
-        line += f"\t{name}={_text(data, redact)}"
-    return line.replace("\n", "\\n")
+        return "\t".join([*head, f"<{kind} producer {batch.producer_id}>"])
+    cells = [
+        "<null>" if data is None else data
+        for data in (_text(record.key, redact), _text(record.value, redact))
+    ]
+    cells += [f"{name}={'<null>' if data is None else _text(data, redact)}" for name, data in record.headers]
+    return "\t".join([*head, *map(one_line, cells)])

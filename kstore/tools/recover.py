@@ -3,23 +3,34 @@
 import argparse
 import json
 
-from kstore.tools.writing import add_write_arguments, open_writer
+import kstore
+from kstore.log.partition import PartitionLog
+from kstore.tools.writing import add_write_arguments, config_of, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_write_arguments(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what recovery would do; nothing is written or locked"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Opens the log for writing, closes it cleanly, and prints the report."""
-    with open_writer(args, "r+") as log:
+    """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run opens it for reading."""
+    log: PartitionLog
+    if args.dry_run:
+        log = kstore.open(args.directory, index_interval_bytes=config_of(args).index_interval_bytes)
+    else:
+        log = open_writer(args, "r+")
+    with log:
         recovery = log.recovery
         start, end = log.log_start_offset, log.log_end_offset
     if args.json:
         report = {
             "clean": recovery.clean,
+            "written": recovery.written,
             "recovery_point": recovery.recovery_point,
             "truncated_bytes": recovery.truncated_bytes,
             "recovered_segments": recovery.recovered_segments,
@@ -30,5 +41,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report))
     else:
         print(recovery)
-        print(f"the log holds offsets {start} to {end} (exclusive)")
+        verb = "would hold" if args.dry_run else "holds"
+        print(f"the log {verb} offsets {start} to {end} (exclusive)")
     return 0

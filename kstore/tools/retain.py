@@ -6,12 +6,18 @@ import time
 
 import kstore
 from kstore.log.retention import Decision, decide_for
-from kstore.tools.writing import add_write_arguments, config_of, open_writer
+from kstore.tools.writing import add_write_arguments, config_of, names_config, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_write_arguments(parser)
+    parser.add_argument(
+        "--defaults",
+        action="store_true",
+        help="go by Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. A "
+        "log does not keep its configuration, so one of --config, --server-properties and --defaults is needed",
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="only say, segment by segment, what would go and why"
     )
@@ -20,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each segment, oldest first."""
+    if not (names_config(args) or args.defaults):
+        raise ValueError(
+            "retention goes by the topic's configuration, which the log does not keep: give it with --config (as in "
+            "--config retention.ms=86400000) or --server-properties, or name --defaults, which delete what is older "
+            "than 7 days"
+        )
     if args.dry_run:  # writes nothing, takes no lock
         config = config_of(args)
         with kstore.open(args.directory, index_interval_bytes=config.index_interval_bytes) as log:

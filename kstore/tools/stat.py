@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ HEADINGS = (
     "batches",
     "bytes",
     "codecs",
-    "from",
-    "to",
+    "first record",
+    "largest time",
     "index",
     "time index",
 )
@@ -61,8 +62,12 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
         "codecs": {
             CODECS[codec] if codec < len(CODECS) else f"unknown {codec}": n for codec, n in codecs.items()
         },
-        "min_timestamp": int(stamped.min()) if len(stamped) else -1,
+        "first_timestamp": _first_timestamp(segment, headers),
         "max_timestamp": int(stamped.max()) if len(stamped) else -1,
+        "has_gaps": bool(
+            (headers["base_offset"][1:] > headers["last_offset"][:-1] + 1).any()
+            or (counts[known] <= headers["last_offset_delta"][known]).any()
+        ),
         "index_entries": len(segment.offset_index),
         "time_index_entries": len(segment.time_index),
         "path": segment.path,
@@ -84,6 +89,29 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
     return fields, wrong
 
 
+def _first_timestamp(segment: Segment, headers: Any) -> int:
+    """The timestamp of the first record, -1 for none. The least one is known to nobody who has not read them all."""
+    for position in headers["position"][headers["records_count"] != 0].tolist():
+        for record in segment.batch_at(position).records(verify=False):
+            return record.timestamp
+    return -1
+
+
+def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
+    """What lies between one segment and the next, in words: a file is missing, perhaps.
+
+    Compaction leaves gaps too, also within segments: nothing is said of a log that has such.
+    """
+    if any(segment["has_gaps"] for segment in segments):
+        return []
+    return [
+        f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} lie in no segment: a file is "
+        "missing, unless the topic was compacted"
+        for before, after in pairwise(segments)
+        if before["next_offset"] < after["base_offset"] and after["base_offset"] > log.log_start_offset
+    ]
+
+
 def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     """Figures of a partition, of each of its segments, and everything that looks wrong."""
     wrong = [f"{f.kind}: {f.file}: {f.text}" for f in log.recovery.findings]
@@ -98,6 +126,8 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
                 continue
             segments.append(fields)
             wrong += here
+    if len(segments) == len(log.segments):  # else one could not be read, and is named already
+        wrong += gaps_between(segments, log)
     try:
         topic_id = log.topic_id()
     except CorruptFileError as e:
@@ -111,6 +141,7 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "log_end_offset": log.log_end_offset,
         "leader_epochs": log.leader_epochs,
         "segments": segments,
+        "checksums_checked": verify,
         "wrong": wrong,
     }
 
@@ -135,7 +166,7 @@ def _row(segment: dict[str, Any]) -> tuple[str, ...]:
         str(segment["batches"]),
         str(segment["bytes"]),
         ",".join(segment["codecs"]) or "-",
-        time_text(segment["min_timestamp"]),
+        time_text(segment["first_timestamp"]),
         time_text(segment["max_timestamp"]),
         str(segment["index_entries"]),
         str(segment["time_index_entries"]),
@@ -152,7 +183,9 @@ def partition_text(stat: dict[str, Any]) -> str:
         f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
     )
     lines = [head, table([HEADINGS, *map(_row, segments)])]
-    lines.append(f"{len(stat['wrong'])} things look wrong:" if stat["wrong"] else "nothing looks wrong")
+    unchecked = "" if stat["checksums_checked"] else " (checksums not checked: --verify does that)"
+    wrong = f"{len(stat['wrong'])} things look wrong" if stat["wrong"] else "nothing looks wrong"
+    lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
     lines += [f"  {text}" for text in stat["wrong"]]
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 import argparse
 
 import kstore
+from kstore.tools.numbers import offset
 from kstore.tools.writing import add_write_arguments, open_writer
 
 
@@ -11,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_write_arguments(parser)
     parser.add_argument(
         "--to",
-        type=int,
+        type=offset,
         required=True,
         metavar="OFFSET",
         help="the first offset to remove; the next record gets it",
@@ -21,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was removed. A batch that holds the offset in its middle goes as a whole."""
-    if args.to < 0:
-        raise ValueError(f"offset {args.to} must not be negative")
     with kstore.open(args.directory) as log:
         batches = list(log.batches(args.to)) if args.to < log.log_end_offset else []
         records = sum(batch.records_count for batch in batches)

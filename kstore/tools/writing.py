@@ -30,6 +30,11 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def names_config(args: argparse.Namespace) -> bool:
+    """Whether these options say anything of the configuration."""
+    return bool(args.config or args.server_properties)
+
+
 def config_of(args: argparse.Namespace) -> LogConfig:
     """The configuration that these options name. InvalidConfigError."""
     topic = {}

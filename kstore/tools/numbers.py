@@ -1,0 +1,53 @@
+"""Numbers and times of the command line: out of range is wrong usage, and said in words."""
+
+import math
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+
+from kstore.arguments import MAX_OFFSET
+from kstore.tools.times import parse_time
+
+MAX_INT32 = 2**31 - 1
+
+
+def whole(what: str, least: int = 0, most: int = MAX_OFFSET) -> Callable[[str], int]:
+    """A type for argparse: an int within limits, which errors call `what`."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is not {what}") from None
+        if not least <= number <= most:
+            raise ArgumentTypeError(f"{what} is from {least} to {most}, not {number}")
+        return number
+
+    return parse
+
+
+offset = whole("an offset")
+byte_count = whole("a number of bytes")
+int32_bytes = whole("a number of bytes", 0, MAX_INT32)
+count = whole("a number of records")
+
+
+def seconds(text: str) -> float:
+    """A time to wait."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number >= 0:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return number
+
+
+def moment(text: str) -> int:
+    """A point in time, in milliseconds since 1970."""
+    try:
+        number = parse_time(text)
+    except (ValueError, OverflowError) as e:
+        raise ArgumentTypeError(str(e)) from None
+    if not -MAX_OFFSET <= number <= MAX_OFFSET:
+        raise ArgumentTypeError(f"{text!r} is no time that a record can have")
+    return number

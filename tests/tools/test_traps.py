@@ -1,0 +1,469 @@
+"""What a new user of the command line meets: no silence, no surprise."""
+
+import base64
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.__main__ import main
+from kstore.tools.terminal import for_terminal
+
+Feed = Callable[[str], None]
+
+T = 1_700_000_000_000
+ODD = [
+    b"text",
+    b"",
+    None,
+    "\u00fc".encode(),
+    b"\xff\xfe",
+    b"abcd",
+    b'{"a": 1}',
+    b"\x1b[2J",
+    b"a\nb\tc",
+    b"-5",
+    b"=1+1",
+]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(words)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def feed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Standard input of the commands that follow."""
+    with contextlib.ExitStack() as files:
+
+        def put(text: str) -> None:
+            (tmp_path / "input").write_text(text)
+            monkeypatch.setattr(sys, "stdin", files.enter_context((tmp_path / "input").open()))
+
+        yield put
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> str:
+    path = tmp_path / "odd-0"
+    with kstore.open(path, "a") as log:
+        for i, data in enumerate(ODD):
+            log.append(data, data, T + i, [("h", data), ("h", b"twice")])
+    return str(path)
+
+
+# ---- JSON Lines there and back ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [[], ["--base64"]])
+def test_json_lines_go_there_and_back(
+    odd: str,
+    tmp_path: Path,
+    form: list[str],
+    capsys: pytest.CaptureFixture[str],
+    feed: Feed,
+) -> None:
+    code, out, err = run(capsys, "records", odd, "--format", "jsonl", *form)
+    assert (code, err) == (0, "")
+    feed(out)
+    assert main(["append", str(tmp_path / "copy-0"), "--format", "jsonl", *form]) == 0
+    assert list(kstore.open(tmp_path / "copy-0")) == list(kstore.open(odd))
+    first = json.loads(out.splitlines()[0])
+    assert first["value"] == ("text" if not form else base64.b64encode(b"text").decode())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"event": "click"}', "no such field: 'event'; there are value, key, timestamp, headers"),
+        ('{"key": "k"}', "no value"),
+        ('{"value": 5}', "the value is text"),
+        ('{"value": {"base64": "?"}}', "the value is not base64"),
+        ('{"value": {"redacted": "x"}}', "redacted"),
+        ('{"value": "v", "key": ["k"]}', "the key is text"),
+        ('{"value": "v", "timestamp": 1.5}', "timestamp 1.5"),
+        ('{"value": "v", "headers": [["h"]]}', "headers are pairs"),
+        ('{"value": "v", "headers": ["hv"]}', "headers are pairs"),
+        ('{"value": "v", "headers": {"h": 1}}', "header 'h' is text"),
+        ('{"value": "\\ud800"}', "surrogates"),
+        ('{"value": "", "control_type": "COMMIT"}', "transaction marker"),
+        ("[]", "not an object"),
+        ("[" * 100_000, "line 1"),
+        ("{", "line 1"),
+    ],
+)
+def test_a_line_that_is_no_record_is_refused(
+    tmp_path: Path, line: str, words: str, capsys: pytest.CaptureFixture[str], feed: Feed
+) -> None:
+    feed(line)
+    code, out, err = run(capsys, "append", str(tmp_path / "t-0"), "--format", "jsonl")
+    assert (code, out) == (2, "")
+    assert "line 1: " in err
+    assert words in err
+    assert not (tmp_path / "t-0").exists()
+
+
+def test_what_came_before_an_error_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], feed: Feed
+) -> None:
+    feed('{"value": "v"}\n' * 5000 + "{}\n")
+    code, out, err = run(capsys, "append", str(tmp_path / "t-0"), "--format", "jsonl")
+    assert (code, out) == (2, "")
+    assert err == (
+        "kstore: 4096 records appended: offsets 0 to 4095 before this:\n"
+        "kstore: line 5001: no value; null for a record without one\n"
+    )
+    assert kstore.open(tmp_path / "t-0").log_end_offset == 4096
+
+
+def test_redacted_records_are_not_taken_for_data(
+    odd: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], feed: Feed
+) -> None:
+    feed(run(capsys, "records", odd, "--format", "jsonl", "--redact")[1])
+    assert main(["append", str(tmp_path / "t-0"), "--format", "jsonl"]) == 2
+
+
+# ---- output -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "text"])
+def test_output_goes_into_the_file(
+    odd: str, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, expected, _ = run(capsys, "records", odd, "--format", form)
+    assert run(capsys, "records", odd, "--format", form, "--output", str(tmp_path / "f")) == (0, "", "")
+    assert (tmp_path / "f").read_bytes() == expected.encode()
+
+
+@pytest.mark.parametrize(
+    ("words", "err"),
+    [
+        (["--start", "12"], "--start 12 is beyond the log, which holds 3 to 11 (exclusive)"),
+        (["--start", "1"], "--start 1 is below the log start offset: records begin at 3"),
+        (["--stop", "3"], "no offset lies before --stop 3: the log begins at 3"),
+        (
+            ["--start", "5", "--stop", "5"],
+            "no offset lies before --stop 5: the log begins at 3, and --start is 5",
+        ),
+        (["--since", "10", "--until", "10"], "no time lies between --since and --until"),
+        (["--start", "11"], ""),
+        (["--start", "3"], ""),
+    ],
+)
+def test_an_empty_range_is_said(
+    odd: str, words: list[str], err: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kstore.open(odd, "a") as log:
+        log.delete_records(3)
+    assert run(capsys, "records", odd, *words)[::2] == (0, f"kstore: {err}\n" if err else "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["records", "--start", "99999999999999999999"],
+        ["records", "--start", "-1"],
+        ["records", "--stop", "x"],
+        ["records", "--since", "99999999999999999999"],
+        ["records", "--until", "tomorrow"],
+        ["records", "--max-decompressed-bytes", "-1"],
+        ["records", "--index-interval-bytes", "99999999999"],
+        ["find", "--offset", "99999999999999999999"],
+        ["follow", "--timeout", "nan"],
+        ["follow", "--timeout", "-1"],
+        ["follow", "--count", "-1"],
+        ["follow", "--start", "1", "--from-start"],
+        ["truncate", "--to", "99999999999999999999"],
+        ["append", "--batch-bytes", "-1"],
+    ],
+)
+def test_numbers_out_of_range_are_wrong_usage(odd: str, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([words[0], odd, *words[1:]])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["records", "--columns", "offset"],
+        ["records", "--base64"],
+        ["records", "--format", "jsonl", "--raw"],
+        ["records", "--format", "jsonl", "--base64", "--redact"],
+        ["follow", "--base64"],
+        ["append", "--base64"],
+        ["append", "--format", "jsonl", "--key-separator", ":"],
+    ],
+)
+def test_options_that_would_be_passed_over_are_refused(
+    odd: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, words[0], odd, *words[1:])[:2] == (2, "")
+
+
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\n=1", "'=1", "''@x", "\uff1d1", "+", "-"]
+NO_FORMULAS = ["-5", "+5", "-1.5e-3", ".5", "-.5", "'", "'a", "a=1", "", "1-1"]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_cells_are_no_formulas(tmp_path: Path, raw: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([cell.encode() for cell in FORMULAS + NO_FORMULAS])
+    _, out, _ = run(capsys, "records", str(tmp_path / "t-0"), "--format", "csv", *(["--raw"] if raw else []))
+    cells = [row[3] for row in csv.reader(io.StringIO(out, newline=""))][1:]
+    if raw:
+        assert cells == FORMULAS + NO_FORMULAS
+    else:
+        assert cells == ["'" + cell for cell in FORMULAS] + NO_FORMULAS
+        back = [re.sub("^'(?='*[=+@\t\n\r\uff1d-])", "", cell) for cell in cells]
+        assert back == FORMULAS + NO_FORMULAS
+
+
+def test_headers_of_one_name_are_all_in_a_row(odd: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "records", odd, "--format", "csv", "--stop", "1")
+    assert json.loads(list(csv.reader(io.StringIO(out)))[1][4]) == [["h", "text"], ["h", "twice"]]
+
+
+# ---- terminals and closed streams ---------------------------------------------------------------
+
+
+def in_terminal(*words: str) -> bytes:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", "kstore", *words], stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        out = b""
+        while True:
+            try:
+                piece = os.read(ours, 1 << 16)
+            except OSError:  # the other end is closed
+                break
+            out += piece
+    os.close(ours)
+    return out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["records", "{odd}"],
+        ["records", "{odd}", "--format", "csv", "--raw"],
+        ["records", "{odd}", "--format", "jsonl"],
+        ["follow", "{odd}", "--from-start", "--timeout", "0"],
+        ["dump", "--print-data-log", "{odd}/00000000000000000000.log"],
+        ["stat", "{odd}\x1b[2J"],
+    ],
+)
+def test_nothing_commands_a_terminal(odd: str, words: Sequence[str]) -> None:
+    out = in_terminal(*(word.replace("{odd}", odd) for word in words))
+    assert b"[2J" in out
+    assert re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", out) is None
+
+
+def test_text_has_a_line_a_record(odd: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "records", odd)
+    assert len(out.splitlines()) == len(ODD)
+    assert "\\x1b[2J" in out
+    assert "a\\nb\\tc" in out
+    assert for_terminal("a\tb\r\nc\rd\x9b") == "a\tb\r\nc\\rd\\x9b"
+
+
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        (["records"], ">&-"),
+        (["records", "--format", "csv"], ">&- 2>&- <&-"),
+        (["records", "--format", "jsonl"], "<&-"),
+        (["stat"], "2>&-"),
+    ],
+)
+def test_closed_streams(odd: str, words: list[str], closed: str) -> None:
+    command = f'"$0" -m kstore {words[0]} "$1" {" ".join(words[1:])} {closed}'
+    done = subprocess.run(["sh", "-c", command, sys.executable, odd], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_append_needs_standard_input(odd: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m kstore append "$1" <&-', sys.executable, odd],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1)  # 0: the shell gave it a stream that is at its end
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_behind_stdout_is_an_error(odd: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "kstore", "records", odd]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"kstore: [Errno 28] No space left on device\n"
+
+
+# ---- what is no partition, what was damaged, what has no configuration -----------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["records"],
+        ["follow"],
+        ["find", "--latest"],
+        ["recover"],
+        ["truncate", "--to", "0"],
+        ["retain", "--defaults"],
+    ],
+)
+def test_no_command_takes_a_log_directory_for_a_partition(
+    odd: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = run(capsys, words[0], str(tmp_path), *words[1:])
+    assert (code, out) == (1, "")
+    assert "is a log directory, not a partition: it holds odd-0" in err
+    (tmp_path / "empty-0").mkdir()
+    assert run(capsys, words[0], str(tmp_path / "empty-0"), *words[1:])[0] == 1
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "empty-0"])
+
+
+def test_retention_needs_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "t-0")
+    with kstore.open(path, "a", retention_ms=-1) as log:
+        log.append(b"kept for ever", timestamp=T)
+    for more in ([], ["--dry-run"]):
+        code, out, err = run(capsys, "retain", path, *more)
+        assert (code, out) == (2, "")
+        assert "--config" in err
+    assert run(capsys, "retain", path, "--config", "retention.ms=-1")[0] == 0
+    assert len(list(kstore.open(path))) == 1
+    (tmp_path / "server.properties").write_text("log.retention.ms=-1\n")
+    assert run(capsys, "retain", path, "--server-properties", str(tmp_path / "server.properties"))[0] == 0
+    assert len(list(kstore.open(path))) == 1
+    assert run(capsys, "retain", path, "--defaults")[0] == 0
+    assert list(kstore.open(path)) == []
+
+
+def damaged(tmp_path: Path) -> str:
+    """A log of five segments, one byte of the second flipped, not closed cleanly."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", internal_segment_bytes=200) as log:
+        log.extend([b"v" * 20 for _ in range(10)], batch_bytes=0)
+        segments = [segment.path for segment in log.segments]
+    assert len(segments) == 5
+    (path / ".kafka_cleanshutdown").unlink()
+    for name in ("recovery-point-offset-checkpoint",):
+        (path / name).unlink()
+    data = bytearray(Path(segments[1]).read_bytes())
+    data[80] ^= 1
+    Path(segments[1]).write_bytes(data)
+    return str(path)
+
+
+def test_what_recovery_would_cut_off_is_said_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = damaged(tmp_path)
+    for words in (["records"], ["stat"], ["find", "--offset", "0"], ["follow", "--timeout", "0"]):
+        code, _, err = run(capsys, words[0], path, *words[1:])
+        assert code == 0
+        assert re.fullmatch(
+            r"kstore: .*t-0 ends at offset 2 here, .*: \d+ bytes in 4 files are left out, from byte 0 of .*002\.log on "
+            r".*--as-is --on-error skip.*recover=False.*\n",
+            err,
+        )
+    code, out, err = run(capsys, "records", path, "--as-is", "--on-error", "skip")
+    assert code == 0
+    assert len(out.splitlines()) == 9
+    assert err.startswith("kstore: left out ")
+
+
+def test_a_dry_run_of_recovery_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = damaged(tmp_path)
+    before = {file: file.read_bytes() for file in Path(path).iterdir()}
+    code, out, _ = run(capsys, "recover", path, "--dry-run")
+    assert code == 0
+    assert "would be deleted: it lies behind what was cut off" in out
+    assert out.endswith("the log would hold offsets 0 to 2 (exclusive)\n")
+    report = json.loads(run(capsys, "recover", path, "--dry-run", "--json")[1])
+    assert (report["written"], report["log_end_offset"], len(report["findings"])) == (False, 2, 4)
+    assert {file: file.read_bytes() for file in Path(path).iterdir()} == before
+
+
+# ---- stat and dump ------------------------------------------------------------------------------
+
+
+def stat(path: object, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(capsys, "stat", str(path), "--json", *words)[1])
+    return found
+
+
+def test_stat_claims_no_more_than_it_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 3, timestamps=[T + 55, T + 20, T + 230])
+    found = stat(tmp_path / "t-0", capsys)
+    assert "min_timestamp" not in found["segments"][0]
+    assert (found["segments"][0]["first_timestamp"], found["segments"][0]["max_timestamp"]) == (
+        T + 55,
+        T + 230,
+    )
+    assert found["checksums_checked"] is False
+    assert "checksums not checked" in run(capsys, "stat", str(tmp_path / "t-0"))[1]
+    _, out, _ = run(capsys, "stat", str(tmp_path / "t-0"), "--verify")
+    assert out.endswith("nothing looks wrong\n")
+    file = tmp_path / "t-0" / f"{'0' * 20}.log"
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    assert stat(tmp_path / "t-0", capsys, "--verify")["wrong"] != []
+
+
+def test_stat_sees_that_a_segment_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for _ in range(3):
+            log.extend([b"v"] * 4)
+            log.roll()
+    assert stat(tmp_path / "t-0", capsys)["wrong"] == []
+    for file in (tmp_path / "t-0").glob(f"{4:020d}.*"):
+        file.unlink()
+    (wrong,) = stat(tmp_path / "t-0", capsys)["wrong"]
+    assert "offsets 4 to 7 lie in no segment" in wrong
+
+
+def test_dump_for_programs_has_what_a_decoder_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kstore.open(tmp_path / "__consumer_offsets-0", "a") as log:
+        log.append(b"v", b"\0\x63")
+        file = log.segments[0].path
+    _, text, _ = run(capsys, "dump", "--offsets-decoder", file)
+    _, out, _ = run(capsys, "dump", "--offsets-decoder", "--json", file)
+    decoded = json.loads(out)["decoded"]
+    assert decoded.keys() == {"key", "payload"}
+    assert f"key: {decoded['key']}" in text
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"\0\0\0\7", b"\0\0\0\0\0\0\0\5")
+        file = log.segments[0].path
+    words = [
+        "dump",
+        "--json",
+        "--value-decoder-class",
+        "IntegerDecoder",
+        "--key-decoder-class",
+        "LongDecoder",
+    ]
+    assert json.loads(run(capsys, *words, file)[1])["decoded"] == {"key": "5", "payload": "7"}
+    assert "decoded" not in json.loads(run(capsys, "dump", "--json", "--print-data-log", file)[1])
