@@ -19,7 +19,7 @@ from kstore.engine.times cimport moment
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
 
-from _thread import TIMEOUT_MAX, allocate_lock
+from _thread import TIMEOUT_MAX as _LONGEST, allocate_lock
 from time import monotonic
 
 from kstore.arguments import integer, number
@@ -244,7 +244,7 @@ cdef class Batcher:
                 self.release()
             if waiter is None:
                 continue
-            left = -1 if deadline is None else max(0.0, min(deadline - monotonic(), TIMEOUT_MAX))
+            left = -1 if deadline is None else max(0.0, min(deadline - monotonic(), _LONGEST))
             if not waiter.acquire(True, left):
                 self.acquire()
                 try:

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any, final
 
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
 @final
 class Times: ...
 

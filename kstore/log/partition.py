@@ -10,7 +10,7 @@ from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, NoReturn, Self, overload
+from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, overload
 
 from kstore.arguments import MAX_OFFSET, any_integer, choice, integer, milliseconds, number
 from kstore.engine.batch import Record, RecordBatch
@@ -36,10 +36,10 @@ from kstore.log.slice import Slice
 from kstore.log.span import Span
 from kstore.log.transactions import Transactions
 
-Isolation = Literal["read_uncommitted", "read_committed"]
-OnError = Literal["raise", "skip"]
-Cache = Literal["keep", "drop"]
-TimeName = Literal["earliest", "latest", "max", "max_timestamp", "earliest_local"]
+_Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
+_OnError: TypeAlias = Literal["raise", "skip"]
+_Cache: TypeAlias = Literal["keep", "drop"]
+_TimeName: TypeAlias = Literal["earliest", "latest", "max", "max_timestamp", "earliest_local"]
 
 _ISOLATION = ("read_uncommitted", "read_committed")
 _ON_ERROR = ("raise", "skip")
@@ -203,11 +203,11 @@ class PartitionLog:
         self,
         offset: int,
         max_bytes: int = 1 << 20,
-        isolation: Isolation = "read_uncommitted",
+        isolation: _Isolation = "read_uncommitted",
         *,
         min_one_message: bool = True,
         whole_batches: bool = False,
-        on_error: OnError = "raise",
+        on_error: _OnError = "raise",
     ) -> Slice:
         """The bytes from the batch that holds `offset` on, at most `max_bytes` of one segment (spec 7.1).
 
@@ -229,7 +229,7 @@ class PartitionLog:
         self,
         offset: int,
         max_bytes: int = 1 << 20,
-        isolation: Isolation = "read_uncommitted",
+        isolation: _Isolation = "read_uncommitted",
         *,
         min_one_message: bool = True,
         whole_batches: bool = True,
@@ -259,7 +259,7 @@ class PartitionLog:
         sock: Outlet,
         offset: int,
         max_bytes: int = 1 << 20,
-        isolation: Isolation = "read_uncommitted",
+        isolation: _Isolation = "read_uncommitted",
         *,
         whole_batches: bool = True,
     ) -> Sent:
@@ -389,10 +389,10 @@ class PartitionLog:
         start: int | None = None,
         stop: int | None = None,
         *,
-        isolation: Isolation = "read_uncommitted",
-        on_error: OnError = "raise",
+        isolation: _Isolation = "read_uncommitted",
+        on_error: _OnError = "raise",
         control: bool = False,
-        cache: Cache = "keep",
+        cache: _Cache = "keep",
     ) -> RecordReader:
         """An iterator of the records with start <= offset < stop; both default to the ends of the log.
 
@@ -410,9 +410,9 @@ class PartitionLog:
         start: int | None = None,
         stop: int | None = None,
         *,
-        isolation: Isolation = "read_uncommitted",
-        on_error: OnError = "raise",
-        cache: Cache = "keep",
+        isolation: _Isolation = "read_uncommitted",
+        on_error: _OnError = "raise",
+        cache: _Cache = "keep",
     ) -> BatchReader:
         """The same for whole batches, control batches included: those that hold an offset of the range."""
         segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
@@ -429,13 +429,13 @@ class PartitionLog:
         key: bytes | None = None,
         key_prefix: bytes | None = None,
         header: Header | None = None,
-        isolation: Isolation = "read_uncommitted",
+        isolation: _Isolation = "read_uncommitted",
         batch_rows: int = 1 << 14,
         batch_bytes: int = 4 << 20,
         threads: int = 1,
         views: bool = False,
         in_order: bool = False,
-        on_error: OnError = "raise",
+        on_error: _OnError = "raise",
     ) -> Scan:
         """The records with start <= offset < stop and since <= timestamp < until, as columns; markers are left out.
 
@@ -497,7 +497,7 @@ class PartitionLog:
     # ---- finding --------------------------------------------------------------------------------------------------
 
     def find(
-        self, *, offset: int | None = None, timestamp: int | datetime | TimeName | None = None
+        self, *, offset: int | None = None, timestamp: int | datetime | _TimeName | None = None
     ) -> OffsetAndTimestamp | None:
         """Where a record lies, by offset or by time, with Kafka's answers (spec 7.4 to 7.6).
 
@@ -565,7 +565,7 @@ class PartitionLog:
         offset: int | None = None,
         *,
         timeout: float | None = None,
-        isolation: Isolation = "read_uncommitted",
+        isolation: _Isolation = "read_uncommitted",
         records: Literal[True] = True,
     ) -> Follower[Record]: ...
 
@@ -575,7 +575,7 @@ class PartitionLog:
         offset: int | None = None,
         *,
         timeout: float | None = None,
-        isolation: Isolation = "read_uncommitted",
+        isolation: _Isolation = "read_uncommitted",
         records: Literal[False],
     ) -> Follower[RecordBatch]: ...
 
@@ -584,7 +584,7 @@ class PartitionLog:
         offset: int | None = None,
         *,
         timeout: float | None = None,
-        isolation: Isolation = "read_uncommitted",
+        isolation: _Isolation = "read_uncommitted",
         records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
         """The records from `offset` on (None: the end), and then what comes, whoever appends it.
