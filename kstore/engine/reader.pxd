@@ -16,6 +16,9 @@ cdef class Reader:
     cdef int64_t position
     cdef int64_t end
     cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
+    cdef int64_t end_offset        # where the log ends, or INT64_MAX
+    cdef int64_t bound             # no batch of the current segment reaches it
+    cdef int64_t least             # no batch from here on ends below it
     cdef bint skip
     cdef bint strict_tail
     cdef bint control
@@ -37,9 +40,14 @@ cdef class Reader:
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
     cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
+    cdef bint ends_here(self, int64_t size) noexcept nogil
+    cdef int go_behind(self) except -1
+    cdef bint ends_early(self) noexcept
+    cdef bint is_shortened(self) except -1
     cdef int64_t resume(self, int64_t position) except -1
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1
     cdef bint advance(self) except -1
     cdef bint wanted(self) except -1
     cdef int note_skipped(self, int64_t position, int64_t size, error) except -1
+    cdef object stray_error(self)
     cdef Records records(self)

@@ -24,6 +24,7 @@ class Reader:
         *,
         first_position: int = -1,
         byte_limit: int = -1,
+        end_offset: int = ...,
         on_error: str = "raise",
         control: bool = False,
         aborted: Iterable[tuple[int, int]] | None = None,

@@ -1,7 +1,8 @@
 """Reading on and on: batch after batch over segments, and the records in them.
 
 Order is checked as well as checksums, because the CRC of a v2 batch does not cover its offsets: a batch must begin
-above the one before it, and end below the one after it and below the next segment.
+above the one before it, and end below the one after it, below the next segment and below the end of the log. A batch
+that seems to lie behind what is wanted ends the reading only where its neighbours bear it out.
 """
 
 from typing import NamedTuple
@@ -47,7 +48,8 @@ class Skipped(NamedTuple):
 cdef class Reader:
     """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
 
-    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). One thread at a time.
+    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is where the log
+    ends: a batch that reaches it is damaged. One thread at a time.
     """
 
     def __cinit__(
@@ -58,6 +60,7 @@ cdef class Reader:
         *,
         int64_t first_position=-1,
         int64_t byte_limit=-1,
+        int64_t end_offset=INT64_MAX,
         str on_error="raise",
         bint control=False,
         aborted=None,
@@ -68,6 +71,7 @@ cdef class Reader:
         self.segments = segments
         self.start_offset = start_offset
         self.stop_offset = stop_offset
+        self.end_offset = end_offset
         self.skip = on_error == "skip"
         self.control = control
         self.skipped = []
@@ -106,18 +110,26 @@ cdef class Reader:
                     self.pages.leave()
                 return False
             self.segment = self.segments[self.index]
+            self.bound = min(self.segment.end_offset, self.end_offset)
+            self.least = -1
             try:
                 limit = self.segment.limit()
                 self.window.reset(self.segment.opened(), limit, self.segment.origin)
                 if self.index == 0 and self.position >= 0:
                     self.end = limit if self.end < 0 else min(limit, self.position + self.end)
                     self.window.limit = self.end
+                    if not self.strict_tail:
+                        self.least = self.start_offset
                 else:
                     self.end = limit
                     self.position = 0
                     if self.index == 0 and self.start_offset > self.segment.base_offset:
                         located = self.segment.translate(self.start_offset)
-                        self.position = limit if located is None else located.position
+                        if located is None:
+                            self.go_behind()
+                        else:
+                            self.position = located.position
+                        self.least = self.start_offset
                 self.begun = self.position
                 if self.pages is not None:
                     self.mark = self.pages.enter(self.segment, self.position, self.end)
@@ -160,13 +172,18 @@ cdef class Reader:
         if self.batch.base_offset <= self.last_offset or self.batch.base_offset < self.segment.base_offset:
             ks_fail(fault, KS_E_OFFSET, 0, max(self.last_offset + 1, self.segment.base_offset), self.batch.base_offset)
             return DAMAGED
-        if self.batch.last_offset >= self.segment.end_offset:
-            ks_fail(fault, KS_E_OFFSET, 0, self.segment.end_offset - 1, self.batch.last_offset)
+        if self.batch.last_offset >= self.bound:
+            ks_fail(fault, KS_E_OFFSET, 0, self.bound - 1, self.batch.last_offset)
+            return DAMAGED
+        if self.batch.last_offset < self.least:  # the first batch that holds what is wanted was looked up
+            ks_fail(fault, KS_E_OFFSET, 0, self.least, self.batch.last_offset)
             return DAMAGED
         # Two batches that overlap contradict each other, and the one that follows on from the batch before is believed.
         follows_on = self.batch.base_offset == max(self.last_offset + 1, self.segment.base_offset)
-        if not follows_on and self.end - position > size + KS_MAGIC_END:
+        if not follows_on and self.segment._limit - position > size + KS_MAGIC_END:
+            self.window.limit = self.segment._limit  # what follows a slice counts here
             have = self.window.fill(position, size + KS_MAGIC_END, self.ahead(position))
+            self.window.limit = self.end
             if have < 0:
                 return SYSTEM
             if have < size + KS_MAGIC_END:
@@ -182,6 +199,33 @@ cdef class Reader:
                 ks_fail(fault, KS_E_OFFSET, 0, following - 1, self.batch.last_offset)
                 return DAMAGED
         return 0
+
+    cdef bint ends_here(self, int64_t size) noexcept nogil:
+        """Whether the batch at self.position, whose header is in self.batch, lies behind what is wanted. Its offset, which
+        no checksum covers, must fit its neighbours."""
+        cdef ks_fault fault
+        return (
+            self.batch.base_offset >= self.stop_offset
+            and self.batch.magic == 2
+            and self.batch.last_offset >= self.batch.base_offset
+            and self.in_order(self.position, size, &fault) == 0
+        )
+
+    cdef int go_behind(self) except -1:
+        """Goes behind the last whole batch of the segment, where nothing in it is wanted."""
+        cdef int64_t next_offset
+        self.position = self.begun = self.segment.end_of_batches(&next_offset)
+        self.last_offset = max(self.last_offset, next_offset - 1)
+        return 0
+
+    cdef bint ends_early(self) noexcept:
+        """Whether offsets are missing that the log is known to have, and bytes are left where no batch is."""
+        cdef int64_t wanted = min(self.stop_offset, self.end_offset)
+        return self.end_offset < INT64_MAX and max(self.last_offset + 1, self.start_offset) < wanted
+
+    cdef bint is_shortened(self) except -1:
+        """Whether bytes of the slice are no longer in the file."""
+        return self.segment.opened().length() < self.segment.origin + self.end
 
     cdef int64_t resume(self, int64_t position) except -1:
         """The first byte from `position` on where a sound batch begins in order, or the end.
@@ -240,7 +284,7 @@ cdef class Reader:
             self.bring(self.position, KS_BATCH_OVERHEAD)
             size = self.header(self.position, &fault)
             if size > 0:
-                if self.batch.base_offset >= self.stop_offset and self.batch.magic == 2:
+                if self.batch.base_offset >= self.stop_offset and self.ends_here(size):
                     return False
                 self.bring(self.position, size)
                 status = self.check(self.position, size, &fault)
@@ -258,9 +302,11 @@ cdef class Reader:
             elif size == SYSTEM:
                 self.window.raise_failure(-1)
             elif size == NONE:
-                if self.position >= self.end or not self.strict_tail or (
+                if self.position >= self.end or (not self.strict_tail and not self.is_shortened()) or (
                     # a torn tail ends the last segment in silence, as in Kafka, unless sound batches follow it
-                    self.index == len(self.segments) - 1
+                    self.strict_tail
+                    and self.index == len(self.segments) - 1
+                    and not self.ends_early()
                     and self.resume(self.position + 1) >= self.end
                 ):
                     self.segment = None
@@ -269,7 +315,8 @@ cdef class Reader:
             try:
                 if size == NONE:
                     raise CorruptRecordError(
-                        "a batch that ends behind the segment, and others follow",
+                        "the log was truncated while it was read" if self.is_shortened() else
+                        "a batch that ends behind the segment, and more is there or should be",
                         file=self.segment.path,
                         position=self.position,
                         offset=self.last_offset + 1,
@@ -301,6 +348,17 @@ cdef class Reader:
     cdef int note_skipped(self, int64_t position, int64_t size, error) except -1:
         self.skipped.append(Skipped(self.segment.path, position, size, error))
         return 0
+
+    cdef object stray_error(self):
+        """What to say of a record of the current batch that lies behind the batch's last offset."""
+        return CorruptRecordError(
+            "offset of a record",
+            file=self.segment.path,
+            position=self.at,
+            offset=self.batch.base_offset,
+            expected=f"at most {self.batch.last_offset}, the last of its batch",
+            found="one behind that",
+        )
 
     cdef Records records(self):
         cdef Records records = Records.__new__(Records)
@@ -366,7 +424,11 @@ cdef class RecordReader(Reader):
                 self.cursor = None
             elif self.cursor.offset >= self.start_offset:
                 if self.cursor.offset >= self.stop_offset:
-                    raise StopIteration
+                    if self.batch.last_offset >= self.stop_offset or self.batch.magic < 2:
+                        raise StopIteration
+                    self.cursor = None
+                    self.broken(self.stray_error())
+                    continue
                 return record
 
     cdef bint next_batch(self) except -1:

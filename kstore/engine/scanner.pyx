@@ -28,6 +28,7 @@ cdef enum:
     MEMORY = 6
     PAUSE = 7     # long enough without a look at signals
     LIMIT = 8     # the part ends here
+    STRAY = 9     # a record lies behind the last offset of its batch
 
 cdef enum:
     LONGEST = 64 << 20  # bytes passed between two looks at signals
@@ -136,6 +137,9 @@ cdef class Scanner(Reader):
                     PyErr_CheckSignals()
                 elif what == BROKEN:
                     self.tell_fault()
+                elif what == STRAY:
+                    self.run.p = NULL
+                    self.leave_batch(self.stray_error())
                 elif what == BEGIN:
                     self.begin_batch()
                 elif self.segment is None and self.next_segment():
@@ -175,7 +179,7 @@ cdef class Scanner(Reader):
                 if status == ROWS_FULL:
                     return FULL
                 if status == ROWS_END:
-                    return END
+                    return END if self.current.last_offset >= f.stop else STRAY
                 if status == ROWS_MEMORY:
                     return MEMORY
                 if status != ROWS_DONE:
@@ -193,9 +197,9 @@ cdef class Scanner(Reader):
             self.budget -= size
             if self.batch.magic == 2:
                 if self.batch.base_offset >= self.stop_offset:
-                    return END
+                    return END if self.ends_here(size) else OTHER
                 if self.in_time_order and self.batch.base_timestamp > f.latest:
-                    return END
+                    return END if self.check(self.position, size, &fault) == 0 else OTHER
                 if (
                     self.batch.last_offset < self.start_offset
                     or self.batch.max_timestamp < f.since
@@ -323,6 +327,9 @@ cdef class Scanner(Reader):
                 return True
             try:
                 found = self.segment.find_timestamp(since, self.start_offset)
+                if found is None and self.index == len(self.segments) - 1:
+                    self.go_behind()
+                    return True
                 if found is not None:
                     located = self.segment.translate(found.offset)
                     if located is not None and located.position > self.position:

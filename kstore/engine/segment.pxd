@@ -38,6 +38,9 @@ cdef class Segment:
     cdef int64_t walk_to(self, int64_t target, int64_t position, Window w, ks_batch *b, ks_fault *fault) noexcept nogil
     cdef int load(self, Window w, int64_t position, ks_batch *b) except -1
     cdef Records records(self, Window w, int64_t position, const ks_batch *b)
+    cdef int confirm_gap(self, Window w, int64_t position, ks_batch *b, int64_t offset) except -1
+    cdef int64_t end_of_batches(self, int64_t *next_offset) except -1
+    cdef int torn(self, int64_t position) except -1
     cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found)
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)

@@ -313,7 +313,7 @@ cdef class Segment:
     ) noexcept nogil:
         """From `position` on, the position of the first batch with last offset >= target; or a negative status.
 
-        A fault's `at` is counted from the start of the file."""
+        A fault's `at` is counted from the start of the file; with NONE it is where the whole batches end."""
         cdef int64_t size, last = self.base_offset - 1
         while True:
             size = step(w, position, LOOK, b, fault)
@@ -323,6 +323,8 @@ cdef class Segment:
             if size < 0:
                 if size == DAMAGED:
                     fault.at += <size_t>position
+                elif size == NONE:
+                    fault.at = <size_t>position
                 return size
             last = b.last_offset
             if b.last_offset >= target:
@@ -379,8 +381,22 @@ cdef class Segment:
                 at = <int64_t>fault.at
                 fault.at = 0
                 raise_fault(&fault, self.path, at, -1)
+            if found == NONE:
+                self.torn(<int64_t>fault.at)
             return found
         raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
+
+    cdef int torn(self, int64_t position) except -1:
+        """CorruptRecordError where the whole batches end at `position` and bytes are left, unless the log ends here."""
+        if position < self.limit() and self.end_offset != INT64_MAX:
+            raise CorruptRecordError(
+                "a batch that ends behind the segment, and others follow",
+                file=self.path,
+                position=position,
+                expected="a whole batch",
+                found=f"{self.limit() - position} bytes",
+            )
+        return 0
 
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found):
         """The index made anew, because the entry in `slot` does not fit the log."""
@@ -401,6 +417,7 @@ cdef class Segment:
         cdef Window w = self.borrow()
         cdef ks_batch b
         cdef int64_t position = self.locate(offset, w, &b, False)
+        self.confirm_gap(w, position, &b, offset)
         self._spare = w
         if position < 0:
             return None
@@ -433,10 +450,8 @@ cdef class Segment:
         cdef Window w = self.borrow()
         cdef ks_batch b
         cdef Record record = None
-        cdef int64_t position = self.locate(offset, w, &b, True), slot
-        if position > 0 and b.base_offset > offset and b.magic == 2:  # a gap, or damage that looks like one
-            slot = self.offsets().floor(offset)
-            self.load_between(w, self.offsets().position_at(slot) if slot >= 0 else 0, position)
+        cdef int64_t position = self.locate(offset, w, &b, True)
+        self.confirm_gap(w, position, &b, offset)
         while position >= 0 and record is None:
             self.load(w, position, &b)
             if not (b.magic == 2 and b.attributes & KS_CONTROL):
@@ -445,6 +460,18 @@ cdef class Segment:
                 position = self.after(w, position + b.size, &b)
         self._spare = w
         return record
+
+    cdef int confirm_gap(self, Window w, int64_t position, ks_batch *b, int64_t offset) except -1:
+        """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for: in a
+        gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they begin."""
+        cdef int64_t slot
+        if position < 0 or b.base_offset <= offset or b.magic < 2:
+            return 0
+        slot = self.offsets().floor(offset)
+        self.load_between(w, self.offsets().position_at(slot) if slot >= 0 else 0, position)
+        if b.base_offset > self.base_offset:
+            self.load(w, position, b)
+        return 0
 
     cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2:
         """`position` if a whole batch begins there (its header in b), NONE at the end. b was the batch before it."""
@@ -458,7 +485,10 @@ cdef class Segment:
             w.raise_failure(-1)
         if size == DAMAGED:
             raise_fault(&fault, self.path, position, -1)
-        return NONE if size == NONE else position
+        if size == NONE:
+            self.torn(position)
+            return NONE
+        return position
 
     def find_timestamp(self, int64_t timestamp, int64_t start_offset=0):
         """The first record with at least this timestamp and at least start_offset, as OffsetAndTimestamp, or None.
@@ -532,32 +562,50 @@ cdef class Segment:
     def read_next_offset(self):
         """The offset after the last batch: from the last index entry to the end, checksums unread (spec 8.6).
 
-        `tail_bytes` then tells how many bytes behind that batch hold no whole one."""
+        A batch whose offsets contradict those before and after it does not count. `tail_bytes` then tells how many bytes behind the
+        last batch hold no whole one."""
+        cdef int64_t next_offset
+        cdef int64_t position = self.end_of_batches(&next_offset)
+        self.tail_bytes = self.limit() - position
+        return next_offset
+
+    cdef int64_t end_of_batches(self, int64_t *next_offset) except -1:
+        """Where the last whole batch ends, and the offset after it."""
         cdef Window w = self.borrow()
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index = self.offsets()
-        cdef int64_t slot, size, position, next_offset
+        cdef int64_t slot, size, position, last, rival
         cdef int attempt
+        cdef bint sure  # the last batch began where the one before it ended, or the index names it
         for attempt in range(2):
             slot = index.count - 1
             position = index.position_at(slot) if slot >= 0 else 0
-            next_offset = self.base_offset
+            last = self.base_offset - 1
+            rival = -2  # the last offset of the batch before, if that contradicts those before it
+            sure = True
             while True:
                 size = step(w, position, NEAR, &b, &fault)
                 if size < 0:
                     break
-                next_offset = b.last_offset + 1
+                if b.base_offset > last or not sure or b.base_offset == rival + 1:
+                    sure = b.base_offset in (last + 1, rival + 1) or (
+                        slot >= 0 and b.last_offset == index.offset_at(slot)
+                    )
+                    last = b.last_offset
+                    rival = -2
+                else:
+                    rival = b.last_offset
                 position += size
             if size == SYSTEM:
                 w.raise_failure(-1)
-            if slot >= 0 and next_offset <= index.offset_at(slot) and attempt == 0:
-                index = self.distrusted(slot, next_offset - 1)
+            if slot >= 0 and last < index.offset_at(slot) and attempt == 0:
+                index = self.distrusted(slot, last)
                 continue
             break
         self._spare = w
-        self.tail_bytes = w.limit - position
-        return next_offset
+        next_offset[0] = max(last + 1, self.base_offset)
+        return position
 
     def whole_until(self, int64_t start, int64_t end):
         """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only."""

@@ -33,8 +33,10 @@ cdef inline int64_t step(Window w, int64_t position, int64_t ahead, ks_batch *b,
 
     NONE where the bytes left cannot hold a whole entry.
     """
-    cdef int64_t have = w.fill(position, min(<int64_t>KS_BATCH_OVERHEAD, w.limit - position), ahead)
-    cdef int64_t size
+    cdef int64_t have, size
+    if w.limit - position <= KS_MAGIC_END:  # the window may hold more: what follows is looked at too
+        return NONE
+    have = w.fill(position, min(<int64_t>KS_BATCH_OVERHEAD, w.limit - position), ahead)
     if have < 0:
         return SYSTEM
     if have <= KS_MAGIC_END:

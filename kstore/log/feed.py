@@ -50,7 +50,8 @@ def _found(log: "PartitionLog", now: "Loaded", offset: int, isolation: str) -> F
     segments, _, stop, aborted = log._range(now, offset, None, isolation)
     if stop <= offset:
         return None
-    return Found(segments, BatchReader(segments, offset, stop, aborted=aborted), stop)
+    reader = BatchReader(segments, offset, stop, end_offset=now.log_end_offset, aborted=aborted)
+    return Found(segments, reader, stop)
 
 
 class Feed(Protocol):
@@ -207,7 +208,8 @@ class DirectoryFeed:
         self._unindexed += grown.size - position
         if self._unindexed > _INDEX_AFTER:
             self._stale = True
-        return Found((grown,), BatchReader((grown,), offset, first_position=position), self._end)
+        reader = BatchReader((grown,), offset, first_position=position, end_offset=self._end)
+        return Found((grown,), reader, self._end)
 
     def _refresh(self) -> None:
         for attempt in range(_ATTEMPTS):

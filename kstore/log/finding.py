@@ -1,6 +1,7 @@
 """Where a time lies in a log: Kafka's answers (spec 7.4 to 7.6)."""
 
 from kstore.engine.segment import OffsetAndTimestamp
+from kstore.errors import CorruptRecordError
 from kstore.log.loader import Loaded
 from kstore.log.reached import Reached
 
@@ -44,6 +45,37 @@ def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
     return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
 
 
+def check_inside(now: Loaded, offset: int) -> None:
+    """CorruptRecordError for an offset that was found behind the end of the log: its batch is damaged."""
+    if offset >= now.log_end_offset:
+        raise CorruptRecordError(
+            "offset of a batch",
+            file=now.segments[-1].path,
+            offset=offset,
+            expected=f"below {now.log_end_offset}, the end of the log",
+            found=offset,
+        )
+
+
+def check_complete(now: Loaded) -> None:
+    """CorruptRecordError where the last segment ends before the log does, and bytes are left that are no batch.
+
+    For lookups that have found nothing."""
+    if not now.segments:
+        return
+    last = now.segments[-1]
+    next_offset = last.read_next_offset()
+    if next_offset < now.log_end_offset and last.tail_bytes:
+        raise CorruptRecordError(
+            "a batch that ends behind the log",
+            file=last.path,
+            position=last.size - last.tail_bytes,
+            offset=next_offset,
+            expected=f"batches up to offset {now.log_end_offset}",
+            found=f"{last.tail_bytes} bytes that are none",
+        )
+
+
 def find_time(now: Loaded, reached: Reached, timestamp: int) -> OffsetAndTimestamp | None:
     """The first record with at least this timestamp; None where there is none. `reached` is of the log's segments."""
     segments = now.segments
@@ -53,9 +85,13 @@ def find_time(now: Loaded, reached: Reached, timestamp: int) -> OffsetAndTimesta
         found = segment.find_timestamp(timestamp, now.log_start_offset)
         # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
         # would make a guess into an answer, so there we do.
-        if found is not None or segment.base_offset not in now.lost_time_indexes:
+        if found is not None:
+            check_inside(now, found.offset)
             return found
+        if segment.base_offset not in now.lost_time_indexes:
+            break
         at += 1
         while at < len(segments) and segments[at].largest_timestamp < timestamp:
             at += 1
+    check_complete(now)
     return None

@@ -20,7 +20,7 @@ from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
 from kstore.log.feed import DirectoryFeed, Feed
-from kstore.log.finding import SPECIAL, find_special, find_time, time_called
+from kstore.log.finding import SPECIAL, check_complete, check_inside, find_special, find_time, time_called
 from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded, load
@@ -300,6 +300,7 @@ class PartitionLog:
                 segment = segments[at]
                 located = segment.translate(offset)
                 if located is not None:
+                    check_inside(now, located.base_offset)
                     size = max(max_bytes, located.size) if min_one_message else max_bytes
                     end_position = bound.position if at == bound.at else segment.size
                     size = max(0, min(size, end_position - located.position))
@@ -316,6 +317,7 @@ class PartitionLog:
                         first_batch_size=located.size,
                         aborted=aborted,
                         stop_offset=bound.offset,
+                        end_offset=now.log_end_offset,
                         on_error=on_error,
                     )
                 at += 1
@@ -381,7 +383,9 @@ class PartitionLog:
             for at in range(max(_floor(segments, offset), 0), len(segments)):
                 record = segments[at].get(offset)
                 if record is not None:
+                    check_inside(now, record.offset)
                     return record
+            check_complete(now)
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
     def records(
@@ -400,9 +404,17 @@ class PartitionLog:
         lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError. With cache="drop" the
         page cache is left as it was found: what the scan brought in goes out behind it.
         """
-        segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
+        now = self._now()
+        segments, start, stop, aborted = self._range(now, start, stop, isolation)
         return RecordReader(
-            segments, start, stop, on_error=on_error, control=control, aborted=aborted, pages=_pages(cache)
+            segments,
+            start,
+            stop,
+            end_offset=now.log_end_offset,
+            on_error=on_error,
+            control=control,
+            aborted=aborted,
+            pages=_pages(cache),
         )
 
     def batches(
@@ -415,8 +427,17 @@ class PartitionLog:
         cache: _Cache = "keep",
     ) -> BatchReader:
         """The same for whole batches, control batches included: those that hold an offset of the range."""
-        segments, start, stop, aborted = self._range(self._now(), start, stop, isolation)
-        return BatchReader(segments, start, stop, on_error=on_error, aborted=aborted, pages=_pages(cache))
+        now = self._now()
+        segments, start, stop, aborted = self._range(now, start, stop, isolation)
+        return BatchReader(
+            segments,
+            start,
+            stop,
+            end_offset=now.log_end_offset,
+            on_error=on_error,
+            aborted=aborted,
+            pages=_pages(cache),
+        )
 
     def scan(
         self,
@@ -473,8 +494,9 @@ class PartitionLog:
             in_order,
             on_error,
         )
-        segments, first, end, aborted = self._range(self._now(), start, stop, isolation)
-        return Scan(segments, first, end, aborted, wanted, threads)
+        now = self._now()
+        segments, first, end, aborted = self._range(now, start, stop, isolation)
+        return Scan(segments, first, end, now.log_end_offset, aborted, wanted, threads)
 
     def _range(
         self, now: Loaded, start: int | None, stop: int | None, isolation: str

@@ -17,6 +17,11 @@ class Part(NamedTuple):
     end: int
 
 
+def _ends_early(segment: Segment, first: int, stop: int) -> bool:
+    """Whether bytes that are no batch are left at the end of a log, though offsets that are wanted should be there."""
+    return max(segment.read_next_offset(), first) < stop and segment.tail_bytes > 0
+
+
 def divide(
     segments: tuple[Segment, ...], start: int, stop: int, since: int | None, rows: int
 ) -> Iterator[Part]:
@@ -32,11 +37,15 @@ def divide(
             if since is not None and 0 <= since < 1 << 63:
                 found = segment.find_timestamp(since, first)
                 if found is None:
+                    if at + 1 == len(segments) and _ends_early(segment, first, stop):
+                        yield Part(at, segment.size - segment.tail_bytes, segment.size)
                     continue
                 first = found.offset
             if first > segment.base_offset:
                 located = segment.translate(first)
                 if located is None:
+                    if at + 1 == len(segments) and _ends_early(segment, first, stop):
+                        yield Part(at, segment.size - segment.tail_bytes, segment.size)
                     continue
                 position = located.position
             if stop < segment.end_offset:

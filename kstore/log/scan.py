@@ -45,6 +45,7 @@ class Scan:
         segments: tuple[Segment, ...],
         start: int,
         stop: int,
+        log_end_offset: int,
         aborted: list[tuple[int, int]] | None,
         wanted: Wanted,
         threads: int,
@@ -52,6 +53,7 @@ class Scan:
         self._segments = segments
         self._start = start
         self._stop = stop
+        self._log_end_offset = log_end_offset
         self._aborted = aborted
         self._wanted = wanted
         self._threads = threads
@@ -72,6 +74,7 @@ class Scan:
             self._start,
             self._stop,
             first_position=part.position,
+            end_offset=self._log_end_offset,
             aborted=self._aborted,
             on_error=self._wanted.on_error,
         )

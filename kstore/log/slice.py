@@ -29,6 +29,7 @@ class Slice:
         first_batch_size: int = 0,
         aborted: list[tuple[int, int]] | None = None,
         stop_offset: int = 2**63 - 1,
+        end_offset: int = 2**63 - 1,
         on_error: str = "raise",
     ) -> None:
         self.segment = segment
@@ -38,6 +39,7 @@ class Slice:
         self.first_entry_incomplete = size < first_batch_size
         self.aborted = aborted
         self._stop_offset = stop_offset
+        self._end_offset = end_offset
         self._on_error = on_error
 
     def __bool__(self) -> bool:
@@ -56,6 +58,7 @@ class Slice:
             self._stop_offset,
             first_position=self.position,
             byte_limit=self.size,
+            end_offset=self._end_offset,
             aborted=self.aborted,
             on_error=self._on_error,
         )
@@ -68,6 +71,7 @@ class Slice:
             self._stop_offset,
             first_position=self.position,
             byte_limit=self.size,
+            end_offset=self._end_offset,
             aborted=self.aborted,
             on_error=self._on_error,
         )
