@@ -122,7 +122,7 @@ cdef class Reader:
                         self.least = self.start_offset
                 else:
                     self.end = limit
-                    self.position = 0
+                    self.position = self.begun = 0
                     if self.index == 0 and self.start_offset > self.segment.base_offset:
                         located = self.segment.translate(self.start_offset)
                         if located is None:
@@ -138,7 +138,7 @@ cdef class Reader:
                 if not self.skip:
                     raise
                 if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
-                    self.position = 0
+                    self.position = self.begun = 0
                     return True
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
 
@@ -327,6 +327,13 @@ cdef class Reader:
             except CorruptRecordError as e:
                 if not self.skip:
                     raise
+                if size > 0 and status == DAMAGED and fault.status == KS_E_OFFSET and self.begun == self.position > 0 and (
+                    self.last_offset < 0 and self.strict_tail
+                ):
+                    # Which of two batches that contradict each other is wrong shows only to who knows those before.
+                    self.position = self.begun = 0
+                    self.least = -1
+                    continue
                 self.leave_out(self.position, size, e)
 
     cdef bint wanted(self) except -1:

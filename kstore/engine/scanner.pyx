@@ -201,8 +201,7 @@ cdef class Scanner(Reader):
                 if self.in_time_order and self.batch.base_timestamp > f.latest:
                     return END if self.check(self.position, size, &fault) == 0 else OTHER
                 if (
-                    self.batch.last_offset < self.start_offset
-                    or self.batch.max_timestamp < f.since
+                    self.batch.max_timestamp < f.since
                     # then it is the timestamp of all; otherwise no header tells how early its records are
                     or (self.batch.attributes & KS_LOG_APPEND_TIME and self.batch.max_timestamp > f.latest)
                 ) and not (self.watching and self.batch.attributes & KS_CONTROL):

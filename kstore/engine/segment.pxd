@@ -17,6 +17,8 @@ cdef class Segment:
     cdef readonly int64_t index_interval_bytes
     cdef readonly int64_t max_decompressed_bytes
     cdef tuple _notes
+    cdef readonly object damage
+    cdef int64_t _claimed
     cdef readonly int64_t tail_bytes
     cdef str _path
     cdef File _log
@@ -35,12 +37,14 @@ cdef class Segment:
     cdef Window fresh(self)
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset)
     cdef int64_t locate(self, int64_t target, Window w, ks_batch *b, bint whole) except -2
-    cdef int64_t walk_to(self, int64_t target, int64_t position, Window w, ks_batch *b, ks_fault *fault) noexcept nogil
+    cdef int64_t walk_to(
+        self, int64_t target, int64_t position, int64_t promised, Window w, ks_batch *b, ks_fault *fault
+    ) noexcept nogil
     cdef int load(self, Window w, int64_t position, ks_batch *b) except -1
     cdef Records records(self, Window w, int64_t position, const ks_batch *b)
     cdef int confirm_gap(self, Window w, int64_t position, ks_batch *b, int64_t offset) except -1
     cdef int64_t end_of_batches(self, int64_t *next_offset) except -1
-    cdef int torn(self, int64_t position) except -1
+    cdef int torn(self, int64_t position, int64_t target) except -1
     cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found)
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)

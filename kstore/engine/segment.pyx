@@ -59,7 +59,8 @@ cdef class Segment:
     base_offset is the number in its name, end_offset the base offset of the segment after it (2^63 - 1 for the last).
     `suffixes` gives names such as NAME.log.swap, by kind; positions count from `origin`, which is 0 but where one file
     stands for several segments (spec 8.7, split).
-    `size` is the part of the .log that counts: behind it may lie what recovery would cut off. Thread-safe.
+    `size` is the part of the .log that counts: behind it may lie what recovery would cut off. `damage` is the error that
+    making the indexes anew met in the log, or None; the indexes then end there. Thread-safe.
     """
 
     def __cinit__(
@@ -82,6 +83,7 @@ cdef class Segment:
         self.index_interval_bytes = index_interval_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
         self._limit = -1
+        self._claimed = -1
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -220,6 +222,10 @@ cdef class Segment:
     def rebuild(self, reason):
         """Replaces both indexes by ones made from the log, and notes why."""
         found = self.scan(verify=False)
+        if found.error is not None:
+            self.damage = found.error
+            if self._offset_index is not None and self._offset_index.count:
+                self._claimed = max(self._claimed, self._offset_index.offset_at(self._offset_index.count - 1))
         self._notes = (*self.notes, reason)
         self.adopt(found.offset_index, found.time_index)
 
@@ -309,16 +315,20 @@ cdef class Segment:
         return 0
 
     cdef int64_t walk_to(
-        self, int64_t target, int64_t position, Window w, ks_batch *b, ks_fault *fault
+        self, int64_t target, int64_t position, int64_t promised, Window w, ks_batch *b, ks_fault *fault
     ) noexcept nogil:
         """From `position` on, the position of the first batch with last offset >= target; or a negative status.
 
-        A fault's `at` is counted from the start of the file; with NONE it is where the whole batches end."""
+        One of those passed must end at the offset that the index promised, unless that is -1. A fault's `at` is counted
+        from the start of the file; with NONE it is where the whole batches end."""
         cdef int64_t size, last = self.base_offset - 1
         while True:
             size = step(w, position, LOOK, b, fault)
             if size >= 0 and b.base_offset <= last:
                 ks_fail(fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+                size = DAMAGED
+            elif size >= 0 and last < promised < b.last_offset:
+                ks_fail(fault, KS_E_OFFSET, 0, promised, b.last_offset)
                 size = DAMAGED
             if size < 0:
                 if size == DAMAGED:
@@ -366,15 +376,15 @@ cdef class Segment:
                     index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
                     slot = index.floor(target)
                     continue
-            found = self.walk_to(target, position, w, b, &fault)
+            found = self.walk_to(target, position, index.offset_at(slot) if slot >= 0 else -1, w, b, &fault)
             if found == SYSTEM:
                 w.raise_failure(-1)
-            if slot >= 0 and attempt == 0 and (
-                (found == position and b.base_offset > target)  # the batch before may be the one
-                or found == DAMAGED
-                or (found == NONE and target <= index.offset_at(index.count - 1))
+            if attempt == 0 and (
+                (slot >= 0 and found == position and b.base_offset > target)  # the batch before may be the one
+                or (slot >= 0 and found == DAMAGED)
+                or (found == NONE and index.count and target <= index.offset_at(index.count - 1))
             ):
-                index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
+                index = self.distrusted(max(slot, <int64_t>0), b.last_offset if found >= 0 else -1)
                 slot = index.floor(target)
                 continue
             if found == DAMAGED:
@@ -382,13 +392,14 @@ cdef class Segment:
                 fault.at = 0
                 raise_fault(&fault, self.path, at, -1)
             if found == NONE:
-                self.torn(<int64_t>fault.at)
+                self.torn(<int64_t>fault.at, target)
             return found
         raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
 
-    cdef int torn(self, int64_t position) except -1:
-        """CorruptRecordError where the whole batches end at `position` and bytes are left, unless the log ends here."""
-        if position < self.limit() and self.end_offset != INT64_MAX:
+    cdef int torn(self, int64_t position, int64_t target) except -1:
+        """CorruptRecordError if the whole batches end at `position`, bytes are left, and something with the offset
+        `target` or others must follow: the log goes on behind this segment, or an index knew of more."""
+        if position < self.limit() and (self.end_offset != INT64_MAX or target <= self._claimed):
             raise CorruptRecordError(
                 "a batch that ends behind the segment, and others follow",
                 file=self.path,
@@ -397,6 +408,13 @@ cdef class Segment:
                 found=f"{self.limit() - position} bytes",
             )
         return 0
+
+    def check_end(self):
+        """CorruptRecordError unless the batches from the last index entry on are sound."""
+        cdef OffsetIndex index = self.offsets()
+        cdef Window w = self.borrow()
+        self.load_between(w, index.position_at(index.count - 1) if index.count else 0, self.limit())
+        self._spare = w
 
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found):
         """The index made anew, because the entry in `slot` does not fit the log."""
@@ -465,10 +483,16 @@ cdef class Segment:
         """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for: in a
         gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they begin."""
         cdef int64_t slot
-        if position < 0 or b.base_offset <= offset or b.magic < 2:
+        if position < 0 and (offset >= self.end_offset or self.end_offset == INT64_MAX):
+            return 0
+        if position >= 0 and (b.base_offset <= offset or b.magic < 2):
             return 0
         slot = self.offsets().floor(offset)
-        self.load_between(w, self.offsets().position_at(slot) if slot >= 0 else 0, position)
+        self.load_between(
+            w, self.offsets().position_at(slot) if slot >= 0 else 0, position if position >= 0 else self.limit()
+        )
+        if position < 0:
+            return 0
         if b.base_offset > self.base_offset:
             self.load(w, position, b)
         return 0
@@ -486,7 +510,7 @@ cdef class Segment:
         if size == DAMAGED:
             raise_fault(&fault, self.path, position, -1)
         if size == NONE:
-            self.torn(position)
+            self.torn(position, last + 1)
             return NONE
         return position
 
@@ -562,20 +586,20 @@ cdef class Segment:
     def read_next_offset(self):
         """The offset after the last batch: from the last index entry to the end, checksums unread (spec 8.6).
 
-        A batch whose offsets contradict those before and after it does not count. `tail_bytes` then tells how many bytes behind the
-        last batch hold no whole one."""
+        A batch whose offsets contradict those before and after it does not count. `tail_bytes` then tells how many
+        bytes follow the last batch that does."""
         cdef int64_t next_offset
         cdef int64_t position = self.end_of_batches(&next_offset)
         self.tail_bytes = self.limit() - position
         return next_offset
 
     cdef int64_t end_of_batches(self, int64_t *next_offset) except -1:
-        """Where the last whole batch ends, and the offset after it."""
+        """Where the last batch that counts ends, and the offset after it."""
         cdef Window w = self.borrow()
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index = self.offsets()
-        cdef int64_t slot, size, position, last, rival
+        cdef int64_t slot, size, position, last, rival, rival_at = 0
         cdef int attempt
         cdef bint sure  # the last batch began where the one before it ended, or the index names it
         for attempt in range(2):
@@ -596,6 +620,7 @@ cdef class Segment:
                     rival = -2
                 else:
                     rival = b.last_offset
+                    rival_at = position
                 position += size
             if size == SYSTEM:
                 w.raise_failure(-1)
@@ -605,7 +630,7 @@ cdef class Segment:
             break
         self._spare = w
         next_offset[0] = max(last + 1, self.base_offset)
-        return position
+        return position if rival == -2 else rival_at
 
     def whole_until(self, int64_t start, int64_t end):
         """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only."""

@@ -41,7 +41,14 @@ def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
         if not now.segments:
             return None
         best = max(now.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
-        return best.find_max_timestamp()
+        for segment in now.segments:
+            if segment.damage is not None:
+                raise segment.damage.with_traceback(None)
+        check_complete(now)
+        found = best.find_max_timestamp()
+        if found is not None:
+            check_inside(now, found.offset)
+        return found
     return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
 
 
@@ -58,14 +65,15 @@ def check_inside(now: Loaded, offset: int) -> None:
 
 
 def check_complete(now: Loaded) -> None:
-    """CorruptRecordError where the last segment ends before the log does, and bytes are left that are no batch.
-
-    For lookups that have found nothing."""
+    """CorruptRecordError where the last segment ends before the log does because of damage. For lookups that have found
+    nothing."""
     if not now.segments:
         return
     last = now.segments[-1]
     next_offset = last.read_next_offset()
-    if next_offset < now.log_end_offset and last.tail_bytes:
+    if next_offset >= now.log_end_offset:
+        return
+    if last.tail_bytes:
         raise CorruptRecordError(
             "a batch that ends behind the log",
             file=last.path,
@@ -74,6 +82,7 @@ def check_complete(now: Loaded) -> None:
             expected=f"batches up to offset {now.log_end_offset}",
             found=f"{last.tail_bytes} bytes that are none",
         )
+    last.check_end()  # the log may end behind its last batch; but is that one as it was written?
 
 
 def find_time(now: Loaded, reached: Reached, timestamp: int) -> OffsetAndTimestamp | None:

@@ -23,6 +23,8 @@ class Reached:
         with self._asking:
             for segment in self.segments[len(known) :]:
                 largest = segment.largest_timestamp
+                if segment.damage is not None:  # it is the largest of a part only
+                    raise segment.damage.with_traceback(None)
                 known.append(max(largest, known[-1]) if known else largest)
                 if known[-1] >= timestamp:
                     break
