@@ -53,8 +53,10 @@ cdef object header_table(Window w, str path, int64_t start):
     table = numpy.empty(0, dtype=header_dtype())
     while True:
         # numpy asks for huge pages, which spares most of the page faults; its arrays are sized by what the rest
-        # of the log would fill at the rate so far, so that the second is nearly always the last
-        room = 1024 if count == 0 else count + <int64_t>(1.05 * count * (w.limit - position) / (position - start))
+        # of the log would fill at the rate so far, so that the second is often the last. What is left may be a hole.
+        room = 1024 if count == 0 else count + <int64_t>min(
+            1.05 * count * (w.limit - position) / (position - start), 64.0 * count
+        )
         larger = numpy.empty(room + 64, dtype=header_dtype())
         larger[:count] = table
         table = larger

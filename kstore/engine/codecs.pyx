@@ -30,6 +30,8 @@ cdef enum:
     SNAPPY_MAGIC_WORD = -2108469695  # the first four bytes of xerial's magic as a big-endian i32
     ZSTD_BLOCK_MAX = 128 * 1024
     GZIP_LEAST = 18  # of a member
+    GZIP_PIECE = 512  # how much of a member is looked at first
+    MOST_PIECES = 1 << 16  # gzip members, lz4 blocks: a writer has a few; each costs time, though it unpacks to nothing
 
 cdef bytes GZIP_MAGIC = b"\x1f\x8b\x08"
 cdef object DeflateError, gzip_decompress, ZstdDecompressor, ZstdError
@@ -126,18 +128,27 @@ cdef object unpack_gzip(bytes data, int64_t limit):
     if out is not None:
         return out
     out = bytearray()
+    rest = memoryview(data)
+    cdef int64_t at = 0, end, piece, members = 0
     while True:
+        members += 1
+        if members > MOST_PIECES:
+            raise CodecError("gzip: members", at, f"at most {<int64_t>MOST_PIECES}", "more")
         inflater = zlib.decompressobj(31)
-        try:
-            out += inflater.decompress(data, limit - len(out) + 1)
-        except zlib.error as e:
-            raise CodecError(f"gzip: {e}") from None
-        if len(out) > limit:
-            raise UnpackLimitError(len(out))
-        if not inflater.eof:
-            raise CodecError("gzip: the stream ends early", len(data), "an end of stream", "none")
-        data = inflater.unused_data
-        if data[:3] != GZIP_MAGIC:
+        piece = GZIP_PIECE  # grows: zlib copies what it does not use, so a small member must not be given all the rest
+        while not inflater.eof:
+            if at >= len(data):
+                raise CodecError("gzip: the stream ends early", len(data), "an end of stream", "none")
+            end = min(at + piece, <int64_t>len(data))
+            try:
+                out += inflater.decompress(rest[at:end], limit - len(out) + 1)
+            except zlib.error as e:
+                raise CodecError(f"gzip: {e}") from None
+            if len(out) > limit:
+                raise UnpackLimitError(len(out))
+            at = end - len(inflater.unused_data)
+            piece *= 2
+        if data[at : at + 3] != GZIP_MAGIC:
             return out
 
 
@@ -212,9 +223,10 @@ cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
 
 cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t limit):
     """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as there."""
-    cdef int64_t at, block_max, total = 0, done = 0, n
+    cdef int64_t at, begin, block_max, total = 0, done = 0, n, blocks = 0
     cdef uint32_t word
     cdef uint8_t flags
+    cdef bint stored
     cdef bytearray out
     if size < 7:
         raise CodecError("lz4: frame header", 0, 7, size)
@@ -238,7 +250,7 @@ cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t lim
         if word != p[at]:
             raise CodecError("lz4: header checksum", at, word, p[at])
     at += 1
-    blocks = []
+    begin = at
     while True:
         if size - at < 4:
             raise CodecError("lz4: block size", at, "4 bytes", size - at)
@@ -249,7 +261,9 @@ cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t lim
         n = word & 0x7FFFFFFF
         if n > block_max or n > size - at:
             raise CodecError("lz4: block size", at - 4, f"at most {min(block_max, size - at)}", n)
-        blocks.append((at, n, word >> 31))
+        blocks += 1
+        if blocks > MOST_PIECES:
+            raise CodecError("lz4: blocks", at - 4, f"at most {<int64_t>MOST_PIECES}", "more")
         # the smallest block that unpacks to b bytes has about b / 255 of them
         total += n if word >> 31 else min(block_max, 255 * n)
         at += n
@@ -261,7 +275,11 @@ cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t lim
             at += 4
     out = new_buffer(min(total, limit + 1), limit + 1)
     target = memoryview(out)
-    for at, n, stored in blocks:
+    at = begin
+    while (word := load_le32(p + at)) != 0:  # the sizes were looked at above
+        at += 4
+        n = word & 0x7FFFFFFF
+        stored = word >> 31
         if n > limit - done and stored:
             raise UnpackLimitError(done + n)
         if stored:
@@ -277,6 +295,7 @@ cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t lim
                 if len(out) - done < block_max and len(out) > limit:
                     raise UnpackLimitError(len(out)) from None
                 raise CodecError("lz4: block", at, f"a block of at most {block_max} bytes", "a broken one") from None
+        at += n + (4 if flags & 0x10 else 0)
     target.release()
     if done > limit:
         raise UnpackLimitError(done)

@@ -18,11 +18,14 @@ from kstore.engine.survey cimport survey
 from kstore.engine.walk cimport DAMAGED, LOOK, NEAR, NONE, SYSTEM, step
 from kstore.engine.window cimport Window
 from libkstore.format cimport (
+    KS_ABORTED_ENTRY,
     KS_CONTROL,
     KS_E_OFFSET,
     KS_MAGIC_END,
     KS_MIN_SIZE,
+    KS_OFFSET_ENTRY,
     KS_OK,
+    KS_TIME_ENTRY,
     ks_batch,
     ks_check_batch,
     ks_codec,
@@ -34,6 +37,10 @@ from libkstore.format cimport (
 
 from kstore.engine.index import TransactionIndex
 from kstore.errors import CorruptIndexError, CorruptRecordError
+
+
+cdef enum:
+    LEAST_BATCH = 26  # bytes: a message of magic 0 with neither key nor value
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -120,14 +127,22 @@ cdef class Segment:
         """When the .log was last changed, in ms: Kafka's substitute for timestamps where there are none."""
         return self.opened().mtime_ms()
 
-    cdef bytes contents(self, str kind):
-        """All of one of its small files, or None where there is none."""
+    cdef bytes contents(self, str kind, int64_t width):
+        """All of one of its index files, or None where there is none. CorruptIndexError where the log has not so many
+        batches as the file has room for entries of this width: it may be sparse, and larger than memory."""
         cdef File file
+        cdef int64_t size, most
         try:
             file = File(self.path_of(kind))
         except FileNotFoundError:
             return None
-        return file.read(0, file.length())
+        size = file.length()
+        most = width * (self.opened().length() // LEAST_BATCH + 2)
+        if size > most:
+            raise CorruptIndexError(
+                "size of an index", file=self.path_of(kind), position=most, expected=f"at most {most}", found=size
+            )
+        return file.read(0, size)
 
     def is_file_of_its_name(self):
         """Whether the .log's name still stands for the file that this segment has open."""
@@ -169,7 +184,7 @@ cdef class Segment:
         cdef OffsetIndex index
         if self._offset_index is None:
             try:
-                entries = self.contents(".index")
+                entries = self.contents(".index", KS_OFFSET_ENTRY)
                 if entries is None:
                     raise CorruptIndexError("no offset index", file=self.path_of(".index"), position=0)
                 index = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
@@ -191,7 +206,7 @@ cdef class Segment:
         cdef TimeIndex index
         if self._time_index is None:
             try:
-                entries = self.contents(".timeindex")
+                entries = self.contents(".timeindex", KS_TIME_ENTRY)
                 if entries is None:
                     raise CorruptIndexError("no time index", file=self.path_of(".timeindex"), position=0)
                 index = TimeIndex(self.base_offset, entries, path=self.path_of(".timeindex"))
@@ -247,7 +262,7 @@ cdef class Segment:
         """Aborted transactions whose markers are in here; empty where there is no file. CorruptIndexError."""
         if self._transaction_index is None:
             self._transaction_index = TransactionIndex(
-                self.base_offset, self.contents(".txnindex") or b"", path=self.path_of(".txnindex")
+                self.base_offset, self.contents(".txnindex", KS_ABORTED_ENTRY) or b"", path=self.path_of(".txnindex")
             )
         return self._transaction_index
 

@@ -4,8 +4,9 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from kstore.config import MAX64
 from kstore.engine.batch import RecordBatch, control_type
 from kstore.engine.crc32c import crc32c
 from kstore.engine.index import AbortedTxn
@@ -323,9 +324,49 @@ class Producers:
         return aborted
 
 
-def batches_of_producers(segment: Segment, start_offset: int) -> Iterable[RecordBatch]:
-    """The batches of a segment, from start_offset on, that have a producer id: headers find them."""
+def batches_of_producers(
+    segment: Segment, start_offset: int, *, strict: bool = False
+) -> Iterable[RecordBatch]:
+    """The batches of a segment, from start_offset on, that have a producer id: headers find them.
+
+    strict: CorruptRecordError where offsets contradict each other, bytes are left between the batches and the next
+    segment, or one of these batches is damaged. Otherwise they count as they are, as for Kafka.
+    """
     headers = segment.read_headers()
+    if strict:
+        _check_order(segment, headers)
     wanted = (headers["producer_id"] >= 0) & (headers["last_offset"] >= start_offset)
     for position in headers["position"][wanted].tolist():
-        yield segment.batch_at(position)
+        batch = segment.batch_at(position)
+        if strict:
+            batch.ensure_valid()
+        yield batch
+
+
+def _check_order(segment: Segment, headers: Any) -> None:
+    """CorruptRecordError unless the batches follow each other and fill a segment that another one follows."""
+    if not len(headers):
+        end = 0
+    else:
+        wrong = headers["last_offset"][:-1] >= headers["base_offset"][1:]
+        at = int(wrong.argmax()) if wrong.any() else len(headers) - 1
+        last = int(headers["last_offset"][at])
+        following = segment.end_offset if at == len(headers) - 1 else int(headers["base_offset"][at + 1])
+        if last >= following:
+            raise CorruptRecordError(
+                "offsets of a batch",
+                file=segment.path,
+                position=int(headers["position"][at]),
+                offset=int(headers["base_offset"][at]),
+                expected=f"a last offset below {following}, where the next batch begins",
+                found=last,
+            )
+        end = int(headers["position"][-1] + headers["size"][-1])
+    if end < segment.size and segment.end_offset < MAX64:
+        raise CorruptRecordError(
+            "a batch that ends behind the segment, and others follow",
+            file=segment.path,
+            position=end,
+            expected="a whole batch",
+            found=f"{segment.size - end} bytes",
+        )

@@ -44,7 +44,7 @@ class Transactions:
         for segment in loaded.segments:
             if segment.end_offset <= start_offset:
                 continue
-            for batch in batches_of_producers(segment, start_offset):
+            for batch in batches_of_producers(segment, start_offset, strict=True):
                 aborted = self.producers.apply(batch)
                 if aborted is not None and segment.base_offset in rebuilt:
                     rebuilt[segment.base_offset].append(aborted)
