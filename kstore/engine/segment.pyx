@@ -627,7 +627,9 @@ cdef class Segment:
                 size = step(w, position, NEAR, &b, &fault)
                 if size < 0:
                     break
-                if b.base_offset > last or not sure or b.base_offset == rival + 1:
+                if b.last_offset >= b.base_offset and (
+                    b.base_offset > last or not sure or b.base_offset == rival + 1
+                ):
                     sure = b.base_offset in (last + 1, rival + 1) or (
                         slot >= 0 and b.last_offset == index.offset_at(slot)
                     )

@@ -17,7 +17,7 @@ from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import BatchReader, RecordReader
 from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
-from kstore.errors import LogClosedError, OffsetOutOfRangeError
+from kstore.errors import CorruptRecordError, LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
 from kstore.log.feed import DirectoryFeed, Feed
 from kstore.log.finding import SPECIAL, check_complete, check_inside, find_special, find_time, time_called
@@ -305,9 +305,17 @@ class PartitionLog:
                     end_position = bound.position if at == bound.at else segment.size
                     size = max(0, min(size, end_position - located.position))
                     if whole_batches:
-                        size = (
-                            segment.whole_until(located.position, located.position + size) - located.position
-                        )
+                        until = located.position + size
+                        size = segment.whole_until(located.position, until) - located.position
+                        if 0 < size < located.size or (size == 0 and located.position + located.size <= until):
+                            raise CorruptRecordError(
+                                "size of a batch",
+                                file=segment.path,
+                                position=located.position,
+                                offset=located.base_offset,
+                                expected=f"at most {size}, after which the index has another batch",
+                                found=located.size,
+                            )
                     aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
                     return Slice(
                         segment,
