@@ -108,6 +108,19 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
         super().__init__(f"offset {asked} is outside the log, which holds {first} to {end} (exclusive)")
 
 
+class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
+    """What a view of a log shows is no longer in its files: `file` was deleted by retention, or truncated. `asked` is an
+    offset of what was there. PartitionLog.refresh, or opening the log again, shows what is there now."""
+
+    def __init__(self, file: str, asked: int, first: int, end: int, what: str) -> None:
+        super().__init__(asked, first, end)
+        self.file = file
+        self.args = (f"{file}: {what} since the log was looked at, offset {asked} with it; look again",)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class LogClosedError(KstoreError):
     """The log was closed, or opened in another process."""
 

@@ -326,6 +326,8 @@ cdef class Reader:
                 raise_fault(&fault, self.segment.path, self.position, self.batch.base_offset if size > 0 else -1)
             except CorruptRecordError as e:
                 if not self.skip:
+                    if self.strict_tail and self.is_shortened():
+                        raise self.segment.changed("it was truncated", max(self.last_offset + 1, self.start_offset)) from e
                     raise
                 if size > 0 and status == DAMAGED and fault.status == KS_E_OFFSET and self.begun == self.position > 0 and (
                     self.last_offset < 0 and self.strict_tail

@@ -30,6 +30,7 @@ cdef class Segment:
     cdef Window _spare
 
     cdef File opened(self)
+    cdef object changed(self, str what, int64_t offset)
     cdef int64_t limit(self) except -1
     cdef OffsetIndex offsets(self)
     cdef TimeIndex times(self)

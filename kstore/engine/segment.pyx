@@ -36,7 +36,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.index import TransactionIndex
-from kstore.errors import CorruptIndexError, CorruptRecordError
+from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError
 
 
 cdef enum:
@@ -106,8 +106,15 @@ cdef class Segment:
 
     cdef File opened(self):
         if self._log is None:
-            self._log = File(self.path)
+            try:
+                self._log = File(self.path)
+            except FileNotFoundError:
+                raise self.changed("it was deleted", self.base_offset) from None
         return self._log
+
+    cdef object changed(self, str what, int64_t offset):
+        """What to say of a segment whose file is no longer what it was."""
+        return LogChangedError(self.path, offset, min(self.end_offset, self.base_offset), self.base_offset, what)
 
     cdef int64_t limit(self) except -1:
         if self._limit < 0:

@@ -1,5 +1,6 @@
 """Where a follower gets new batches from: a log written by this process, or a directory written by another."""
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kstore.log.partition import PartitionLog
 
 _INDEX_AFTER = 16 << 20  # so many bytes may lie behind the indexes before they are brought up to date
-_ATTEMPTS = 20
 
 
 class Found:
@@ -37,6 +37,19 @@ def is_cut(segments: tuple[Segment, ...]) -> bool:
         return any(s.file().size() < s.origin + s.size for s in segments)
     except FileNotFoundError:
         return True
+
+
+def traces_of(segments: tuple[Segment, ...]) -> tuple[tuple[int, int, int], ...]:
+    """What tells that files of segments, or what their names stand for, were changed."""
+    found = []
+    for segment in segments:
+        try:
+            stat = os.stat(segment.path)  # noqa: PTH116 - the path is a str
+        except FileNotFoundError:
+            found.append((0, 0, 0))
+        else:
+            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(found)
 
 
 def check_range(offset: int, now: "Loaded") -> None:
@@ -212,15 +225,7 @@ class DirectoryFeed:
         return Found((grown,), reader, self._end)
 
     def _refresh(self) -> None:
-        for attempt in range(_ATTEMPTS):
-            try:
-                self._log.refresh()
-                break
-            except LogNotFoundError:
-                raise
-            except FileNotFoundError:  # a file was deleted while we were looking
-                if attempt == _ATTEMPTS - 1:
-                    raise
+        self._log.refresh()
         self._stale = self._grown = False
         now = self._log._now()
         self._segment = now.segments[-1] if now.segments else None

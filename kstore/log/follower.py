@@ -2,7 +2,7 @@
 
 import select
 from collections import deque
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
@@ -10,8 +10,8 @@ from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.bell import Bell
 from kstore.engine.reader import BatchReader
 from kstore.engine.segment import Segment
-from kstore.errors import CorruptRecordError
-from kstore.log.feed import Feed, is_cut
+from kstore.errors import CorruptRecordError, LogNotFoundError
+from kstore.log.feed import Feed, is_cut, traces_of
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -19,6 +19,7 @@ _HEARTBEAT = (
     1.0  # s: for changes that inotify does not tell, such as those that another machine makes to a share
 )
 _POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where nothing tells of changes
+_LOOKS = 20  # at a place that keeps changing while it is read
 _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
@@ -43,7 +44,8 @@ class Follower(Generic[Item]):
         self._segments: tuple[Segment, ...] = ()
         self._fresh = False  # nothing was read of it yet
         self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached
-        self._doubted = -1  # where a look failed
+        self._doubts = 0  # how many looks have failed since one did not
+        self._fault: tuple[object, ...] | None = None  # what the last of them met
         self._closed = False
         self._taken = 0
         self._bell = Bell()
@@ -69,25 +71,23 @@ class Follower(Generic[Item]):
 
     def _take_batch(self) -> RecordBatch | None:
         while not self._closed:
-            if self._reader is None:
-                found = self._feed.read(self.offset)
-                if found is None:
-                    return None
-                self._reader, self._stop, self._fresh = found.reader, found.stop, True
-                self._segments = found.segments
             try:
+                if self._reader is None:
+                    found = self._feed.read(self.offset)
+                    if found is None:
+                        return None
+                    self._reader, self._stop, self._fresh = found.reader, found.stop, True
+                    self._segments = found.segments
                 batch = next(self._reader, None)
-            except (FileNotFoundError, CorruptRecordError):
-                # Deleted before it was opened, or truncated and written anew under the reader? Then another look finds
-                # something else there.
+            except (FileNotFoundError, CorruptRecordError) as e:
                 self._reader = None
-                if self._doubted == self.offset:
-                    raise
-                self._doubted = self.offset
-                self._feed.doubt()
+                if not self._doubt(e):
+                    return None
                 continue
             if batch is not None:
                 self._fresh = False
+                self._doubts = 0
+                self._fault = None
                 self.offset = batch.last_offset + 1
                 return batch
             self._reader = None
@@ -103,6 +103,27 @@ class Follower(Generic[Item]):
                     self._empty = (self.offset, self._stop)
                     self._feed.doubt()
         return None
+
+    def _doubt(self, error: Exception) -> bool:
+        """Whether to look again at once, after an error. Raises it where nothing has changed since it was met before.
+
+        Deleted before it was opened, or truncated and written anew under the reader? Then another look finds something
+        else there, but not before who truncates is done: one who waits is told when that is."""
+        if isinstance(error, LogNotFoundError):
+            raise error
+        cut = is_cut(self._segments)
+        fault = (self.offset, str(error), traces_of(self._segments))
+        same = fault == self._fault
+        self._fault = fault
+        self._doubts += 1
+        if self._doubts > _LOOKS or (same and not cut):
+            raise error
+        self._feed.doubt()
+        if same:
+            return False
+        if self._doubts > 1:
+            sleep(_POLLS[0])
+        return True
 
     # ---- waiting --------------------------------------------------------------------------------------------------
 

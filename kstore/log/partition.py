@@ -23,13 +23,13 @@ from kstore.log.feed import DirectoryFeed, Feed
 from kstore.log.finding import SPECIAL, check_complete, check_inside, find_special, find_time, time_called
 from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
-from kstore.log.loader import Loaded, load
+from kstore.log.loader import Loaded
 from kstore.log.pages import CACHE, Pages, Residency, residency_of
 from kstore.log.presence import require_partition
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
 from kstore.log.recovery import Recovery
-from kstore.log.refresh import LoadOptions, refreshed
+from kstore.log.refresh import LoadOptions, look, refreshed
 from kstore.log.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.sending import Outlet, Sent
 from kstore.log.slice import Slice
@@ -113,7 +113,7 @@ class PartitionLog:
         self._options = LoadOptions(
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
-        self._loaded = load(Path(path), **self._options._asdict())
+        self._loaded = look(Path(path), self._options)
         self._closed = False
         self._transactions: Transactions | None = None
         self._reached = Reached(())

@@ -4,12 +4,13 @@ import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import NamedTuple
 
 from kstore.config import MAX64
 from kstore.engine.growth import grown
 from kstore.engine.segment import Segment
-from kstore.errors import CorruptFileError, LogNotFoundError
+from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.log import checkpoints, layout
 from kstore.log.epochs import LeaderEpochs
 from kstore.log.home import read_state
@@ -28,12 +29,46 @@ class LoadOptions(NamedTuple):
     recover: bool
 
 
+_LOOKS = 20  # at a log that changes while it is looked at
+
+
+def look(path: Path, options: LoadOptions) -> Loaded:
+    """The log now. What another process deletes or truncates meanwhile is looked at again: LogChangedError if it does not
+    come to rest. LogNotFoundError, CorruptFileError, OSError."""
+    for attempt in range(_LOOKS):
+        before = _traces(path)
+        try:
+            return load(path, **options._asdict())
+        except LogNotFoundError:
+            raise
+        except (FileNotFoundError, CorruptFileError) as e:
+            if isinstance(e, CorruptFileError) and before == _traces(path):
+                raise
+            if attempt == _LOOKS - 1:
+                if isinstance(e, KstoreError):
+                    raise
+                raise LogChangedError(e.filename or str(path), 0, 0, 0, "it was deleted") from e
+        sleep(0.001 * attempt)
+    raise AssertionError
+
+
+def _traces(path: Path) -> list[tuple[str, int, int, int]]:
+    """What tells that files of a directory were changed."""
+    found = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                stat = entry.stat()
+                found.append((entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return sorted(found)
+
+
 def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
     """Whether the last segment still has a batch that ends where the log did: it may have been truncated, and have grown
     beyond that point since."""
     try:
         return max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
-    except CorruptFileError:
+    except (CorruptFileError, FileNotFoundError):
         return False
 
 
@@ -42,6 +77,15 @@ def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
 
     Segments that are still there are taken as they were, but for the last: it may have grown, and others may follow.
     """
+    try:
+        return _grown_from(path, before, options)
+    except LogNotFoundError:
+        raise
+    except (FileNotFoundError, CorruptFileError):  # it changed meanwhile, or is damaged: all of it anew
+        return look(path, options)
+
+
+def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     last = before.segments[-1] if before.segments else None
     stems = {}
     try:
@@ -62,7 +106,7 @@ def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         or not last.is_file_of_its_name()
         or not _ends_as_it_did(last, before)
     ):
-        return load(path, **options._asdict())
+        return look(path, options)
     log_start_offset = options.log_start_offset
     if log_start_offset is None:
         log_start_offset = read_state(path).log_start_offset
