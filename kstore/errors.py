@@ -115,7 +115,8 @@ class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
     def __init__(self, file: str, asked: int, first: int, end: int, what: str) -> None:
         super().__init__(asked, first, end)
         self.file = file
-        self.args = (f"{file}: {what} since the log was looked at, offset {asked} with it; look again",)
+        at = f", offset {asked} with it" if asked >= 0 else ""
+        self.args = (f"{file}: {what} since the log was looked at{at}; look again",)
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -44,6 +44,7 @@ cdef class Reader:
     cdef int go_behind(self) except -1
     cdef bint ends_early(self) noexcept
     cdef bint is_shortened(self) except -1
+    cdef int tell(self, error) except -1
     cdef int64_t resume(self, int64_t position) except -1
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1
     cdef bint advance(self) except -1

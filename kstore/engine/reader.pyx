@@ -29,7 +29,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.batch import control_type
-from kstore.errors import CorruptRecordError, RecordTooLargeError
+from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeError
 
 cdef enum:
     SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
@@ -136,7 +136,7 @@ cdef class Reader:
                 return True
             except (CorruptRecordError, OSError) as e:
                 if not self.skip:
-                    raise
+                    self.tell(e)
                 if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
                     self.position = self.begun = 0
                     return True
@@ -226,6 +226,15 @@ cdef class Reader:
     cdef bint is_shortened(self) except -1:
         """Whether bytes of the slice are no longer in the file."""
         return self.segment.opened().length() < self.segment.origin + self.end
+
+    cdef int tell(self, error) except -1:
+        """Raises an error that was met in the current segment; of a view, LogChangedError where that is why."""
+        change = None
+        if self.strict_tail and self.end_offset < INT64_MAX and isinstance(error, CorruptFileError):
+            change = self.segment.change(max(self.last_offset + 1, self.start_offset), self.end_offset)
+        if change is not None:
+            raise change from error
+        raise error
 
     cdef int64_t resume(self, int64_t position) except -1:
         """The first byte from `position` on where a sound batch begins in order, or the end.
@@ -326,9 +335,7 @@ cdef class Reader:
                 raise_fault(&fault, self.segment.path, self.position, self.batch.base_offset if size > 0 else -1)
             except CorruptRecordError as e:
                 if not self.skip:
-                    if self.strict_tail and self.is_shortened():
-                        raise self.segment.changed("it was truncated", max(self.last_offset + 1, self.start_offset)) from e
-                    raise
+                    self.tell(e)
                 if size > 0 and status == DAMAGED and fault.status == KS_E_OFFSET and self.begun == self.position > 0 and (
                     self.last_offset < 0 and self.strict_tail
                 ):

@@ -5,6 +5,7 @@ its log is built anew in memory, which is slower and never wrong. Nothing is wri
 """
 
 import os
+import time
 from typing import NamedTuple
 
 from cython cimport final
@@ -36,7 +37,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.index import TransactionIndex
-from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError
+from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
 
 
 cdef enum:
@@ -157,6 +158,37 @@ cdef class Segment:
             return os.stat(self.path).st_ino == os.fstat(self.opened().fd).st_ino
         except FileNotFoundError:
             return False
+
+    def change(self, int64_t offset, int64_t end_offset=INT64_MAX):
+        """Why an error that was met here is none of the file, as a LogChangedError; None where it is one.
+
+        The log was truncated, or deleted, since this segment was looked at, and perhaps written anew: then its files are
+        not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in readers.
+        """
+        from kstore.engine.reader import BatchReader
+
+        for attempt in range(3):
+            try:
+                if not self.is_file_of_its_name():
+                    return self.changed("it was replaced", offset)
+                if self.opened().length() < self.origin + self.limit():
+                    return self.changed("it was truncated", offset)
+                if self.end_offset < INT64_MAX and not (
+                    self.suffixes or self.origin or os.path.exists(f"{self.directory}/{self.end_offset:020d}.log")
+                ):
+                    return self.changed("the log was truncated before the segment that followed", offset)
+                if offset < 0:
+                    return None
+                fresh = Segment(self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin)
+                fresh.limit_to(min(fresh.size, self.limit()))
+                if next(BatchReader((fresh,), offset, end_offset=end_offset), None) is not None:
+                    return self.changed("it was truncated and written anew", offset)
+            except FileNotFoundError:
+                return self.changed("it was deleted", offset)
+            except CorruptFileError:
+                pass
+            time.sleep(0.002)
+        return None
 
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
         """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""

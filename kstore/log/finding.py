@@ -1,7 +1,9 @@
 """Where a time lies in a log: Kafka's answers (spec 7.4 to 7.6)."""
 
+from typing import NoReturn
+
 from kstore.engine.segment import OffsetAndTimestamp
-from kstore.errors import CorruptRecordError
+from kstore.errors import CorruptFileError, CorruptRecordError
 from kstore.log.loader import Loaded
 from kstore.log.reached import Reached
 
@@ -50,6 +52,16 @@ def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
             check_inside(now, found.offset)
         return found
     return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
+
+
+def raise_told(now: Loaded, error: CorruptFileError, offset: int = -1) -> NoReturn:
+    """Raises an error that a lookup from an offset on met in a view; LogChangedError where the log has changed since."""
+    for segment in now.segments:
+        if error.file.startswith(f"{segment.directory}/{segment.stem}."):
+            change = segment.change(offset, now.log_end_offset)
+            if change is not None:
+                raise change from error
+    raise error
 
 
 def check_inside(now: Loaded, offset: int) -> None:

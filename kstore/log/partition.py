@@ -17,10 +17,18 @@ from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import BatchReader, RecordReader
 from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
-from kstore.errors import CorruptRecordError, LogClosedError, OffsetOutOfRangeError
+from kstore.errors import CorruptFileError, CorruptRecordError, LogClosedError, OffsetOutOfRangeError
 from kstore.log import checkpoints, layout
 from kstore.log.feed import DirectoryFeed, Feed
-from kstore.log.finding import SPECIAL, check_complete, check_inside, find_special, find_time, time_called
+from kstore.log.finding import (
+    SPECIAL,
+    check_complete,
+    check_inside,
+    find_special,
+    find_time,
+    raise_told,
+    time_called,
+)
 from kstore.log.follower import Follower
 from kstore.log.layout import TopicPartition
 from kstore.log.loader import Loaded
@@ -161,7 +169,11 @@ class PartitionLog:
 
     def _read_transactions(self) -> Transactions:
         if self._transactions is None:
-            self._transactions = Transactions(self.path, self._loaded)
+            loaded = self._loaded
+            try:
+                self._transactions = Transactions(self.path, loaded)
+            except CorruptFileError as e:
+                raise_told(loaded, e)
         return self._transactions
 
     def last_stable_offset(self) -> int:
@@ -216,14 +228,11 @@ class PartitionLog:
         OffsetOutOfRangeError below the start or above the end.
         """
         choice("on_error", on_error, _ON_ERROR)
-        return self._slice(
-            self._bound(offset, max_bytes, isolation),
-            offset,
-            max_bytes,
-            min_one_message,
-            whole_batches,
-            on_error,
-        )
+        bound = self._bound(offset, max_bytes, isolation)
+        try:
+            return self._slice(bound, offset, max_bytes, min_one_message, whole_batches, on_error)
+        except CorruptFileError as e:
+            raise_told(bound.now, e, offset)
 
     def span(
         self,
@@ -238,7 +247,10 @@ class PartitionLog:
         bound = self._bound(offset, max_bytes, isolation)
         slices: list[Slice] = []
         while True:
-            part = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
+            try:
+                part = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
+            except CorruptFileError as e:
+                raise_told(bound.now, e, offset)
             if part.segment is None or part.size == 0:
                 break
             slices.append(part)
@@ -388,12 +400,15 @@ class PartitionLog:
         now = self._now()
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
-            for at in range(max(_floor(segments, offset), 0), len(segments)):
-                record = segments[at].get(offset)
-                if record is not None:
-                    check_inside(now, record.offset)
-                    return record
-            check_complete(now)
+            try:
+                for at in range(max(_floor(segments, offset), 0), len(segments)):
+                    record = segments[at].get(offset)
+                    if record is not None:
+                        check_inside(now, record.offset)
+                        return record
+                check_complete(now)
+            except CorruptFileError as e:
+                raise_told(now, e, offset)
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
     def records(
@@ -547,12 +562,15 @@ class PartitionLog:
             least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
             timestamp = milliseconds("timestamp", timestamp, least)
         now = self._now()
-        if timestamp < 0 and timestamp in SPECIAL:
-            return find_special(now, timestamp)
-        reached = self._reached  # the largest timestamps of these segments, as far as they were asked before
-        if reached.segments is not now.segments:
-            reached = self._reached = reached.moved_to(now.segments)
-        return find_time(now, reached, timestamp)
+        try:
+            if timestamp < 0 and timestamp in SPECIAL:
+                return find_special(now, timestamp)
+            reached = self._reached  # the largest timestamps of these segments, as far as they were asked before
+            if reached.segments is not now.segments:
+                reached = self._reached = reached.moved_to(now.segments)
+            return find_time(now, reached, timestamp)
+        except CorruptFileError as e:
+            raise_told(now, e)
 
     def _find_offset(self, offset: int) -> OffsetAndTimestamp | None:
         offset = any_integer("offset", offset)
