@@ -20,6 +20,7 @@ from kstore.engine.walk cimport DAMAGED, LOOK, NEAR, NONE, SYSTEM, step
 from kstore.engine.window cimport Window
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
+    KS_BATCH_OVERHEAD,
     KS_CONTROL,
     KS_E_OFFSET,
     KS_MAGIC_END,
@@ -688,15 +689,26 @@ cdef class Segment:
         next_offset[0] = max(last + 1, self.base_offset)
         return position if rival == -2 else rival_at
 
+    def head(self, int64_t position):
+        """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
+        cdef Window w = self.borrow()
+        cdef int64_t have = w.fill(position, min(<int64_t>KS_BATCH_OVERHEAD, w.limit - position), LOOK)
+        if have < 0:
+            w.raise_failure(have)
+        cdef bytes found = w.at(position)[: min(have, <int64_t>KS_BATCH_OVERHEAD)] if have else b""
+        self._spare = w
+        return found
+
     def whole_until(self, int64_t start, int64_t end):
-        """The last byte up to `end` where a batch ends, from the batch that begins at `start` on; headers only."""
+        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at `start`
+        on; headers only. Twice `start` where it ends behind `end`."""
         cdef Window w
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index
-        cdef int64_t position = start, size, low, high, middle
+        cdef int64_t position = start, last = start, size, low, high, middle
         if end <= start:
-            return start
+            return start, start
         index = self.offsets()
         w = self.borrow()
         low, high = 0, index.count
@@ -716,9 +728,13 @@ cdef class Segment:
                 w.raise_failure(-1)
             if size < 0 or position + size > end:
                 break
+            last = position
             position += size
+        if last == start and position > start:  # it begins before the entry
+            while (size := step(w, last, 4096, &b, &fault)) > 0 and last + size < position:
+                last += size
         self._spare = w
-        return position
+        return position, last
 
     # ---- walks ----------------------------------------------------------------------------------------------------
 

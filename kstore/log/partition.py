@@ -316,9 +316,13 @@ class PartitionLog:
                     size = max(max_bytes, located.size) if min_one_message else max_bytes
                     end_position = bound.position if at == bound.at else segment.size
                     size = max(0, min(size, end_position - located.position))
+                    marks = [(located.position, segment.head(located.position))]
                     if whole_batches:
                         until = located.position + size
-                        size = segment.whole_until(located.position, until) - located.position
+                        end, last = segment.whole_until(located.position, until)
+                        size = end - located.position
+                        if last > located.position:
+                            marks.append((last, segment.head(last)))
                         if 0 < size < located.size or (size == 0 and located.position + located.size <= until):
                             raise CorruptRecordError(
                                 "size of a batch",
@@ -339,6 +343,7 @@ class PartitionLog:
                         stop_offset=bound.offset,
                         end_offset=now.log_end_offset,
                         on_error=on_error,
+                        marks=marks,
                     )
                 at += 1
         return self._empty(now, offset, committed)

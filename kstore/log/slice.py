@@ -1,6 +1,6 @@
 """What a read returns: a part of one segment, not a copy of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from kstore.engine.batch import Record
@@ -31,6 +31,7 @@ class Slice:
         stop_offset: int = 2**63 - 1,
         end_offset: int = 2**63 - 1,
         on_error: str = "raise",
+        marks: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         self.segment = segment
         self.offset = offset
@@ -41,6 +42,7 @@ class Slice:
         self._stop_offset = stop_offset
         self._end_offset = end_offset
         self._on_error = on_error
+        self._marks = marks  # how batches in here begin: (position, header); they are rewritten where a log is truncated
 
     def __bool__(self) -> bool:
         return self.size > 0
@@ -83,8 +85,11 @@ class Slice:
 
         A blocking socket takes all; one with a timeout what it takes in that time (TimeoutError for nothing); a
         non-blocking one what it takes at once, perhaps nothing. `size` of the result counts the bytes, to go on from;
-        `path` is "sendfile", or "copy" for TLS sockets and others that cannot do that. CorruptRecordError if the
-        bytes were truncated away meanwhile; OSError.
+        `path` is "sendfile", or "copy" for TLS sockets and others that cannot do that. OSError.
+
+        CorruptRecordError if the log was truncated since the slice was made, also if it has grown again: then what was
+        sent may hold half a batch, and the connection is of no more use. The kernel sends from the page cache, some of
+        it after this has returned: what another process overwrites in that time cannot be seen here.
         """
         return send_parts([self], sock, position)
 
@@ -111,6 +116,15 @@ class Slice:
         data = self.segment.file().read(self._place(position)[1], min(size, self.size - position))
         return data or self._shortened(position)
 
+    def _check_unchanged(self) -> None:
+        """CorruptRecordError unless its batches still begin as they did when it was made."""
+        assert self.segment is not None
+        file, origin = self.segment.file(), self.segment.origin
+        for position, head in self._marks:
+            head = head[: self.position + self.size - position]
+            if file.read(origin + position, len(head)) != head:
+                self._shortened(position - self.position)
+
     def _shortened(self, position: int) -> NoReturn:
         assert self.segment is not None
         raise CorruptRecordError(
@@ -119,7 +133,7 @@ class Slice:
             position=self.position + position,
             offset=self.offset,
             expected=f"{self.size - position} bytes",
-            found="the end of the file",
+            found="the end of the file, or other bytes",
         )
 
     @property
@@ -132,7 +146,10 @@ class Slice:
     def __bytes__(self) -> bytes:
         if self.segment is None:
             return b""
-        return self.segment.file().read(self.segment.origin + self.position, self.size)
+        data = self.segment.file().read(self.segment.origin + self.position, self.size)
+        if len(data) < self.size:
+            self._shortened(len(data))
+        return data
 
     def __repr__(self) -> str:
         return f"Slice(segment={self.base_offset}, position={self.position}, size={self.size})"

@@ -44,6 +44,7 @@ async def _send_by_socket(parts: Sequence[Part], sock: Any, position: int) -> Se
             at += size
             sent += size
             await asyncio.sleep(0)  # a socket that takes all at once must not keep the others waiting
+        part._check_unchanged()
     return result_of(target, sent)
 
 
@@ -95,4 +96,5 @@ async def _send_by_transport(
                     await asyncio.sleep(0)
             at += size
             sent += size
+        part._check_unchanged()
     return Sent(sent, "copy" if copies else "sendfile")
