@@ -10,6 +10,7 @@ from kstore.spark.columns import COLUMNS, ColumnBatch
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.partitioner import murmur2, partition_of_key
 from kstore.spark.plan import Bounds, Split, plan_splits
+from kstore.spark.publish import Sink
 from kstore.spark.rdd import PartitionReader, partition_reader, rdd
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "ColumnBatch",
     "KStoreDataSource",
     "PartitionReader",
+    "Sink",
     "SparkSourceError",
     "Split",
     "dataframe",

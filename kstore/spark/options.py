@@ -38,6 +38,21 @@ _BOTH = ("path",)
 _OF_SPARK = ("checkpointLocation", "queryName")  # Spark hands these on
 NAMES = {name.lower(): name for name in (*_BOTH, *_SOURCE, *_SINK, *_OF_SPARK)}
 _CONFIG = "kstore."
+_CATALOG = (
+    "a table of the catalog (by CREATE TABLE … USING kstore or saveAsTable) does not work: Spark does not hand its options "
+    "on to a source in Python. CREATE TEMPORARY VIEW name USING kstore OPTIONS (path '…', subscribe '…') reads, "
+    "df.write.format('kstore') writes"
+)
+_NO_BROKER = "it is for a client of a broker, and there is no broker here: leave it out"
+_OF_OTHERS = {
+    "location": _CATALOG,
+    "paths": "path is one log directory; of several, load() each and union() what they give",
+    "kafka.bootstrap.servers": "there are no servers here: path names the log directory, as in .load(path)",
+    "kafka.isolation.level": "here it is isolation",
+    "kafka.group.id": "there are no consumer groups here: leave it out",
+    "groupidprefix": "there are no consumer groups here: leave it out",
+}
+"""What to do instead of options of Spark, and of its source for Kafka, which are none of ours."""
 _TRIGGER_DELAY_MS = 15 * 60_000
 
 
@@ -54,6 +69,10 @@ def canonical(options: Mapping[str, str]) -> dict[str, str]:
             known[lower] = value
         elif lower in NAMES:
             known[NAMES[lower]] = value
+        elif lower in _OF_OTHERS:
+            raise bad(f"no option {name!r}: {_OF_OTHERS[lower]}")
+        elif lower.startswith(("kafka.", "kafkaconsumer.", "fetchoffset.")):
+            raise bad(f"no option {name!r}: {_NO_BROKER}")
         else:
             near = difflib.get_close_matches(lower, NAMES, 1, 0.5)
             hint = f"; the nearest is {NAMES[near[0]]}" if near else ""
@@ -171,13 +190,61 @@ def _bounds(options: Mapping[str, str], side: Literal["starting", "ending"], def
     )
 
 
+def _check_order(starting: Bounds, ending: Bounds) -> None:
+    """KSTORE_INVALID_OPTION for ranges that end before they start."""
+    if (
+        starting.timestamp is not None
+        and ending.timestamp is not None
+        and starting.timestamp > ending.timestamp
+    ):
+        raise bad(f"startingTimestamp {starting.timestamp} lies after endingTimestamp {ending.timestamp}")
+    tables = [
+        None if bounds.timestamp is not None or bounds.timestamps is not None else bounds.offsets
+        for bounds in (starting, ending)
+    ]
+    for name, first, last in (
+        ("Offsets", *tables),
+        ("OffsetsByTimestamp", starting.timestamps, ending.timestamps),
+    ):
+        if isinstance(first, Mapping) and isinstance(last, Mapping):
+            for topic, own in first.items():
+                for partition, start in own.items():
+                    end = last.get(topic, {}).get(partition, -1)
+                    if start > end >= 0:
+                        raise failure(
+                            "KSTORE_INVALID_OPTION",
+                            f"starting{name} {start} lies after ending{name} {end}",
+                            topic=topic,
+                            partition=partition,
+                        )
+
+
+def _local(url: str, name: str) -> str:
+    """A path of the file system, also from a URL such as Hadoop's file:/x and file:///x."""
+    found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", url)
+    if found is None:
+        return os.path.abspath(url)  # noqa: PTH100
+    if found[1].lower() != "file" or found[2] not in (None, "", "localhost"):
+        raise failure("KSTORE_UNSUPPORTED", f"{name} lies in a mounted file system", file=url)
+    return os.path.abspath(found[3])  # noqa: PTH100
+
+
 def _path(options: Mapping[str, str]) -> str:
+    if not options:
+        raise bad(_CATALOG)
     path = options.get("path", "").strip()
     if not path:
         raise bad("path is missing: the log directory, as in .load(path) or .option('path', …)")
-    if "://" in path and not path.startswith("file://"):
-        raise failure("KSTORE_UNSUPPORTED", "a log lies in a mounted file system", file=path)
-    return os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100
+    return _local(path, "path")
+
+
+def _checkpoint(options: Mapping[str, str]) -> str | None:
+    """Where Spark keeps a query's progress, if that is in this file system."""
+    given = options.get("checkpointLocation")
+    try:
+        return None if given is None else _local(given, "checkpointLocation")
+    except SparkSourceError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +283,15 @@ class SourceOptions:
         least, most = (_integer(options, f"{m}OffsetsPerTrigger", 1) for m in ("min", "max"))
         if least is not None and most is not None and least > most:
             raise bad(f"minOffsetsPerTrigger, {least}, is more than maxOffsetsPerTrigger, {most}")
+        root, topics = _path(options), _topics(options)
+        starting = _bounds(options, "starting", "latest" if stream else "earliest")
+        ending = _bounds(options, "ending", "latest")
+        _check_order(starting, ending)
         return cls(
-            _path(options),
-            _topics(options),
-            _bounds(options, "starting", "latest" if stream else "earliest"),
-            _bounds(options, "ending", "latest"),
+            root,
+            topics,
+            starting,
+            ending,
             _integer(options, "minPartitions", 1),
             _integer(options, "maxRecordsPerPartition", 1),
             most,
@@ -241,6 +312,7 @@ class SinkOptions:
     transaction: str | None
     partition_count: int
     staging: str | None
+    checkpoint: str | None
     config: LogConfig
 
     @classmethod
@@ -262,6 +334,7 @@ class SinkOptions:
             options.get("topic"),
             options.get("txnId"),
             _integer(options, "numPartitions", 1) or 1,
-            options.get("stagingPath"),
+            _local(options["stagingPath"], "stagingPath") if "stagingPath" in options else None,
+            _checkpoint(options),
             config,
         )

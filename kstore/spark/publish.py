@@ -1,15 +1,13 @@
 """Staged records become part of logs, once for each transaction id.
 
-What makes it once: a journal in the log directory, and producer state, which Kafka's format has in the log itself. Each
-transaction writes as a producer with an epoch of its own, sequences from 0 in every partition. Before the first record is
-appended the journal names the transaction, its epoch and its staged files, durably, and which of them are large enough to
-be moved. From then on it is decided: whoever publishes next in the directory finishes it first, going on after the last
-sequence that each partition knows. A file that is moved has no sequences: it is in staging, or it is in the log.
+What makes it once: a journal in the log directory. Before the first record is appended it names the transaction, its staged
+files and where every log ends, durably. From then on it is decided: whoever publishes next in the directory finishes it
+first. What of it is in a log already is told from what lies behind that end: copied batches have a producer of their own
+for each transaction, moved files are known by their CRCs. Nothing of that expires.
 """
 
 import contextlib
 import fcntl
-import json
 import os
 import secrets
 import shutil
@@ -18,38 +16,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
-from kstore.config import LogConfig
-from kstore.engine.file import make_directory, write_whole
+from kstore.config import MAX64, LogConfig
+from kstore.engine.file import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
-from kstore.spark.errors import failure, translated
-from kstore.spark.staging import Stage, Staged, partition_counts, staged_files
-from kstore.spark.transfer import Moved, Transfer, movable
+from kstore.spark.errors import SparkSourceError, failure, translated
+from kstore.spark.journal import JOURNAL, Journal, Pending, Transaction
+from kstore.spark.progress import NOTHING, Progress, mark_of, parts, progress
+from kstore.spark.staging import Stage, Staged, partition_counts
+from kstore.spark.transfer import Transfer, movable
 from kstore.store import LogStore
 
-JOURNAL = ".kstore-spark-journal"
+__all__ = ["JOURNAL", "Sink", "Transaction"]
+
 LOCK = ".kstore-spark-lock"
-REMEMBERED_JOBS = 1_000
 LOCK_WAIT_S = 60.0
-_DAY_S = 86_400.0
+_WEEK_S = 7 * 86_400.0
 _THREADED = 4 << 20  # below, a thread for each partition costs more than it brings
-_MAX_EPOCH = 2**15 - 2
 _T = TypeVar("_T")
 
 
-class Transaction(NamedTuple):
-    """What is published once: a micro-batch of a query, or (number None) a job of its own."""
-
-    name: str
-    number: int | None = None
-
-
 class Sink:
-    """Publishes in a log directory; what tasks stage lies beside it, where no broker stumbles over it."""
+    """Publishes staged records in a log directory, once for each transaction; writers of format("kstore") use it.
+
+    What tasks stage lies beside the log directory, where no broker stumbles over it. From a program: recover() finishes
+    a transaction that broke off, forget() gives it up.
+    """
 
     def __init__(
         self,
@@ -80,8 +76,8 @@ class Sink:
         default_count: int = 1,
         task: int = 0,
     ) -> Stage:
-        """Where one attempt of a task writes its rows."""
-        directory = f"{self.staging}/{job}/{attempt}"
+        """Where one attempt of a task writes its rows: a directory that nobody had before, and nobody gets again."""
+        directory = f"{self.staging}/{job}/{attempt}-{secrets.token_hex(8)}"
         return Stage(
             directory, self.config, self.counts() if counts is None else counts, default_count, topic, task
         )
@@ -92,21 +88,22 @@ class Sink:
         staged: Sequence[Staged],
         *,
         counts: Mapping[str, int] | None = None,
+        source: str | None = None,
     ) -> bool:
         """Appends what was staged, in the order given; False if this transaction was published before.
 
-        `counts` tells how many partitions to make of topics that there are none of. An error before the journal names
-        the transaction, or before its first record, leaves nothing; after a later one the next call, for whatever
-        transaction, finishes it. SparkSourceError.
+        `counts` tells how many partitions to make of topics that there are none of; `source` tells the input of a
+        micro-batch from that of others. An error before the journal names the transaction, or before its first record,
+        leaves nothing; after a later one the next call, for whatever transaction, finishes it. SparkSourceError.
         """
         try:
             make_directory(self.root)
             with self._locked():
-                journal = _Journal.read(self.root)
+                journal = Journal.read(self.root)
                 self._finish(journal)
-                if journal.holds(transaction):
+                if journal.holds(transaction, staged, source):
                     return False
-                self._begin(journal, transaction, staged, counts or {})
+                self._begin(journal, transaction, staged, counts or {}, source)
                 return True
         except (KstoreError, OSError) as e:
             raise translated(e, file=self.root) from e
@@ -117,30 +114,52 @@ class Sink:
             return False
         try:
             with self._locked():
-                return self._finish(_Journal.read(self.root))
+                return self._finish(Journal.read(self.root))
         except (KstoreError, OSError) as e:
             raise translated(e, file=self.root) from e
 
-    def discard(self, transaction: Transaction, job: str) -> None:
-        """Removes what a job staged, unless it was begun to be published: then it is needed."""
-        with contextlib.suppress(FileNotFoundError), self._locked():
-            pending = _Journal.read(self.root).pending
-            if pending is not None and Transaction(*pending["transaction"]) == transaction:
-                return
-        shutil.rmtree(f"{self.staging}/{job}", ignore_errors=True)
+    def forget(self) -> bool:
+        """Gives up a transaction that was begun and cannot be finished; False if there is none.
 
-    def sweep(self, older_than_s: float = _DAY_S) -> None:
-        """Removes what failed jobs left in staging."""
-        with contextlib.suppress(OSError):
-            needed = {Path(path).parents[1].name for path in self._pending_paths()}
+        What of it is in the logs stays there, what else was staged is removed. If its job or micro-batch is run again,
+        all of its records are appended.
+        """
+        if not Path(self.root, JOURNAL).exists():
+            return False
+        try:
+            with self._locked():
+                journal = Journal.read(self.root)
+                pending = journal.pending
+                if pending is None:
+                    return False
+                journal.forget()
+                self._remove(pending.staged)
+                return True
+        except (KstoreError, OSError) as e:
+            raise translated(e, file=self.root) from e
+
+    def discard(self, transaction: Transaction, job: str, staged: Sequence[Staged] | None = None) -> None:
+        """Removes what a job staged (`staged`, else all), unless it was begun to be published: then it is needed."""
+        with contextlib.suppress(FileNotFoundError), self._locked():
+            pending = Journal.read(self.root).pending
+            if pending is not None and pending.transaction == transaction:
+                return
+        if staged is None:
+            shutil.rmtree(f"{self.staging}/{job}", ignore_errors=True)
+        else:
+            self._remove(staged)
+
+    def sweep(self, older_than_s: float = _WEEK_S) -> None:
+        """Removes what failed jobs left in staging: those in which no task has written for so long."""
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
+                stack.enter_context(self._locked())
+            pending = Journal.read(self.root).pending
+            needed = set() if pending is None else {Path(one.path).parents[1].name for one in pending.staged}
             for entry in os.scandir(self.staging):
-                if entry.name not in needed and time.time() - entry.stat().st_mtime > older_than_s:
+                if entry.name not in needed and time.time() - _last_written(entry.path) > older_than_s:
                     shutil.rmtree(entry.path, ignore_errors=True)
             os.rmdir(self.staging)  # noqa: PTH106 - if it is empty
-
-    def _pending_paths(self) -> list[str]:
-        pending = _Journal.read(self.root).pending
-        return [] if pending is None else [one[2] for one in pending["staged"]]
 
     # ---- with the lock held ---------------------------------------------------------------------------------------
 
@@ -167,14 +186,23 @@ class Sink:
 
     def _begin(
         self,
-        journal: "_Journal",
+        journal: Journal,
         transaction: Transaction,
         staged: Sequence[Staged],
         counts: Mapping[str, int],
+        source: str | None,
     ) -> None:
         staged = [one for one in staged if one.record_count]
         if not staged:
             return  # a transaction without records needs no memory: again it would have none
+        for one, name, size in _missing(staged):
+            raise failure(
+                "KSTORE_STAGING_LOST",
+                f"{size} bytes of {next(file.size for file in one.files if file.name == name)}; nothing was written",
+                topic=one.topic,
+                partition=one.partition,
+                file=f"{one.path}/{name}",
+            )
         names = {TopicPartition(one.topic, one.partition) for one in staged}
         for topic in {tp.topic for tp in names}:
             names |= {TopicPartition(topic, p) for p in range(counts.get(topic, 0))}
@@ -188,72 +216,113 @@ class Sink:
                     partition=tp.partition,
                 )
         with contextlib.ExitStack() as stack:
-            logs = {tp: stack.enter_context(self._open(tp)) for tp in sorted(names)}
-            ends = {tp: log.log_end_offset for tp, log in logs.items()}
+            logs = {tp: stack.enter_context(self._open(tp, self.config)) for tp in sorted(names)}
+            for log in logs.values():
+                log.flush()  # no power cut may take what is counted from
+            marks = {str(tp): mark_of(log) for tp, log in logs.items()}
             moved = movable(staged, logs, self.config)
-            journal.begin(transaction, staged, moved, ends)
+            pending = journal.begin(transaction, staged, moved, marks, self.config.to_topic(), source)
             try:
-                self._append(journal, logs)
+                self._append(journal, pending, logs, dict.fromkeys(logs, NOTHING))
             except BaseException:
                 in_staging = all(Path(mapped_root(at), name).exists() for at in moved for name in moved[at])
-                if in_staging and all(log.log_end_offset == ends[tp] for tp, log in logs.items()):
+                if in_staging and all(log.log_end_offset == marks[str(tp)].end for tp, log in logs.items()):
                     journal.forget()
                 raise
         journal.end()
         self._remove(staged)
 
-    def _finish(self, journal: "_Journal") -> bool:
-        if journal.pending is None:
+    def _finish(self, journal: Journal) -> bool:
+        """Ends the transaction under way, if there is one: with the files that it names, as its configuration says."""
+        pending = journal.pending
+        if pending is None:
             return False
-        staged = [Staged(*one) for one in journal.pending["staged"]]
+        names = sorted({TopicPartition(one.topic, one.partition) for one in pending.staged})
+        config = LogConfig.from_topic(pending.config)
         with contextlib.ExitStack() as stack:
-            names = sorted({TopicPartition(one.topic, one.partition) for one in staged})
-            self._append(journal, {tp: stack.enter_context(self._open(tp)) for tp in names})
-        journal.end()
-        self._remove(staged)
-        return True
+            logs = {tp: stack.enter_context(self._open(tp, config)) for tp in names}
+            try:
+                there = {
+                    tp: progress(log, tp, pending, journal.producer, journal.epoch)
+                    for tp, log in logs.items()
+                }
+                lost = _lost(pending, there)
+                if lost is None:
+                    self._append(journal, pending, logs, there)
+            except SparkSourceError as e:
+                raise SparkSourceError(f"{e}; {self._way_out(pending)}") from e
+            if lost is not None:
+                found = sum(own.record_count for own in there.values())
+                if found:
+                    total = sum(one.record_count for one in pending.staged)
+                    text = f"{lost}; of {total} records {found} are in the logs; {self._way_out(pending)}"
+                    raise SparkSourceError(text)
+                journal.forget()  # nothing was appended, so it has not begun
+        if lost is None:
+            journal.end()
+        self._remove(pending.staged)
+        return lost is None
 
-    def _open(self, tp: TopicPartition) -> LogWriter:
+    def _way_out(self, pending: Pending) -> str:
+        name, number = pending.transaction
+        what = f"job {name}" if number is None else f"micro-batch {number} of query {name}"
+        return (
+            f"this is a transaction that was begun and has to be finished first: {what}; if it cannot be, "
+            f"kstore.spark.Sink({self.root!r}).forget() gives it up, and leaves what of it is in the logs"
+        )
+
+    def _open(self, tp: TopicPartition, config: LogConfig) -> LogWriter:
+        # timestamps were checked when they were staged; as time goes on they must not become wrong
+        config = config.replace(
+            message_timestamp_before_max_ms=MAX64, message_timestamp_after_max_ms=MAX64, preallocate=False
+        )
         try:
-            return LogWriter(f"{self.root}/{tp}", self.config)
+            return LogWriter(f"{self.root}/{tp}", config)
         except (KstoreError, OSError) as e:
             raise translated(e, topic=tp.topic, partition=tp.partition) from e
 
-    def _append(self, journal: "_Journal", logs: Mapping[TopicPartition, LogWriter]) -> None:
-        assert journal.pending is not None
-        staged = [Staged(*one) for one in journal.pending["staged"]]
-
+    def _append(
+        self,
+        journal: Journal,
+        pending: Pending,
+        logs: Mapping[TopicPartition, LogWriter],
+        there: Mapping[TopicPartition, Progress],
+    ) -> None:
         def append(tp: TopicPartition) -> None:
             try:
-                log, total = logs[tp], 0
-                transfer = Transfer(log, journal.moved, journal.producer, journal.epoch)
-                for one in staged:
+                log, total, begun = logs[tp], 0, logs[tp].log_end_offset
+                transfer = Transfer(log, pending.moved, journal.producer, journal.epoch, there[tp])
+                for one in pending.staged:
                     if one[:2] == tp:
                         transfer.take(one)
                         total += one.record_count
-                there = log.log_end_offset - journal.end_before(tp)
-                if there < total:  # what is not in staging any more was moved, or is lost
-                    raise failure("KSTORE_STAGING_LOST", f"{there} records of {total}", **tp._asdict())
+                found = there[tp].record_count + log.log_end_offset - begun
+                if found != total:
+                    raise failure("KSTORE_LOG_CHANGED", f"{found} records of {total}", **tp._asdict())
                 log.flush()
             except (KstoreError, OSError) as e:
                 raise translated(e, topic=tp.topic, partition=tp.partition) from e
 
-        _each(append, list(logs), staged)
+        _each(append, list(logs), pending.staged)
 
     def _remove(self, staged: Sequence[Staged]) -> None:
-        def remove(one: Staged) -> None:
-            shutil.rmtree(one.path, ignore_errors=True)
+        """Removes what the attempts of tasks staged, and the directories above if nothing else is in them."""
 
-        _each(remove, staged, staged)  # to free pages takes time too
-        for job in {Path(one.path).parents[1] for one in staged}:
-            shutil.rmtree(job, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            os.rmdir(self.staging)  # noqa: PTH106
+        def remove(attempt: Path) -> None:
+            shutil.rmtree(attempt, ignore_errors=True)
+
+        attempts = sorted({Path(mapped_root(one.path)).parent for one in staged})
+        _each(remove, attempts, staged)  # to free pages takes time too
+        for directory in sorted(
+            {level for attempt in attempts for level in attempt.parents[:2]}, reverse=True
+        ):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
 
 
 def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Staged]) -> None:
     """Does the work for every item, in threads where it is worth it: the engine gives up the GIL."""
-    size = sum(os.path.getsize(file) for one in staged for file in staged_files(one.path))  # noqa: PTH202
+    size = sum(file.size for one in staged for file in one.files)
     threads = min(len(items), os.cpu_count() or 1)
     if size < _THREADED or threads < 2:
         for item in items:
@@ -264,87 +333,38 @@ def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Stag
             done.result()
 
 
-class _Journal:
-    """The file: who publishes, what was published last of every query, what is under way."""
+def _missing(staged: Sequence[Staged]) -> Iterator[tuple[Staged, str, int]]:
+    """The staged files that are not what they were: the log, the name, the bytes that there are."""
+    for one in staged:
+        for file in one.files:
+            try:
+                size = Path(mapped_root(one.path), file.name).stat().st_size
+            except FileNotFoundError:
+                size = 0
+            if size != file.size:
+                yield one, file.name, size
 
-    def __init__(self, path: str, content: Mapping[str, Any]) -> None:
-        self._path = path
-        self.producer: int = content.get("producer", -1)
-        self.epoch: int = content.get("epoch", -1)
-        self._queries: dict[str, int] = dict(content.get("queries", {}))
-        self._jobs: list[str] = list(content.get("jobs", []))
-        self.pending: dict[str, Any] | None = content.get("pending")
 
-    @classmethod
-    def read(cls, root: str) -> "_Journal":
-        path = f"{root}/{JOURNAL}"
-        try:
-            content = json.loads(Path(path).read_text("utf-8"))
-        except FileNotFoundError:
-            content = {"version": 1}
-        except ValueError as e:
-            raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
-        if not isinstance(content, dict) or content.get("version") != 1:
-            raise failure("KSTORE_CORRUPT_FILE", "no journal of version 1", file=path)
-        return cls(path, content)
+def _lost(pending: Pending, there: Mapping[TopicPartition, Progress]) -> SparkSourceError | None:
+    """What cannot be appended any more: a staged file that is not in its log and not in staging."""
+    missing = {(one.path, name) for one, name, _ in _missing(pending.staged)}
+    for tp, own in there.items():
+        copied = 0
+        for one, file, body in parts([one for one in pending.staged if one[:2] == tp], pending):
+            path = f"{one.path}/{file.name}"
+            copied += file.record_count if body is None else 0
+            published = path in own.moved if body is not None else copied <= own.copied
+            if not published and (one.path, file.name) in missing:
+                why = "it is not in the log, and not in staging any more as it was"
+                return failure("KSTORE_STAGING_LOST", why, **tp._asdict(), file=path)
+    return None
 
-    def _write(self) -> None:
-        content = {
-            "version": 1,
-            "producer": self.producer,
-            "epoch": self.epoch,
-            "queries": self._queries,
-            "jobs": self._jobs,
-            "pending": self.pending,
-        }
-        write_whole(self._path, json.dumps(content, indent=1).encode())
 
-    def holds(self, transaction: Transaction) -> bool:
-        """Whether it was published."""
-        if transaction.number is None:
-            return transaction.name in self._jobs
-        return transaction.number <= self._queries.get(transaction.name, -1)
-
-    @property
-    def moved(self) -> Moved:
-        """The staged files under way that become segments."""
-        return {} if self.pending is None else self.pending.get("moved", {})
-
-    def end_before(self, tp: TopicPartition) -> int:
-        """Where a log ended before the transaction under way."""
-        return 0 if self.pending is None else int(self.pending.get("ends", {}).get(str(tp), 0))
-
-    def begin(
-        self,
-        transaction: Transaction,
-        staged: Sequence[Staged],
-        moved: Moved,
-        ends: Mapping[TopicPartition, int],
-    ) -> None:
-        """From here on the transaction is decided."""
-        self.epoch += 1
-        if self.producer < 0 or self.epoch > _MAX_EPOCH:
-            self.producer, self.epoch = secrets.randbits(62) | 1 << 61, 0  # far from ids that a broker gives
-        self.pending = {
-            "transaction": list(transaction),
-            "staged": [list(one) for one in staged],
-            "moved": moved,
-            "ends": {str(tp): end for tp, end in ends.items()},
-        }
-        self._write()
-
-    def forget(self) -> None:
-        """Nothing of it was appended, so it has not been."""
-        self.pending = None
-        self._write()
-
-    def end(self) -> None:
-        """All of it is on the disk."""
-        assert self.pending is not None
-        transaction = Transaction(*self.pending["transaction"])
-        if transaction.number is None:
-            self._jobs = [*self._jobs, transaction.name][-REMEMBERED_JOBS:]
-        else:
-            self._queries[transaction.name] = transaction.number
-        self.pending = None
-        self._write()
+def _last_written(directory: str) -> float:
+    """When something below a directory was written last: its own time does not tell."""
+    times = [os.stat(directory).st_mtime]  # noqa: PTH116
+    for path, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            with contextlib.suppress(FileNotFoundError):
+                times.append(os.stat(f"{path}/{name}").st_mtime)  # noqa: PTH116
+    return max(times)

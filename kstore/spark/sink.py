@@ -4,11 +4,13 @@ Spark tells a failed attempt nothing, and calls abort even after a commit that h
 attempt writes where no other does, and whether something is published is the journal's to say, not Spark's.
 """
 
+import hashlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
@@ -118,11 +120,11 @@ class _Target:
             stage.abandon()
             raise
 
-    def publish(self, messages: Sequence[Any], transaction: Transaction) -> None:
+    def publish(self, messages: Sequence[Any], transaction: Transaction, source: str | None = None) -> None:
         staged = [one for message in messages if message is not None for one in message.staged]
         counts = {one.topic: self.counts.get(one.topic, self.options.partition_count) for one in staged}
         sink = self.sink()
-        sink.publish(transaction, staged, counts=counts)
+        sink.publish(transaction, staged, counts=counts, source=source)
         for job in {message.job for message in messages if message is not None}:
             sink.discard(transaction, job)
         sink.sweep()
@@ -166,14 +168,29 @@ class _Streaming:
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """On the driver: publishes the micro-batch, unless it was."""
         queries = {message.query for message in messages if message is not None}
+        source = _source_of(self.target.options.checkpoint, batchId)
         for query in queries:
-            self.target.publish(messages, Transaction(query, batchId))
+            self.target.publish(messages, Transaction(query, batchId), source)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """Removes what is not needed any more; what was published stays."""
         for message in messages:
             if message is not None:
-                self.target.sink().discard(Transaction(message.query, batchId), message.job)
+                self.target.sink().discard(Transaction(message.query, batchId), message.job, message.staged)
+
+
+def _source_of(checkpoint: str | None, number: int) -> str | None:
+    """What tells the input of a micro-batch from that of others: a digest of what Spark noted of it before it began.
+
+    None if the checkpoint cannot be read here, as when it lies in an object store.
+    """
+    if checkpoint is None:
+        return None
+    try:
+        noted = Path(checkpoint, "offsets", str(number)).read_bytes()
+    except OSError:
+        return None
+    return hashlib.blake2b(noted, digest_size=16).hexdigest()
 
 
 class KStoreStreamRowWriter(_Streaming, DataSourceStreamWriter):  # type: ignore[misc]

@@ -1,8 +1,10 @@
 """What tasks write before it is published: a log for each partition they have rows for, in a directory of their own."""
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ import numpy
 from numpy.typing import NDArray
 
 from kstore.config import LogConfig
+from kstore.engine.file import make_directory, sync_directory
 from kstore.errors import KstoreError
 from kstore.log import layout
 from kstore.log.writer import LogWriter
@@ -22,13 +25,28 @@ FLUSH_RECORDS = 50_000  # so often the disk gets what there is, in the backgroun
 _APPENDED = ("key", "value", "timestamp", "headers")
 
 
+class StagedFile(NamedTuple):
+    """A .log file of a staged log: its name, its bytes, its records."""
+
+    name: str
+    size: int
+    record_count: int
+
+
 class Staged(NamedTuple):
-    """A staged log: so many records for a partition, in the directory `path`."""
+    """A staged log: so many records for a partition, in these files of the directory `path`."""
 
     topic: str
     partition: int
     path: str
     record_count: int
+    files: tuple[StagedFile, ...]
+
+    @classmethod
+    def of(cls, raw: Sequence[Any]) -> "Staged":
+        """From JSON."""
+        topic, partition, path, record_count, files = raw
+        return cls(topic, partition, path, record_count, tuple(StagedFile(*file) for file in files))
 
 
 @dataclass
@@ -36,7 +54,9 @@ class Stage:
     """Takes Arrow batches of rows and appends them to staged logs, routed to partitions.
 
     A row goes to the partition it names, else by its key's hash as Kafka's producer does, else round robin. Rows keep
-    their order. `counts` tells how many partitions the topics have that exist; others get `default_count`.
+    their order. `topic`, if given, is where all rows go; else the column topic says it. `counts` tells how many
+    partitions the topics have that exist; others get `default_count`. The directory is made at the first row, and must
+    not be there.
     """
 
     directory: str
@@ -60,12 +80,10 @@ class Stage:
         pa = require_pyarrow()
         if rows.num_rows == 0:
             return
-        topics = rows.column("topic") if "topic" in rows.schema.names else None
-        if topics is None:
+        if self.topic is not None or "topic" not in rows.schema.names:
             self._add_topic(pa, self.topic, rows)
             return
-        if self.topic is not None:
-            topics = topics.fill_null(self.topic)
+        topics = rows.column("topic")
         from pyarrow import compute  # pyarrow alone does not bring it
 
         names = topics.unique().to_pylist()
@@ -115,9 +133,14 @@ class Stage:
             wanted = numpy.asarray(named.fill_null(0))
             for partition in numpy.unique(wanted[given]).tolist():
                 if not 0 <= partition < count:
+                    has = f"the topic has {count}"
+                    if topic not in self.counts:
+                        has += (
+                            f"; numPartitions={max(partition, 0) + 1} makes a new topic with enough of them"
+                        )
                     raise failure(
                         "KSTORE_INVALID_RECORD",
-                        f"a row names partition {partition}, the topic has {count}",
+                        f"a row names partition {partition}, {has}; without the column partition keys decide",
                         topic=topic,
                         partition=partition,
                     )
@@ -151,8 +174,9 @@ class Stage:
     def _log(self, topic: str, partition: int) -> LogWriter:
         log = self._logs.get((topic, partition))
         if log is None:
+            if not self._logs:
+                _make_new(mapped_root(self.directory))
             path = Path(mapped_root(self.directory), f"{topic}-{partition}")
-            path.parent.mkdir(parents=True, exist_ok=True)
             log = self._logs[topic, partition] = LogWriter(path, self._config)
         return log
 
@@ -166,7 +190,8 @@ class Stage:
                 log.abandon()
             except (KstoreError, OSError) as e:
                 raise translated(e, topic=topic, partition=partition) from e
-            found.append(Staged(topic, partition, f"{self.directory}/{topic}-{partition}", count))
+            path = f"{self.directory}/{topic}-{partition}"
+            found.append(Staged(topic, partition, path, count, _files(path, count)))
         return tuple(found)
 
     def abandon(self) -> None:
@@ -176,9 +201,28 @@ class Stage:
         shutil.rmtree(mapped_root(self.directory), ignore_errors=True)
 
 
-def staged_files(path: str) -> list[str]:
+def _make_new(path: str) -> None:
+    """Makes a directory that is not there yet: what is in one that is, another attempt may have written."""
+    for last in (False, False, True):
+        parent = os.path.dirname(path)  # noqa: PTH120
+        try:
+            make_directory(parent)
+            os.mkdir(path)  # noqa: PTH102
+            sync_directory(parent)
+            return
+        except FileNotFoundError:  # a job that ended has removed the empty directory above
+            if last:
+                raise
+
+
+def _files(path: str, record_count: int) -> tuple[StagedFile, ...]:
     """The files with the batches of a staged log, in order."""
-    return sorted(str(file) for file in Path(mapped_root(path)).glob("*.log"))
+    files = sorted(Path(mapped_root(path)).glob("*.log"))
+    firsts = [*(int(file.stem) for file in files), record_count]
+    return tuple(
+        StagedFile(file.name, file.stat().st_size, after - first)
+        for file, (first, after) in zip(files, pairwise(firsts), strict=True)
+    )
 
 
 def _hashed(keys: Any, count: int) -> NDArray[numpy.int32]:

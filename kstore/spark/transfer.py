@@ -4,19 +4,20 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypedDict
+from typing import TypedDict
 
 from kstore.config import LogConfig
 from kstore.engine.crc32c import crc32c
+from kstore.engine.segment import Segment
+from kstore.errors import KstoreError
 from kstore.log import layout
 from kstore.log.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
-from kstore.spark.errors import failure
-from kstore.spark.staging import Staged, staged_files
-
-Moved: TypeAlias = Mapping[str, Mapping[str, int]]
-"""By the path of a staged log: its files that are moved, and how many records are in each."""
+from kstore.spark.errors import failure, translated
+from kstore.spark.journal import Body, Moved
+from kstore.spark.progress import Progress, body_of
+from kstore.spark.staging import Staged
 
 _LARGE = 8 << 20  # a segment of less is not worth its files, and its syncs
 _CHUNK = 1 << 20
@@ -35,21 +36,25 @@ class _Place(TypedDict):
 
 def movable(
     staged: Sequence[Staged], logs: Mapping[TopicPartition, LogWriter], config: LogConfig
-) -> dict[str, dict[str, int]]:
+) -> dict[str, dict[str, Body]]:
     """Which staged files can become segments. Others must not later, when some may have been copied."""
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, Body]] = {}
     if config.message_timestamp_type != "CreateTime":
         return found  # the time is given when records are published
     for one in staged:
-        files = staged_files(one.path)
-        firsts = [*(int(Path(file).stem) for file in files), one.record_count]
-        large = {
-            Path(file).name: firsts[i + 1] - firsts[i]
-            for i, file in enumerate(files)
-            if os.path.getsize(file) >= _LARGE and os.access(file, os.W_OK)  # noqa: PTH202
-        }
-        if large and _is_near(mapped_root(one.path), logs[TopicPartition(one.topic, one.partition)]):
-            found[one.path] = large
+        directory = mapped_root(one.path)
+        large = [
+            file.name
+            for file in one.files
+            if file.size >= _LARGE and os.access(f"{directory}/{file.name}", os.W_OK)
+        ]
+        if large and _is_near(directory, logs[TopicPartition(one.topic, one.partition)]):
+            try:
+                found[one.path] = {
+                    name: body_of(Segment(directory, name.removesuffix(".log"), 0)) for name in large
+                }
+            except KstoreError as e:
+                raise translated(e, topic=one.topic, partition=one.partition) from e
     return found
 
 
@@ -67,13 +72,11 @@ def _is_near(directory: str, log: LogWriter) -> bool:
 class Transfer:
     """One transaction's way into one log: goes on where it stopped, if it did."""
 
-    def __init__(self, log: LogWriter, moved: Moved, producer: int, epoch: int) -> None:
+    def __init__(self, log: LogWriter, moved: Moved, producer: int, epoch: int, there: Progress) -> None:
         self._log = log
         self._moved = moved
         self._producer, self._epoch = producer, epoch
-        state = log.producers().get(producer)
-        known = state is not None and state.producer_epoch == epoch and bool(state.batches)
-        self._done = state.batches[-1].last_sequence + 1 if known and state is not None else 0
+        self._there = there
         self._sequence = 0
         self._buffer = bytearray(_CHUNK)  # only one, small enough to stay in the processor's cache
 
@@ -81,17 +84,15 @@ class Transfer:
         """Brings a staged log's records into the log, but for those that are there. SparkSourceError."""
         place: _Place = {"topic": one.topic, "partition": one.partition, "file": one.path}
         moved = self._moved.get(one.path, {})
-        found = 0
-        for name in sorted({*moved, *(Path(file).name for file in staged_files(one.path))}):
+        for name, _, record_count in one.files:
             place["file"] = file = f"{mapped_root(one.path)}/{name}"
-            if name not in moved:
-                found += self._copy(file, place)
-            else:
-                if os.path.exists(file):  # noqa: PTH110
+            if name in moved:
+                if f"{one.path}/{name}" not in self._there.moved:
                     self._log.adopt(file)
-                found += moved[name]
-        if found != one.record_count:
-            raise failure("KSTORE_STAGING_LOST", f"{found} records of {one.record_count}", **place)
+            elif self._sequence + record_count <= self._there.copied:
+                self._sequence += record_count
+            elif (found := self._copy(file, place)) != record_count:
+                raise failure("KSTORE_STAGING_LOST", f"{found} records of {record_count}", **place)
 
     def _copy(self, file: str, place: _Place) -> int:
         """Appends the batches of a file as this producer's; how many records are in it."""
@@ -100,7 +101,7 @@ class Transfer:
             skip = at = 0
             while at < len(chunk):
                 size, count = _sizes(chunk, at)
-                if self._sequence < self._done:
+                if self._sequence < self._there.copied:
                     skip = at + size
                 else:
                     _become(chunk[at : at + size], self._producer, self._epoch, self._sequence, place)

@@ -1,0 +1,197 @@
+"""The journal of a log directory: which transactions were published there, and which one is under way.
+
+It is a file in the directory, replaced as a whole. What it says does not expire, whatever records and clocks say.
+"""
+
+import json
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from kstore.engine.file import write_whole
+from kstore.spark.errors import failure
+from kstore.spark.staging import Staged
+
+JOURNAL = ".kstore-spark-journal"
+REMEMBERED_JOBS = 1_000
+_VERSION = 2
+_MAX_EPOCH = 2**15 - 2
+
+
+class Transaction(NamedTuple):
+    """What is published once: a micro-batch of a query, or (number None) a job of its own."""
+
+    name: str
+    number: int | None = None
+
+
+class Mark(NamedTuple):
+    """Where a log ended: its end offset, and the CRC of its last batch, -1 if there is none."""
+
+    end: int
+    crc: int
+
+
+class Body(NamedTuple):
+    """What tells a staged file from all others when it lies in a log: the number of its batches, the CRC of their CRCs."""
+
+    batch_count: int
+    crc: int
+
+
+Moved: TypeAlias = Mapping[str, Mapping[str, Body]]
+"""By the path of a staged log: its files that are moved into the log."""
+
+
+class Pending(NamedTuple):
+    """A transaction that is under way, as it was before its first record was appended."""
+
+    transaction: Transaction
+    staged: tuple[Staged, ...]
+    moved: Moved
+    marks: Mapping[str, Mark]
+    config: Mapping[str, str]
+    source: str | None
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> "Pending":
+        """From JSON."""
+        return cls(
+            Transaction(*raw["transaction"]),
+            tuple(Staged.of(one) for one in raw["staged"]),
+            {path: {name: Body(*b) for name, b in own.items()} for path, own in raw["moved"].items()},
+            {log: Mark(*mark) for log, mark in raw["marks"].items()},
+            raw["config"],
+            raw["source"],
+        )
+
+
+class _Last(NamedTuple):
+    """The last micro-batch that a query published: its number, its records by topic, what Spark's checkpoint says of it."""
+
+    number: int
+    records: Mapping[str, int] | None = None
+    source: str | None = None
+
+
+class Journal:
+    """Who publishes in a directory, what was published last of every query, and what is under way."""
+
+    def __init__(self, path: str, content: Mapping[str, Any]) -> None:
+        self._path = path
+        self.producer: int = content.get("producer", -1)
+        self.epoch: int = content.get("epoch", -1)
+        own = content.get("queries", {}).items()
+        self._queries = {name: _Last(*last) if isinstance(last, list) else _Last(last) for name, last in own}
+        self._jobs: list[str] = list(content.get("jobs", []))
+        pending = content.get("pending")
+        self.pending = None if pending is None else Pending.of(pending)
+
+    @classmethod
+    def read(cls, root: str) -> "Journal":
+        """The journal of a log directory, empty if there is none yet. KSTORE_CORRUPT_FILE."""
+        path = f"{root}/{JOURNAL}"
+        try:
+            content = json.loads(Path(path).read_text("utf-8"))
+        except FileNotFoundError:
+            content = {"version": _VERSION}
+        except ValueError as e:
+            raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
+        if not isinstance(content, dict) or content.get("version") not in (1, _VERSION):
+            raise failure("KSTORE_CORRUPT_FILE", f"no journal of version 1 or {_VERSION}", file=path)
+        if content["version"] == 1 and content.get("pending") is not None:
+            raise failure(
+                "KSTORE_UNSUPPORTED",
+                "an older kstore began a transaction there and did not finish it: let that version finish it, "
+                "by kstore.spark.publish.Sink(path).recover()",
+                file=path,
+            )
+        return cls(path, content)
+
+    def _write(self) -> None:
+        content = {
+            "version": _VERSION,
+            "producer": self.producer,
+            "epoch": self.epoch,
+            "queries": self._queries,
+            "jobs": self._jobs,
+            "pending": None if self.pending is None else self.pending._asdict(),
+        }
+        write_whole(self._path, json.dumps(content, indent=1).encode())
+
+    def holds(self, transaction: Transaction, staged: Sequence[Staged], source: str | None) -> bool:
+        """Whether it was published.
+
+        Spark runs a micro-batch again only if it was the last one, with the same input. KSTORE_CHECKPOINT_RESET if the
+        number is of an earlier one, or `source` is another: its records were never published. If no source is known, a
+        warning says that the records are not as many as they were.
+        """
+        name, number = transaction
+        if number is None:
+            return name in self._jobs
+        last = self._queries.get(name)
+        if last is None or number > last.number:
+            return False
+        known = source is not None and last.source is not None
+        if number < last.number or (known and source != last.source):
+            raise failure(
+                "KSTORE_CHECKPOINT_RESET",
+                f"query {name} has published its micro-batch {last.number}, and now gives another micro-batch {number}: "
+                "its checkpoint was reset, or is an older copy. Nothing of this micro-batch was written. Give the query "
+                "a new, empty checkpoint directory, and startingOffsets that say where it goes on",
+                file=self._path,
+            )
+        if not known and last.records is not None and last.records != count_by_topic(staged):
+            warnings.warn(
+                f"{self._path}: micro-batch {number} of query {name} was published with other numbers of records "
+                f"({last.records}) than it has now ({count_by_topic(staged)}), and is passed over. If its checkpoint "
+                "was reset, records are missing: give the query a new, empty checkpoint directory, and startingOffsets "
+                "that say where it goes on",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return True
+
+    def begin(
+        self,
+        transaction: Transaction,
+        staged: Sequence[Staged],
+        moved: Moved,
+        marks: Mapping[str, Mark],
+        config: Mapping[str, str],
+        source: str | None,
+    ) -> Pending:
+        """From here on the transaction is decided. OSError."""
+        self.epoch += 1
+        if self.producer < 0 or self.epoch > _MAX_EPOCH:
+            self.producer, self.epoch = secrets.randbits(62) | 1 << 61, 0  # far from ids that a broker gives
+        self.pending = Pending(transaction, tuple(staged), moved, marks, config, source)
+        self._write()
+        return self.pending
+
+    def forget(self) -> None:
+        """The transaction under way counts as never begun. OSError."""
+        self.pending = None
+        self._write()
+
+    def end(self) -> None:
+        """All of the transaction under way is on the disk. OSError."""
+        assert self.pending is not None
+        name, number = self.pending.transaction
+        if number is None:
+            self._jobs = [*self._jobs, name][-REMEMBERED_JOBS:]
+        else:
+            self._queries[name] = _Last(number, count_by_topic(self.pending.staged), self.pending.source)
+        self.pending = None
+        self._write()
+
+
+def count_by_topic(staged: Sequence[Staged]) -> dict[str, int]:
+    """How many records are staged for each topic."""
+    counts: dict[str, int] = {}
+    for one in staged:
+        if one.record_count:
+            counts[one.topic] = counts.get(one.topic, 0) + one.record_count
+    return counts

@@ -1,0 +1,124 @@
+"""How far a transaction under way has come in one log, told from the log itself."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kstore.engine.crc32c import crc32c
+from kstore.engine.segment import Segment
+from kstore.log.layout import TopicPartition
+from kstore.log.writer import LogWriter
+from kstore.spark.columns import mapped_root
+from kstore.spark.errors import SparkSourceError, failure
+from kstore.spark.journal import Body, Mark, Pending
+from kstore.spark.staging import Staged, StagedFile
+
+
+class Progress(NamedTuple):
+    """What of a transaction is in a log: so many records as copied batches, and the moved files, by their paths."""
+
+    copied: int
+    moved: frozenset[str]
+    record_count: int
+
+
+NOTHING = Progress(0, frozenset(), 0)
+
+
+def mark_of(log: LogWriter) -> Mark:
+    """Where a log ends now."""
+    end = log.log_end_offset
+    return Mark(end, _crc_before(log, end))
+
+
+def body_of(segment: Segment) -> Body:
+    """What a .log file is known by, wherever it lies and whatever offsets it has. CorruptRecordError."""
+    return _body(segment.read_headers()["crc"])
+
+
+def progress(log: LogWriter, tp: TopicPartition, pending: Pending, producer: int, epoch: int) -> Progress:
+    """What of a transaction is in a log that was opened anew. KSTORE_LOG_CHANGED if that cannot be told.
+
+    Copied batches have the transaction's producer and count their records from 0; a moved file is a segment that begins
+    with its batches. Both lie behind the log's end of then, in their order; batches of others may lie between.
+    """
+    mark = pending.marks[str(tp)]
+    start, end = log.log_start_offset, log.log_end_offset
+    was = f"the log was truncated: it ended at offset {mark.end} when the transaction began, and now"
+    if end < mark.end:
+        raise _changed(tp, f"{was} ends at {end}")
+    if mark.crc >= 0 and _crc_before(log, mark.end) not in (mark.crc, -1):
+        raise _changed(tp, f"{was} has another batch before that")
+    trimmed = start > mark.end  # retention took the oldest of what lies behind the mark
+    copied, seen = 0, False
+    segments: list[Segment] = []
+    for segment, headers in _behind(log, mark.end):
+        if segment.base_offset >= mark.end:
+            segments.append(segment)
+        own = headers[(headers["producer_id"] == producer) & (headers["producer_epoch"] == epoch)]
+        firsts, deltas = own["base_sequence"].tolist(), own["last_offset_delta"].tolist()
+        for first, delta in zip(firsts, deltas, strict=True):
+            if first != copied and (seen or not trimmed):
+                raise _changed(tp, f"of its copied records, number {first} follows on number {copied - 1}")
+            copied, seen = first + delta + 1, True
+    staged = [one for one in pending.staged if one[:2] == tp]
+    wanted = sum(file.record_count for one, file, body in parts(staged, pending) if body is None)
+    if copied > wanted:
+        raise _changed(tp, f"{copied} records where {wanted} are copied")
+    if trimmed and wanted and not seen:
+        raise _changed(
+            tp, f"offsets {mark.end} to {start} (exclusive) were deleted, so nobody can tell what was there"
+        )
+    moved: set[str] = set()
+    count = copied
+    for one, file, body in parts(staged, pending):
+        path = f"{one.path}/{file.name}"
+        if body is None or Path(mapped_root(path)).exists():
+            continue
+        if not trimmed and not any(_begins_with(segment, body) for segment in segments):
+            continue  # lost: cut off here, or removed there
+        moved.add(path)
+        count += file.record_count
+    return Progress(copied, frozenset(moved), count)
+
+
+def parts(staged: Sequence[Staged], pending: Pending) -> Iterator[tuple[Staged, StagedFile, Body | None]]:
+    """The staged files in the order in which they are published; with what it is known by if it is moved, else None."""
+    for one in staged:
+        moved = pending.moved.get(one.path, {})
+        for file in one.files:
+            yield one, file, moved.get(file.name)
+
+
+def _crc_before(log: LogWriter, offset: int) -> int:
+    """The CRC of the batch that ends at this offset, -1 if there is none."""
+    at = log.floor_segment(offset - 1)
+    if offset <= log.log_start_offset or at < 0:
+        return -1
+    segment = log.segments[at]
+    located = segment.translate(offset - 1)
+    if located is None:
+        return -1
+    batch = segment.batch_at(located.position)
+    return batch.crc if batch.last_offset == offset - 1 else -1
+
+
+def _behind(log: LogWriter, offset: int) -> Iterator[tuple[Segment, Any]]:
+    """The segments with batches from an offset on, and the headers of these batches."""
+    for segment in log.segments[max(log.floor_segment(offset), 0) :]:
+        first = segment.translate(offset)
+        if first is not None:
+            yield segment, segment.read_headers(first.position)
+
+
+def _begins_with(segment: Segment, body: Body) -> bool:
+    crcs = segment.read_headers()["crc"]
+    return len(crcs) >= body.batch_count and _body(crcs[: body.batch_count]) == body
+
+
+def _body(crcs: Any) -> Body:
+    return Body(len(crcs), crc32c(crcs.astype(">u4").tobytes()))
+
+
+def _changed(tp: TopicPartition, why: str) -> SparkSourceError:
+    return failure("KSTORE_LOG_CHANGED", why, topic=tp.topic, partition=tp.partition)
