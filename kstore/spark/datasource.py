@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kstore.log.layout import TopicPartition
 from kstore.spark import columns as cols
 from kstore.spark.errors import failure
 from kstore.spark.options import SourceOptions
@@ -73,17 +74,22 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
 def plan(options: SourceOptions) -> list[Split]:
     """The splits of a batch query."""
     logs = Logs(options.root, options.isolation)
+    return split_ranges(
+        logs,
+        _ranges(logs, options),
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+def _ranges(logs: Logs, options: SourceOptions) -> dict[TopicPartition, tuple[int, int]]:
+    """What a batch query reads of every partition."""
     partitions = chosen(logs, options.topics)
     lossy = {"fail_on_data_loss": options.fail_on_data_loss}
     starts = resolve(logs, partitions, options.starting, start=True, **lossy)
     ends = resolve(logs, partitions, options.ending, start=False, **lossy)
-    return split_ranges(
-        logs,
-        {tp: (starts[tp], ends[tp]) for tp in partitions},
-        min_partitions=options.min_partitions,
-        max_records_per_partition=options.max_records_per_partition,
-        **lossy,
-    )
+    return {tp: (starts[tp], ends[tp]) for tp in partitions}
 
 
 def read_arrow(split: Split, columns: Sequence[str]) -> Iterator[Any]:
@@ -135,7 +141,12 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
             if not any(name.lower() in streams for name in self.options):
                 raise
             options = SourceOptions.of(self.options, stream=True)
-        chosen(Logs(options.root), options.topics)
+        logs = Logs(options.root, options.isolation)
+        chosen(logs, options.topics)
+        # Spark does not say whether a batch query or a stream begins. What has an end is a batch query. A stream that is
+        # restarted goes on where it was, so its options may name offsets that are gone.
+        if any(name.lower().startswith("ending") for name in self.options):
+            _ranges(logs, options)
         return spark_schema(all_columns(options))
 
     def reader(self, schema: StructType) -> KStoreReader:

@@ -110,7 +110,14 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
                 return start
         self._add_new(begin, ends)
         for tp in begin.keys() - ends.keys():
-            self._lost(tp, begin[tp], "the partition is gone")
+            if tp in self._open().names():
+                why = (
+                    "the query has read this partition, and subscribe, subscribePattern or assign does not name it any "
+                    "more: name it, or give the query a new checkpoint"
+                )
+            else:
+                why = "the partition is gone"
+            self._lost(tp, begin[tp], why)
         return _nested(_limited(begin, ends, most))
 
     def _waits(self, new: int) -> bool:
