@@ -11,6 +11,7 @@ import pytest
 
 from kstore.spark.java import provide
 
+sys.path.insert(0, str(Path(__file__).parent))
 REPOSITORY = Path(__file__).parents[2]
 BROKER = REPOSITORY / "tests" / "golden" / "data" / "broker" / "data"
 

@@ -194,6 +194,30 @@ def test_wrong_options_are_reported_at_load(
 
 
 @pytest.mark.datasource
+def test_tables_and_views_of_the_catalog(spark: Any, tmp_path: Path) -> None:
+    from pyspark.errors import AnalysisException
+
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 5)
+    kstore.spark.register(spark)
+    options = f"USING kstore OPTIONS (path 'file:{tmp_path}', subscribe 't')"
+    with pytest.raises(
+        AnalysisException, match=r"table of the catalog .* does not work.*CREATE TEMPORARY VIEW"
+    ):
+        spark.sql(f"CREATE TABLE kstore_one {options}")
+    spark.sql(f"CREATE TABLE kstore_two (value BINARY) {options}")
+    try:
+        with pytest.raises(
+            AnalysisException, match=r"table of the catalog .* does not work.*CREATE TEMPORARY VIEW"
+        ):
+            spark.sql("SELECT count(*) FROM kstore_two").collect()
+    finally:
+        spark.sql("DROP TABLE kstore_two")
+    spark.sql(f"CREATE TEMPORARY VIEW kstore_three {options}")
+    assert spark.sql("SELECT count(*) FROM kstore_three").collect()[0][0] == 5
+
+
+@pytest.mark.datasource
 def test_missing_directory_and_wrong_schema(spark: Any, tmp_path: Path, broker: Path) -> None:
     from pyspark.errors import AnalysisException
 

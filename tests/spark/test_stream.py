@@ -72,6 +72,25 @@ def test_stream_from_log_to_log_with_limit_and_restart(spark: Any, tmp_path: Pat
     assert len(values(out)) == 1800
 
 
+def test_a_checkpoint_that_was_reset(spark: Any, tmp_path: Path) -> None:
+    """It keeps the id of the query, and counts micro-batches from 0 again: what they hold was never published."""
+    data, out, checkpoint = tmp_path / "data", tmp_path / "out", tmp_path / "checkpoint"
+    fill(data, 0, 100)
+    run(source(spark, data), checkpoint, out)
+    for name in ("offsets", "commits"):
+        shutil.rmtree(checkpoint / name)
+    fill(data, 100, 100)
+    for starting in ("earliest", '{"in": {"0": 100}}'):
+        with pytest.raises(
+            Exception, match=r"KSTORE_CHECKPOINT_RESET: .*micro-batch 0.*new, empty checkpoint"
+        ):
+            run(source(spark, data, startingOffsets=starting), checkpoint, out)
+        assert values(out) == list(range(100))
+        shutil.rmtree(checkpoint / "offsets")
+    run(source(spark, data, startingOffsets='{"in": {"0": 100}}'), tmp_path / "another", out)
+    assert values(out) == list(range(200))
+
+
 @pytest.mark.parametrize("strict", ["true", "false"])
 def test_retention_between_two_runs(spark: Any, tmp_path: Path, strict: str) -> None:
     data, out, checkpoint = tmp_path / "data", tmp_path / "out", tmp_path / "checkpoint"

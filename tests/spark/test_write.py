@@ -80,6 +80,16 @@ def test_routing(spark: Any, tmp_path: Path) -> None:
     assert max(map(free.count, range(6))) - min(map(free.count, range(6))) <= 6
 
 
+def test_the_option_topic_overrides_the_column(spark: Any, tmp_path: Path) -> None:
+    """As with Spark's sink for Kafka: a copy within a directory must not go back into its source."""
+    with kstore.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.extend([b"x"] * 10)
+    write(kstore.spark.dataframe(spark, tmp_path / "data", "orders"), tmp_path / "data", topic="copy")
+    for topic in ("orders", "copy"):
+        with kstore.open(tmp_path / "data" / f"{topic}-0") as log:
+            assert [r.value for r in log] == [b"x"] * 10
+
+
 def test_the_same_transaction_id_is_written_once(spark: Any, tmp_path: Path) -> None:
     frame = numbers(spark, 500)
     for _ in range(2):
@@ -155,7 +165,8 @@ def test_what_may_not_be_written(spark: Any, tmp_path: Path) -> None:
         write(spark.range(3), tmp_path / "o", topic="t")
     with pytest.raises(Exception, match=r"KSTORE_INVALID_OPTION.*segment\.bytes"):
         write(frame, tmp_path / "o", topic="t", **{"kstore.segment.byte": "1"})
-    with pytest.raises(Exception, match=r"KSTORE_INVALID_RECORD: topic t, partition 7: .*the topic has 1"):
+    has = r"KSTORE_INVALID_RECORD: topic t, partition 7: .*the topic has 1; numPartitions=8 makes a new topic"
+    with pytest.raises(Exception, match=has):
         write(frame.selectExpr("value", "7 as partition"), tmp_path / "o", topic="t")
     assert not (tmp_path / "o").exists()
 
