@@ -218,7 +218,7 @@ class Sink:
         with contextlib.ExitStack() as stack:
             logs = {tp: stack.enter_context(self._open(tp, self.config)) for tp in sorted(names)}
             for log in logs.values():
-                log.flush()  # no power cut may take what is counted from
+                log.wait_until_durable(log.log_end_offset)  # no power cut may take what is counted from
             marks = {str(tp): mark_of(log) for tp, log in logs.items()}
             moved = movable(staged, logs, self.config)
             pending = journal.begin(transaction, staged, moved, marks, self.config.to_topic(), source)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.engine.file import calls_made, fail_call
 from kstore.spark import publish, transfer
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.publish import JOURNAL, Sink, Transaction
@@ -130,6 +131,30 @@ def test_killed_in_the_commit(
     assert sink.publish(Transaction("query", 1), stage(sink, "query-1", tasks=1), counts={"t": 2})
     assert len(values(ram / "log")) == len(WANTED) + ROWS
     assert not Path(sink.staging).exists()
+
+
+def test_finishing_breaks_off_too(ram: Path, way: str) -> None:
+    """At every third of its system calls: killed there, killed half way in it, or told of an error."""
+    counting = Sink(ram / "count")
+    dies(counting, stage(counting, age_h=48))
+    fail_call(0)
+    assert counting.recover()
+    calls, broken = calls_made(), 0
+    for nth in range(1, calls + 1, 3):
+        sink = Sink(ram / str(nth) / "log")
+        dies(sink, stage(sink, age_h=48))
+        child = os.fork()
+        if child == 0:
+            try:
+                fail_call(nth, how=("kill", "kill_half", "error")[nth // 3 % 3])
+                sink.recover()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        broken += os.waitpid(child, 0)[1] != 0
+        sink.recover()
+        assert values(ram / str(nth) / "log") == WANTED, nth
+    assert broken > calls // 6
 
 
 @pytest.mark.parametrize("age_h", [0, 24 * 30])
