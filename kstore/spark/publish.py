@@ -109,7 +109,10 @@ class Sink:
             raise translated(e, file=self.root) from e
 
     def recover(self) -> bool:
-        """Finishes a transaction that was begun; False if there is none."""
+        """Finishes a transaction that was begun; False if there is none.
+
+        One of which nothing is in the logs, and whose staged files are gone, has not begun.
+        """
         if not Path(self.root, JOURNAL).exists():
             return False
         try:
@@ -152,8 +155,12 @@ class Sink:
     def sweep(self, older_than_s: float = _WEEK_S) -> None:
         """Removes what failed jobs left in staging: those in which no task has written for so long."""
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            with contextlib.suppress(FileNotFoundError):
-                stack.enter_context(self._locked())
+            try:
+                stack.enter_context(self._locked(wait_s=0))
+            except SparkSourceError:
+                return  # another job is publishing; the next one sweeps
+            except FileNotFoundError:
+                pass  # nothing was published there
             pending = Journal.read(self.root).pending
             needed = set() if pending is None else {Path(one.path).parents[1].name for one in pending.staged}
             for entry in os.scandir(self.staging):
@@ -164,10 +171,10 @@ class Sink:
     # ---- with the lock held ---------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
         fd = os.open(f"{self.root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            deadline = time.monotonic() + LOCK_WAIT_S
+            deadline = time.monotonic() + wait_s
             while True:
                 try:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -249,8 +256,8 @@ class Sink:
                 lost = _lost(pending, there)
                 if lost is None:
                     self._append(journal, pending, logs, there)
-            except SparkSourceError as e:
-                raise SparkSourceError(f"{e}; {self._way_out(pending)}") from e
+            except (KstoreError, OSError) as e:
+                raise SparkSourceError(f"{translated(e)}; {self._way_out(pending)}") from e
             if lost is not None:
                 found = sum(own.record_count for own in there.values())
                 if found:
@@ -273,9 +280,7 @@ class Sink:
 
     def _open(self, tp: TopicPartition, config: LogConfig) -> LogWriter:
         # timestamps were checked when they were staged; as time goes on they must not become wrong
-        config = config.replace(
-            message_timestamp_before_max_ms=MAX64, message_timestamp_after_max_ms=MAX64, preallocate=False
-        )
+        config = config.replace(message_timestamp_before_max_ms=MAX64, message_timestamp_after_max_ms=MAX64)
         try:
             return LogWriter(f"{self.root}/{tp}", config)
         except (KstoreError, OSError) as e:

@@ -4,6 +4,7 @@ Spark tells a failed attempt nothing, and calls abort even after a commit that h
 attempt writes where no other does, and whether something is published is the journal's to say, not Spark's.
 """
 
+import contextlib
 import hashlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from pyspark.sql.types import (
 
 from kstore.spark import columns as cols
 from kstore.spark.datasource import spark_schema
-from kstore.spark.errors import failure
+from kstore.spark.errors import SparkSourceError, failure
 from kstore.spark.options import SinkOptions, canonical
 from kstore.spark.publish import Sink, Transaction
 from kstore.spark.staging import Staged
@@ -125,9 +126,12 @@ class _Target:
         counts = {one.topic: self.counts.get(one.topic, self.options.partition_count) for one in staged}
         sink = self.sink()
         sink.publish(transaction, staged, counts=counts, source=source)
-        for job in {message.job for message in messages if message is not None}:
-            sink.discard(transaction, job)
-        sink.sweep()
+        with contextlib.suppress(
+            SparkSourceError
+        ):  # it is published: what stays in staging is swept another time
+            for job in {message.job for message in messages if message is not None}:
+                sink.discard(transaction, job)
+            sink.sweep()
 
 
 class KStoreWriter(DataSourceArrowWriter):  # type: ignore[misc]
