@@ -67,6 +67,7 @@ class Stage:
     task: int = 0
     _logs: dict[tuple[str, int], LogWriter] = field(default_factory=dict)
     _turn: int = 0
+    _made: bool = False
 
     def __post_init__(self) -> None:
         self._turn = self.task
@@ -174,8 +175,9 @@ class Stage:
     def _log(self, topic: str, partition: int) -> LogWriter:
         log = self._logs.get((topic, partition))
         if log is None:
-            if not self._logs:
+            if not self._made:
                 _make_new(mapped_root(self.directory))
+                self._made = True
             path = Path(mapped_root(self.directory), f"{topic}-{partition}")
             log = self._logs[topic, partition] = LogWriter(path, self._config)
         return log
@@ -198,7 +200,8 @@ class Stage:
         """Removes what was written: the task has failed."""
         for log in self._logs.values():
             log.abandon()
-        shutil.rmtree(mapped_root(self.directory), ignore_errors=True)
+        if self._made:
+            shutil.rmtree(mapped_root(self.directory), ignore_errors=True)
 
 
 def _make_new(path: str) -> None:

@@ -104,9 +104,12 @@ def test_no_attempt_gets_the_directory_of_another(ram: Path, monkeypatch: pytest
     assert sink.publish(FIRST, second, counts={"t": 2})
     assert values(ram / "log") == WANTED
     monkeypatch.setattr("secrets.token_hex", lambda size: "same")
-    stage(sink, "query-1")
+    [one, *_] = stage(sink, "query-1")
+    own = sink.stage("query-1", "p00000-t0", topic="t")
     with pytest.raises(SparkSourceError, match=r"KSTORE_IO: topic t, partition 0, .*File exists"):
-        stage(sink, "query-1")
+        own.add(pa.RecordBatch.from_pydict({"value": ["v"]}))
+    own.abandon()
+    assert Path(one.path).exists()
 
 
 @pytest.mark.parametrize("age_h", [0, 25, 24 * 30])
