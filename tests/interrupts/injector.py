@@ -1,0 +1,136 @@
+"""Something happens at the nth point of what the main thread executes: an exception, or a call.
+
+Kinds of points:
+
+"line": every line that begins in a file of kstore. Left out is the moment in which a `with` statement calls
+`__exit__`, which the tracer reports as a line once more: CPython runs no signal handler there.
+
+"check": every moment in which CPython runs the handlers of signals that have come (after a call, at the start of a
+function, at the end of a loop's turn), in kstore and in the library functions that it calls.
+"""
+
+import dis
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import kstore
+from children import say
+
+KINDS = ("line", "check")
+PACKAGE = str(Path(kstore.__file__).parent) + "/"
+HERE = str(Path(__file__).parent) + "/"
+LOOKS_FOR_SIGNALS = ("CALL", "PRECALL", "RESUME", "JUMP_BACKWARD", "INSTRUMENTED_CALL", "INSTRUMENTED_RESUME")
+
+
+class InjectedInterrupt(KeyboardInterrupt):
+    """Ctrl-C."""
+
+
+class InjectedMemoryError(MemoryError):
+    """No memory."""
+
+
+_code_of = functools.cache(lambda code: code.co_code)  # asking for it makes a copy
+
+
+def _before(code: CodeType, at: int) -> str:
+    """The name of the operation that ends at this position."""
+    operations = _code_of(code)
+    while at > 0:
+        at -= 2
+        if operations[at] != dis.opmap["CACHE"]:
+            return dis.opname[operations[at]]
+    return "RESUME"
+
+
+@functools.cache
+def _is_exit(code: CodeType, at: int) -> bool:
+    """Whether a `with` statement begins to call __exit__ here."""
+    operations = _code_of(code)
+    names = [(dis.opname[operations[i]], operations[i + 1]) for i in range(at, min(at + 16, len(operations)), 2)]
+    while names and names[0][0] in ("SWAP", "NOP", "POP_TOP", "COPY"):
+        names.pop(0)
+    if [name for name, _ in names[:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
+        return True
+    three = names[:3]
+    return len(three) == 3 and all(
+        name in ("LOAD_CONST", "LOAD_CONST_IMMORTAL") and code.co_consts[arg] is None for name, arg in three
+    )
+
+
+class Injector:
+    """`with Injector(kind, nth, what):` calls `what` at the nth point; `count` is how many points there were."""
+
+    def __init__(self, kind: str, nth: int = 0, what: Callable[[], None] | None = None) -> None:
+        self.kind = kind
+        self.nth = nth
+        self.what = what
+        self.count = 0
+        self.where: list[str] = []
+        self.done = False
+
+    def __enter__(self) -> "Injector":
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, _: Any) -> Any:
+        file = frame.f_code.co_filename
+        if self.done:
+            return None
+        if self.kind == "line":
+            return self._line if file.startswith(PACKAGE) else None
+        if file.startswith((HERE, "<")) or "/importlib/" in file:
+            return None
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return self._check
+
+    def _line(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and not self.done and not _is_exit(frame.f_code, frame.f_lasti):
+            self._point(frame)
+        return self._line
+
+    def _check(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "opcode" and not self.done:
+            if _before(frame.f_code, frame.f_lasti).startswith(LOOKS_FOR_SIGNALS):
+                self._point(frame)
+        return self._check
+
+    def _point(self, frame: FrameType) -> None:
+        self.count += 1
+        if not self.nth:
+            self.where.append(place(frame))
+        elif self.count == self.nth:
+            self.done = True
+            say(f"at {place(frame)}")
+            if self.what is not None:
+                self.what()
+
+
+def place(frame: FrameType) -> str:
+    """File, line and function, and who called it, as far as that is kstore."""
+    parts: list[str] = []
+    at: FrameType | None = frame
+    while at is not None and len(parts) < 3:
+        file = at.f_code.co_filename
+        if file.startswith(HERE):
+            break
+        parts.append(f"{file.removeprefix(PACKAGE).rpartition('/lib/')[2]}:{at.f_lineno} {at.f_code.co_name}")
+        at = at.f_back
+    return " < ".join(parts)
+
+
+def raiser(error: type[BaseException]) -> Callable[[], None]:
+    """What raises it."""
+
+    def raise_it() -> None:
+        raise error("Injected")
+
+    return raise_it

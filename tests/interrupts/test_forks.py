@@ -1,0 +1,85 @@
+"""Forks beside threads that write: in the child every call ends, and neither calls nor its end touch the parent's log."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from children import run
+from forking import OPTIONS, calls, child
+from points import ALL, SEED
+from world import require
+
+import kstore
+
+FORKS = 400 if ALL else 31
+
+
+@pytest.mark.parametrize("how", ["append", "appender", "all"])
+def test_forks_beside_threads(ram: Path, how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("forking.py")), str(ram), str(SEED), how, str(FORKS)],
+        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60 + FORKS,
+        check=False,
+    )
+    calls_made = [line for line in done.stderr.splitlines() if not line.startswith("in the child")]
+    assert (done.returncode, done.stdout) == (0, "sound\n"), done.stderr[-3000:]
+    assert not calls_made, done.stderr[-3000:]
+
+
+def contents(directory: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(directory)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_children_leave_everything_as_it_is(ram: Path) -> None:
+    """Every call, close and the end of a child, while records wait in an appender and nothing is synced."""
+
+    def work() -> None:
+        log = kstore.open(ram / "t-0", "a", **OPTIONS)
+        out = log.appender(linger_ms=1_000_000)
+        for i in range(40):
+            log.append(b"%d" % i)
+        log.roll()
+        log.flush()
+        log.append(b"40")
+        ticket = out.append(b"waits")
+        for which in range(len(calls(log, out, ram))):
+            before = contents(ram)
+            pid = os.fork()
+            if pid == 0:
+                child(log, out, ram, which)
+                os._exit(0)
+            status = os.waitpid(pid, 0)[1]
+            require(status == 0, f"child {which} ended with status {status}")
+            after = contents(ram)
+            changed = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+            require(not changed, f"child {which} ({list(calls(log, out, ram))[which]}) has changed {changed}")
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    kstore.open(ram / "t-0", "a")
+                except kstore.LogLockedError:
+                    os._exit(0)
+                os._exit(1)
+            require(os.waitpid(pid, 0)[1] == 0, f"after child {which} another process could open the log")
+        require(log.append(b"41") == 41, "the parent does not go on")
+        out.flush()
+        require(out.wait(ticket) == 42, "the parent's appender does not go on")
+        log.close()
+        with kstore.open(ram / "t-0") as read:
+            require(read.recovery.clean, "not clean")
+            values = [r.value for r in read.records()]
+        require(values == [*(b"%d" % i for i in range(42)), b"waits"], "other records")
+
+    ended = run(work, 60)
+    assert not ended.wrong, ended.wrong + "\n" + ended.text[-3000:]
+    lines = [line for line in ended.text.splitlines() if line and not line.startswith("in the child")]
+    assert not lines, "\n".join(lines[-30:])

@@ -1,0 +1,27 @@
+"""Ctrl-C and MemoryError at the points of every operation: afterwards the log goes on, or says why not; nothing is lost.
+
+A sample of the points is tried, of all with KSTORE_INTERRUPTS=all. A failure tells how to try its point again.
+"""
+
+from pathlib import Path
+
+import pytest
+from operations import OPERATIONS
+from points import SEED, explain, failures
+
+MOST = {
+    ("KeyboardInterrupt", "line"): 8,
+    ("KeyboardInterrupt", "check"): 6,
+    ("MemoryError", "line"): 4,
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_interrupted(ram: Path, name: str) -> None:
+    told = []
+    for (what, kind), most in MOST.items():
+        total, tried, found = failures(OPERATIONS[name], what, kind, ram, most)
+        assert total > 0
+        if found:
+            told.append(explain(name, what, kind, tried, found))
+    assert not told, f"seed {SEED}\n" + "\n".join(told)

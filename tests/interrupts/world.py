@@ -1,0 +1,334 @@
+"""A log in the hands of a test: what was acknowledged of it, what was only tried, and what must hold of it."""
+
+import contextlib
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import kstore
+
+OPTIONS = {
+    "durability": "each",
+    "internal_segment_bytes": 1000,
+    "segment_index_bytes": 128,
+    "index_interval_bytes": 100,
+    "file_delete_delay_ms": 0,
+}
+Content = dict[int, bytes]
+
+
+class Broken(AssertionError):
+    """What must hold does not."""
+
+
+def require(truth: object, text: str) -> None:
+    """Broken with this text unless it is true."""
+    if not truth:
+        raise Broken(text)
+
+
+class World:
+    """One log, with what its user knows of it.
+
+    `acked`: the records whose append returned, by offset. `tried`: the batches of values whose append has not returned
+    yet, in order; the log may hold the first of them. `starts`: where the log may begin. `cut_from`: records from there
+    on may be gone, because a truncation has begun.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.directory = directory / "t-0"
+        self.options: dict[str, Any] = dict(OPTIONS)
+        self.log: Any = None
+        self.acked: Content = {}
+        self.tried: list[list[bytes]] = []
+        self.starts: set[int] = {0}
+        self.cut_from: int | None = None
+        self.number = 0
+        self.held: list[Any] = []  # appenders, iterators, other logs
+        self.neighbour: Any = None
+        self.never_committed: set[bytes] = set()
+        self.all_or_none_committed: set[bytes] = set()
+        self.committed: set[bytes] = set()
+        self.retry: bytes | None = None  # a producer's batch, to be sent again until it was acknowledged
+        self.moved: tuple[Path, list[bytes]] | None = None  # a file that is taken over, and its values
+        self.descriptors = count_descriptors()
+        self.pending = False  # an appender may still append what was tried
+        self.ends_log = False  # the operation closes the log
+        self.checks: list[Callable[[Any], None]] = []  # of the log that was opened again
+        self.live_checks: list[Callable[[Any], None]] = []
+        self.complaints: list[str] = []  # of what ran within the operation
+
+    # ---- what is done with it ---------------------------------------------------------------------------------
+
+    def open(self) -> Any:
+        self.log = kstore.open(self.directory, "a", **self.options)
+        return self.log
+
+    def values(self, count: int) -> list[bytes]:
+        """Values that were never used before."""
+        self.number += count
+        return [b"%05d" % i + b"." * 200 for i in range(self.number - count, self.number)]
+
+    def ack(self, first: int, values: Iterable[bytes]) -> None:
+        """Their append has returned."""
+        values = list(values)
+        for i, value in enumerate(values):
+            require(first + i not in self.acked, f"offset {first + i} was given out twice")
+            self.acked[first + i] = value
+        self.tried = [batch for batch in self.tried if not set(batch) & set(values)]
+
+    def append(self, count: int = 1) -> None:
+        """Appends single records."""
+        for value in self.values(count):
+            self.tried.append([value])
+            self.ack(self.log.append(value), [value])
+
+    def truncated(self, offset: int) -> None:
+        """A truncation has returned: what lies from there on must be gone."""
+        self.acked = {o: v for o, v in self.acked.items() if o < offset}
+        self.cut_from = None
+
+    def deleted(self) -> None:
+        """A deletion of the oldest records has returned: the log begins where it says now."""
+        start = self.log.log_start_offset
+        self.starts = {start}
+        self.acked = {o: v for o, v in self.acked.items() if o >= start}
+
+    # ---- what must hold ---------------------------------------------------------------------------------------
+
+    def look(self, log: Any, what: str) -> Content:
+        """Everything in the log, read in more than one way; Broken where that is not what may be there."""
+        records = [(r.offset, bytes(r.value)) for r in log.records()]
+        there = dict(records)
+        start, end = log.log_start_offset, log.log_end_offset
+        offsets = [offset for offset, _ in records]
+        say = f"{what}: offsets {_short(offsets)}, start {start}, end {end}, acknowledged {_short(self.acked)}: "
+        require(offsets == sorted(set(offsets)), say + "offsets do not rise")
+        require(all(start <= o < end for o in offsets), say + "records lie outside")
+        require(len(set(there.values())) == len(records), say + "a value is there twice")
+        require(start in self.starts, say + f"it begins at {start}, not at one of {sorted(self.starts)[:9]}")
+        for offset, value in there.items():
+            if offset in self.acked:
+                require(value == self.acked[offset], say + f"another value at offset {offset}")
+                require(bytes(log.get(offset).value) == value, say + f"get({offset}) differs")
+                require(log.find(offset=offset).offset == offset, say + f"find({offset}) differs")
+        run = [offset in there for offset in sorted(self.acked)]
+        first = run.index(True) if True in run else len(run)
+        last = len(run) - run[::-1].index(True) if True in run else len(run)
+        gone = [o for o in sorted(self.acked) if o not in there]
+        require(all(run[first:last]), say + f"acknowledged records in the middle are gone: {gone}")
+        for offset in gone:
+            cut = self.cut_from is not None and offset >= self.cut_from
+            require(cut or (offset < start and len(self.starts) > 1), say + f"acknowledged, and gone: {gone}")
+        self._look_at_tried([v for o, v in records if o not in self.acked], say)
+        self._look_at_committed(log, there, say)
+        return there
+
+    def _look_at_tried(self, values: list[bytes], say: str) -> None:
+        for batch in self.tried:
+            if not values:
+                return
+            require(values[: len(batch)] == batch, say + f"of a batch tried only {[v[:5] for v in values]}")
+            values = values[len(batch) :]
+        require(not values, say + f"nobody appended {[v[:5] for v in values]}")
+
+    def _look_at_committed(self, log: Any, there: Content, say: str) -> None:
+        committed = {bytes(r.value) for r in log.records(isolation="read_committed")}
+        require(committed <= set(there.values()), say + "committed, and not there")
+        require(not committed & self.never_committed, say + "read_committed gives aborted records")
+        part = committed & self.all_or_none_committed
+        require(part in (set(), self.all_or_none_committed), say + "a part of a transaction is committed")
+        require(self.committed <= committed, say + "committed records are not given")
+
+    # ---- afterwards -------------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Appends, reads, closes, opens again, and looks each time: after an interruption everything must be sound."""
+        usable, live = False, None
+        if self.log is not None:
+            live = self._look_live("after the interruption")
+            usable = self._try_to_append()
+            if usable:
+                live = self._look_live("after one more append")
+            if self.neighbour is not None:
+                self._use_neighbour()
+            self._close()
+            self._let_go()
+        elif self.neighbour is not None:
+            self._use_neighbour()
+        read = self._read(live)
+        self._open_again(live, read, usable)
+
+    def _look_live(self, what: str) -> Content | None:
+        try:
+            there = self.look(self.log, what)
+            for check in self.live_checks:
+                check(self.log)
+        except kstore.LogClosedError:
+            require(self.ends_log or self.log.is_closed, f"{what}: the log says that it is closed")
+            return None
+        return there
+
+    def _try_to_append(self) -> bool:
+        """Whether the log still takes records; otherwise it must say why not."""
+        value = self.values(1)
+        tried = self.tried[:]
+        self.tried.append(value)
+        before = None if self.log.is_closed else self.log.log_end_offset
+        try:
+            if self.retry is not None:
+                self._send_again()
+                before = self.log.log_end_offset
+            offset = self.log.append(value[0])
+        except (kstore.KstoreError, OSError) as e:
+            require(str(e), f"{type(e).__name__} without a word")
+            self.tried = tried
+            with contextlib.suppress(kstore.KstoreError):  # closed
+                now = self.log.log_end_offset
+                require(now == before, f"a refused append moved the end from {before} to {now}")
+            return False
+        require(offset == before, f"the next append got {offset}, where the log ended at {before}")
+        self.settle()
+        require(self.acked.get(offset) == value[0], f"what was appended at {offset} is not there")
+        return True
+
+    def settle(self) -> None:
+        """The log goes on: what it holds now is what it must hold from here on."""
+        self.acked = {r.offset: bytes(r.value) for r in self.log.records()}
+        self.tried = [batch for batch in self.tried if self.pending and not set(batch) & {*self.acked.values()}]
+        self.cut_from = None
+        self.starts = {self.log.log_start_offset}
+
+    def _send_again(self) -> None:
+        assert self.retry is not None
+        done = self.log.append_batches(self.retry)
+        values = [bytes(r.value) for b in [kstore.RecordBatch(self.retry)] for r in b.records()]
+        there = {r.offset: bytes(r.value) for r in self.log.records()}
+        found = [o for o, v in there.items() if v in values]
+        require(
+            found == list(range(done.first_offset, done.last_offset + 1)),
+            f"a producer's batch that was sent again is at {found}, {done}",
+        )
+        for offset, value in zip(found, values, strict=True):
+            self.acked[offset] = value
+        self.tried = [batch for batch in self.tried if batch != values]
+        self.retry = None
+
+    def _use_neighbour(self) -> None:
+        offset = self.neighbour.append(b"beside")
+        require(self.neighbour.get(offset).value == b"beside", "the log beside does not go on")
+
+    def _close(self) -> None:
+        for _ in range(2):
+            try:
+                self.log.close()
+            except (kstore.KstoreError, OSError) as e:
+                require(str(e), f"{type(e).__name__} without a word")
+        require(self.log.is_closed, "closed twice, and not closed")
+
+    def _let_go(self) -> None:
+        """Nothing of the log is left: no thread, no lock."""
+        self.held.clear()
+        if self.neighbour is not None:
+            return
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join(5)
+                require(not thread.is_alive(), f"the thread {thread.name} goes on after close()")
+
+    def _read(self, live: Content | None) -> Content | None:
+        try:
+            with kstore.open(self.directory) as log:
+                return self.look(log, "opened for reading")
+        except kstore.LogNotFoundError:
+            require(not self.acked, "the log is not there any more")
+            return None
+
+    def _open_again(self, live: Content | None, read: Content | None, usable: bool) -> None:
+        try:
+            log = self.open()
+        except kstore.LogLockedError as e:
+            gc.collect()
+            self.log = None
+            try:
+                self.open()
+            except kstore.LogLockedError:
+                raise Broken(f"the lock was not given up, nor after gc.collect(): {e}") from e
+            raise Broken(f"the lock was given up only after gc.collect(): {e}") from e
+        there = self.look(log, "opened for writing")
+        if usable:
+            require(log.recovery.clean, "it took records, close() returned, and the next opening is not clean")
+            same = there == live or (self.pending and live is not None and there.items() >= live.items())
+            require(same, f"closed with {_short(live)}, opened again with {_short(there)}")
+        if live is not None:
+            back = there.keys() - live.keys()
+            require(not back or self.pending, f"offsets {_short(back)} were gone, and are back")
+        if read is not None:
+            require(read == there, f"for reading {_short(read)}, for writing {_short(there)}")
+        if self.moved is not None:
+            path, values = self.moved
+            inside = set(values) & set(there.values())
+            require(inside in (set(), set(values)), f"a part of {path.name} is in the log")
+            require(bool(inside) != path.exists(), f"{path.name} is there and adopted, or neither")
+        for check in self.checks:
+            check(log)
+        if self.retry is not None:
+            self._send_again()
+        self.pending = False
+        self.settle()
+        self.append(5)
+        log.flush()
+        log.roll()
+        self.append(1)
+        there = self.look(log, "after more appends")
+        log.close()
+        if self.neighbour is not None:
+            self._use_neighbour()
+            self.neighbour.close()
+            self.neighbour = None
+        self.log = log = None
+        self._let_go()
+        gc.collect()
+        count = count_descriptors()
+        require(count <= self.descriptors, f"{count - self.descriptors} descriptors are left open")
+        self._open_elsewhere(there)
+
+    def _open_elsewhere(self, expected: Content) -> None:
+        """Another process opens it for writing."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with kstore.open(self.directory, "a", **self.options) as log:
+                    require(log.recovery.clean, "closed, and not clean for another process")
+                    require(not log.recovery.findings, f"findings: {log.recovery.findings}")
+                    require(self.look(log, "in another process") == expected, "another process reads another log")
+                    log.append(b"the end")
+                code = 0
+            except BaseException as e:
+                os.write(2, f"wrong: {type(e).__name__} in another process: {e}\n".encode())
+            os._exit(code)
+        status = os.waitpid(pid, 0)[1]
+        require(status == 0, f"another process could not go on: {status}")
+
+
+def _short(offsets: Iterable[int] | None) -> str:
+    """Offsets as ranges."""
+    if offsets is None:
+        return "nothing"
+    parts: list[list[int]] = []
+    for offset in sorted(offsets):
+        if parts and parts[-1][1] == offset - 1:
+            parts[-1][1] = offset
+        else:
+            parts.append([offset, offset])
+    return ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in parts) or "none"
+
+
+def count_descriptors() -> int:
+    """How many files this process has open."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
