@@ -18,7 +18,7 @@ def refusal_is_fine(world: World) -> Iterator[None]:
             world.complaints.append(f"{type(e).__name__} without a word")
     except Broken as e:
         world.complaints.append(str(e))
-    except BaseException as e:
+    except BaseException as e:  # noqa: BLE001
         world.complaints.append(f"{type(e).__name__}: {e}")
 
 

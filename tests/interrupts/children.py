@@ -84,7 +84,7 @@ def _live(task: Callable[[], None], output: int, limit: float) -> None:
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)
-        sys.stdout = sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115, PTH123
+        sys.stdout = sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         faulthandler.enable(2)
         faulthandler.dump_traceback_later(limit, exit=True, file=2)
         sys.unraisablehook = lambda e: complaints.append(
@@ -97,7 +97,7 @@ def _live(task: Callable[[], None], output: int, limit: float) -> None:
             warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
             task()
         code = 0
-    except BaseException as e:
+    except BaseException as e:  # noqa: BLE001
         say(f"wrong: {type(e).__name__}: {e}")
         say("".join(traceback.format_exception(e)))
     complaints = [text for text in complaints if "Injected" not in text]
@@ -138,6 +138,10 @@ def _end(child: _Child, limit: float) -> Ended:
 
 def _innermost(text: str) -> str:
     """The innermost lines of the main thread in what faulthandler wrote."""
-    last = text.rpartition("Thread 0x")[2] if "Current thread" not in text else text.partition("Current thread")[2]
+    last = (
+        text.rpartition("Thread 0x")[2]
+        if "Current thread" not in text
+        else text.partition("Current thread")[2]
+    )
     frames = [line.strip() for line in last.splitlines() if line.strip().startswith("File")]
     return " < ".join(frame.replace('File "', "").rpartition("/")[2].replace('"', "") for frame in frames[:3])

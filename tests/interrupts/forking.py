@@ -79,7 +79,7 @@ def child(log: Any, out: Any, directory: Path, which: int) -> None:
         except (kstore.KstoreError, OSError) as e:
             if not str(e):
                 os.write(1, f"{name}: {type(e).__name__} without a word\n".encode())
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001
             os.write(1, f"{name}: {type(e).__name__}: {e}\n".encode())
         else:
             if name in ("append", "extend", "append_batches", "roll", "truncate_to") and call is every[name]:
@@ -115,7 +115,7 @@ def main(directory: Path, seed: int, how: str, count: int) -> None:
                     acked.update(zip(log.extend(values, batch_bytes=100), values, strict=True))
                 if how == "all" and own.random() < 0.3:
                     own.choice((log.flush, log.roll, log.retain, out.flush))()
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001
             wrong.append(f"a thread of the parent: {type(e).__name__}: {e}")
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]

@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Self
+
+from children import say
 
 import kstore
-from children import say
 
 KINDS = ("line", "check")
 PACKAGE = str(Path(kstore.__file__).parent) + "/"
@@ -51,7 +52,9 @@ def _before(code: CodeType, at: int) -> str:
 def _is_exit(code: CodeType, at: int) -> bool:
     """Whether a `with` statement begins to call __exit__ here."""
     operations = _code_of(code)
-    names = [(dis.opname[operations[i]], operations[i + 1]) for i in range(at, min(at + 16, len(operations)), 2)]
+    names = [
+        (dis.opname[operations[i]], operations[i + 1]) for i in range(at, min(at + 16, len(operations)), 2)
+    ]
     while names and names[0][0] in ("SWAP", "NOP", "POP_TOP", "COPY"):
         names.pop(0)
     if [name for name, _ in names[:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
@@ -73,7 +76,7 @@ class Injector:
         self.where: list[str] = []
         self.done = False
 
-    def __enter__(self) -> "Injector":
+    def __enter__(self) -> Self:
         sys.settrace(self._call)
         return self
 
@@ -98,9 +101,9 @@ class Injector:
         return self._line
 
     def _check(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "opcode" and not self.done:
-            if _before(frame.f_code, frame.f_lasti).startswith(LOOKS_FOR_SIGNALS):
-                self._point(frame)
+        wanted = event == "opcode" and not self.done
+        if wanted and _before(frame.f_code, frame.f_lasti).startswith(LOOKS_FOR_SIGNALS):
+            self._point(frame)
         return self._check
 
     def _point(self, frame: FrameType) -> None:

@@ -15,7 +15,12 @@ class Operation:
     """`prepare` makes a world; `act` does the one thing that is interrupted, and notes what has returned."""
 
     def __init__(
-        self, name: str, prepare: Callable[[World], None], act: Callable[[World], None], *, closes: bool = False
+        self,
+        name: str,
+        prepare: Callable[[World], None],
+        act: Callable[[World], None],
+        *,
+        closes: bool = False,
     ) -> None:
         self.name = name
         self.prepare = prepare
@@ -189,7 +194,7 @@ def _(world: World) -> None:
     batches = [world.values(2) for _ in range(4)]
     world.tried += batches
     encoded = b"".join(kstore.encode_batch([(-1, None, v, None) for v in values]) for values in batches)
-    world.ack(world.log.append_batches(encoded).first_offset, sum(batches, []))
+    world.ack(world.log.append_batches(encoded).first_offset, [v for values in batches for v in values])
 
 
 @operation("append_batches, idempotent", with_producers)
@@ -384,7 +389,10 @@ def _start_at(offset: int, start: int | None) -> Callable[[World], None]:
         world.starts |= {offset, offset if start is None else start}
         world.log.truncate_fully_and_start_at(offset, start)
         world.truncated(0)
-        world.starts = {offset if start is None else start}
+        world.starts = {
+            offset,
+            offset if start is None else start,
+        }  # at the next opening the first segment counts
 
     return act
 
@@ -482,7 +490,9 @@ def _(world: World) -> None:
 
 @operation("follow", eleven)
 def _(world: World) -> None:
-    _expect([r.offset for r in world.log.follow(3, timeout=0, records=True)], list(range(3, len(world.acked))))
+    _expect(
+        [r.offset for r in world.log.follow(3, timeout=0, records=True)], list(range(3, len(world.acked)))
+    )
 
 
 @operation("read, send", eleven)

@@ -1,12 +1,14 @@
 """One operation, interrupted at one point; and all points of it.
 
-    python tests/interrupts/points.py                          a table of all operations (KSTORE_INTERRUPTS=all: all points)
-    python tests/interrupts/points.py OPERATION                its points that fail
-    python tests/interrupts/points.py OPERATION WHAT KIND N    one of them again, with everything that it has to tell
+python tests/interrupts/points.py                          a table of all operations (KSTORE_INTERRUPTS=all: all points)
+python tests/interrupts/points.py OPERATION                its points that fail
+python tests/interrupts/points.py all WHAT KIND            a table of all points of one kind
+python tests/interrupts/points.py OPERATION WHAT KIND N    one of them again, with everything that it has to tell
 """
 
 import contextlib
 import gc
+import itertools
 import os
 import random
 import shutil
@@ -26,9 +28,13 @@ import kstore
 with contextlib.suppress(ImportError):
     import numpy  # noqa: F401 - so that no operation imports it
 
+MOST = int(os.environ.get("KSTORE_INTERRUPTS_MOST", "20"))  # points of each operation in a table
 ALL = os.environ.get("KSTORE_INTERRUPTS") == "all"
 SEED = int(os.environ.get("KSTORE_INTERRUPTS_SEED", "1"))
-ERRORS: dict[str, type[BaseException]] = {"KeyboardInterrupt": InjectedInterrupt, "MemoryError": InjectedMemoryError}
+ERRORS: dict[str, type[BaseException]] = {
+    "KeyboardInterrupt": InjectedInterrupt,
+    "MemoryError": InjectedMemoryError,
+}
 
 
 class Failure(NamedTuple):
@@ -39,8 +45,17 @@ class Failure(NamedTuple):
     wrong: str
 
 
+_counted: dict[tuple[str, str], int] = {}
+
+
 def count_points(operation: Operation, kind: str, directory: Path) -> int:
     """How many points the operation has; everything must be sound without an interruption, too."""
+    if (operation.name, kind) not in _counted:
+        _counted[operation.name, kind] = _count_points(operation, kind, directory)
+    return _counted[operation.name, kind]
+
+
+def _count_points(operation: Operation, kind: str, directory: Path) -> int:
 
     def work() -> None:
         world = operation.world(directory / "counted")
@@ -65,7 +80,7 @@ def interrupt(operation: Operation, error: type[BaseException], kind: str, nth: 
     gc.disable()
     ignored = _Ignored()
     with ignored, Injector(kind, nth, raiser(error)) as injector:
-        raised = _outcome(operation, world)
+        raised = outcome(operation, world)
     gc.enable()
     if injector.done and not ignored.found and error is InjectedInterrupt:
         require(raised, "the interrupt was swallowed: the operation returned")
@@ -80,7 +95,7 @@ def interrupted_by(
     with _Ignored():
         begin()
         try:
-            _outcome(operation, world)
+            outcome(operation, world)
         finally:
             end()
     world.go_on()
@@ -92,12 +107,12 @@ def called_at(
     """Calls something at the nth point of the operation, as a signal handler is called, and goes on with the log."""
     world = operation.world(directory)
     with Injector(kind, nth, lambda: action(world)):
-        _outcome(operation, world)
+        outcome(operation, world)
     require(not world.complaints, "; ".join(world.complaints))
     world.go_on()
 
 
-def _outcome(operation: Operation, world: World) -> bool:
+def outcome(operation: Operation, world: World) -> bool:
     """Whether the operation raised what it may raise; other exceptions pass."""
     try:
         operation.act(world)
@@ -132,7 +147,8 @@ def sample(total: int, most: int, seed: int) -> list[int]:
         return list(range(1, total + 1))
     rng = random.Random(seed)
     return [
-        rng.randrange(i * total // most, max((i + 1) * total // most, i * total // most + 1)) + 1 for i in range(most)
+        rng.randrange(i * total // most, max((i + 1) * total // most, i * total // most + 1)) + 1
+        for i in range(most)
     ]
 
 
@@ -186,25 +202,27 @@ def main(arguments: list[str]) -> None:
     try:
         if len(arguments) == 4:
             name, what, kind, nth = arguments
-            ended = run(lambda: interrupt(OPERATIONS[name], ERRORS[what], kind, int(nth), directory / "again"))
+            ended = run(
+                lambda: interrupt(OPERATIONS[name], ERRORS[what], kind, int(nth), directory / "again")
+            )
             print(ended.text, ended.wrong or "all is well", sep="\n")
             return
-        most = 1 << 30 if arguments else 20
+        one = bool(arguments) and arguments[0] != "all"
+        whats, kinds = ([arguments[1]], [arguments[2]]) if len(arguments) > 2 else (list(ERRORS), list(KINDS))
         print("operation | what | kind | points | tried | fail | for example")
-        for name, operation in OPERATIONS.items():
-            if arguments and name != arguments[0]:
-                continue
-            for what in ERRORS:
-                for kind in KINDS:
-                    try:
-                        total, tried, found = failures(operation, what, kind, directory, most)
-                    except Broken as e:
-                        print(f"{name} | {what} | {kind} | | | all | {str(e).splitlines()[0]}", flush=True)
-                        continue
-                    for f in found if arguments else found[len(found) // 2 :][:1] or [None]:
-                        example = f"{f.nth}: {f.where}: {f.wrong}" if f else ""
-                        row = f"{name} | {what} | {kind} | {total} | {tried} | {len(found)} | {example}"
-                        print(row, flush=True)
+        for name in [arguments[0]] if one else OPERATIONS:
+            for what, kind in itertools.product(whats, kinds):
+                try:
+                    total, tried, found = failures(
+                        OPERATIONS[name], what, kind, directory, 1 << 30 if one else MOST
+                    )
+                except Broken as e:
+                    print(f"{name} | {what} | {kind} | | | all | {str(e).splitlines()[0]}", flush=True)
+                    continue
+                for f in found if one else found[len(found) // 2 :][:1] or [None]:
+                    example = f"{f.nth}: {f.where}: {f.wrong}" if f else ""
+                    row = f"{name} | {what} | {kind} | {total} | {tried} | {len(found)} | {example}"
+                    print(row, flush=True)
     finally:
         shutil.rmtree(directory)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from operations import OPERATIONS
-from points import SEED, explain, failures
+from points import ALL, SEED, explain, failures
 
 MOST = {
-    ("KeyboardInterrupt", "line"): 8,
-    ("KeyboardInterrupt", "check"): 6,
-    ("MemoryError", "line"): 4,
+    ("KeyboardInterrupt", "line"): 5,
+    ("KeyboardInterrupt", "check"): 3,
+    ("MemoryError", "line"): 2,
+    ("MemoryError", "check"): 0,
 }
 
 
@@ -20,6 +21,8 @@ MOST = {
 def test_interrupted(ram: Path, name: str) -> None:
     told = []
     for (what, kind), most in MOST.items():
+        if not (most or ALL):
+            continue
         total, tried, found = failures(OPERATIONS[name], what, kind, ram, most)
         assert total > 0
         if found:

@@ -14,7 +14,7 @@ from injector import InjectedInterrupt, place
 from operations import OPERATIONS, Operation
 from points import ALL, SEED, interrupted_by
 
-TRIES = 300 if ALL else 5
+TRIES = 300 if ALL else 3
 
 
 def in_operation(frame: FrameType | None, operation: Operation) -> bool:
@@ -58,4 +58,6 @@ def try_often(operation: Operation, directory: Path, seed: int) -> None:
 def test_signalled(ram: Path, name: str) -> None:
     seed = int(os.environ.get("KSTORE_INTERRUPTS_SEED", "0")) or random.randrange(1 << 30)
     ended = run(lambda: try_often(OPERATIONS[name], ram, seed), LIMIT + TRIES)
-    assert not ended.wrong, f"KSTORE_INTERRUPTS_SEED={seed} (default {SEED}): {ended.wrong}\n{ended.text[-3000:]}"
+    assert not ended.wrong, (
+        f"KSTORE_INTERRUPTS_SEED={seed} (default {SEED}): {ended.wrong}\n{ended.text[-3000:]}"
+    )
