@@ -3,7 +3,8 @@
 Kinds of points:
 
 "line": every line that begins in a file of kstore. Left out is the moment in which a `with` statement calls
-`__exit__`, which the tracer reports as a line once more: CPython runs no signal handler there.
+`__exit__`, which the tracer reports as a line once more, and the word `try`, at which nothing is done: CPython runs no
+signal handler there, and knows no `with` or `try` around it.
 
 "check": every moment in which CPython runs the handlers of signals that have come (after a call, at the start of a
 function, at the end of a loop's turn), in kstore and in the library functions that it calls.
@@ -49,9 +50,11 @@ def _before(code: CodeType, at: int) -> str:
 
 
 @functools.cache
-def _is_exit(code: CodeType, at: int) -> bool:
-    """Whether a `with` statement begins to call __exit__ here."""
+def _is_nothing(code: CodeType, at: int) -> bool:
+    """Whether a `with` statement begins to call __exit__ here, or a line is only the word `try`."""
     operations = _code_of(code)
+    if dis.opname[operations[at]] == "NOP":
+        return True
     names = [
         (dis.opname[operations[i]], operations[i + 1]) for i in range(at, min(at + 16, len(operations)), 2)
     ]
@@ -96,7 +99,7 @@ class Injector:
         return self._check
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line" and not self.done and not _is_exit(frame.f_code, frame.f_lasti):
+        if event == "line" and not self.done and not _is_nothing(frame.f_code, frame.f_lasti):
             self._point(frame)
         return self._line
 

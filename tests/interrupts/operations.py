@@ -389,10 +389,8 @@ def _start_at(offset: int, start: int | None) -> Callable[[World], None]:
         world.starts |= {offset, offset if start is None else start}
         world.log.truncate_fully_and_start_at(offset, start)
         world.truncated(0)
-        world.starts = {
-            offset,
-            offset if start is None else start,
-        }  # at the next opening the first segment counts
+        world.starts = {offset if start is None else start}
+        world.also_starts = {offset}  # as there is no file for what lies below
 
     return act
 
@@ -456,6 +454,7 @@ def _(world: World) -> None:
 
 @operation("garbage", eleven, closes=True)
 def _(world: World) -> None:
+    world.patience = 5  # a thread of the log may hold it for a moment
     world.log = None
 
 

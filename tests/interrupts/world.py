@@ -59,6 +59,7 @@ class World:
         self.moved: tuple[Path, list[bytes]] | None = None  # a file that is taken over, and its values
         self.descriptors = count_descriptors()
         self.pending = False  # an appender may still append what was tried
+        self.patience = 0.0  # seconds that the lock may take to be given up
         self.ends_log = False  # the operation closes the log
         self.checks: list[Callable[[Any], None]] = []  # of the log that was opened again
         self.live_checks: list[Callable[[Any], None]] = []
@@ -230,12 +231,14 @@ class World:
         require(self.neighbour.get(offset).value == b"beside", "the log beside does not go on")
 
     def _close(self) -> None:
+        error = ""
         for _ in range(2):
             try:
                 self.log.close()
             except (kstore.KstoreError, OSError) as e:
                 require(str(e), f"{type(e).__name__} without a word")
-        require(self.log.is_closed, "closed twice, and not closed")
+                error = f": {e}"
+        require(self.log.is_closed, f"closed twice, and not closed{error}")
 
     def _let_go(self) -> None:
         """Nothing of the log is left: no thread, no lock."""
@@ -256,6 +259,12 @@ class World:
             return None
 
     def _open_again(self, live: Content | None, read: Content | None, usable: bool) -> None:
+        until = time.monotonic() + self.patience
+        while self.patience and time.monotonic() < until:
+            with contextlib.suppress(kstore.LogLockedError):
+                self.open().abandon()
+                break
+            time.sleep(0.01)
         try:
             log = self.open()
         except kstore.LogLockedError as e:
@@ -274,7 +283,8 @@ class World:
             same = there == live or (self.pending and live is not None and there.items() >= live.items())
             require(same, f"closed with {_short(live)}, opened again with {_short(there)}")
         if live is not None:
-            back = there.keys() - live.keys()
+            hoped = {value for batch in self.tried for value in batch}
+            back = [o for o in there.keys() - live.keys() if there[o] not in hoped]
             require(not back or self.pending, f"offsets {_short(back)} were gone, and are back")
         if read is not None:
             require(read == there, f"for reading {_short(read)}, for writing {_short(there)}")
