@@ -323,7 +323,9 @@ class PartitionLog:
                         size = end - located.position
                         if last > located.position:
                             marks.append((last, segment.head(last)))
-                        if 0 < size < located.size or (size == 0 and located.position + located.size <= until):
+                        if 0 < size < located.size or (
+                            size == 0 and located.position + located.size <= until
+                        ):
                             raise CorruptRecordError(
                                 "size of a batch",
                                 file=segment.path,
@@ -570,7 +572,9 @@ class PartitionLog:
         try:
             if timestamp < 0 and timestamp in SPECIAL:
                 return find_special(now, timestamp)
-            reached = self._reached  # the largest timestamps of these segments, as far as they were asked before
+            reached = (
+                self._reached
+            )  # the largest timestamps of these segments, as far as they were asked before
             if reached.segments is not now.segments:
                 reached = self._reached = reached.moved_to(now.segments)
             return find_time(now, reached, timestamp)

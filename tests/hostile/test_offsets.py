@@ -67,7 +67,9 @@ def assert_told(log: kstore.PartitionLog, truth: list[Row], note: object) -> Non
             for on_error in ("raise", "skip"):
                 reader: Any = read(start, stop, on_error=on_error)
 
-                def take(reader: Any = reader, batches: bool = read == log.batches) -> list[Row]:
+                def take(
+                    reader: Any = reader, batches: bool = read == log.batches, right: list[Row] = right
+                ) -> list[Row]:
                     rows = rows_of(r for b in reader for r in b) if batches else rows_of(reader)
                     return [row for row in rows if right[0][0] <= row[0] <= right[-1][0]]
 
@@ -99,7 +101,7 @@ def assert_told(log: kstore.PartitionLog, truth: list[Row], note: object) -> Non
             tell(look, one, (note, find))
         for whole in (True, False):
 
-            def read_on(offset: int = offset, whole: bool = whole) -> list[Row]:
+            def read_on(offset: int = offset, whole: bool = whole, one: list[Row] = one) -> list[Row]:
                 """What is read from here, and at least one record, must be what follows on."""
                 found = rows_of(log.read(offset, 200, whole_batches=whole))
                 assert found, (note, "read", offset)
@@ -179,7 +181,9 @@ def test_a_batch_that_ends_behind_the_log(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         for offset in range(20):
-            log.append_batches(kstore.encode_batch([(1, None, b"v", None)], base_offset=offset), keep_offsets=True)
+            log.append_batches(
+                kstore.encode_batch([(1, None, b"v", None)], base_offset=offset), keep_offsets=True
+            )
     batch = list(kstore.open(directory).batches())[9]
     forged = kstore.encode_batch([(1, None, b"v", None)], base_offset=9, last_offset_delta=5000)
     with Path(batch.file).open("r+b") as f:

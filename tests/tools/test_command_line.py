@@ -57,7 +57,9 @@ def test_records_are_those_of_the_golden_data(capsys: pytest.CaptureFixture[str]
     directory = GOLDEN / scenario
     partition = next(p for p in directory.iterdir() if p.is_dir() and p.name != "expected")
     packed = directory / "expected" / "records.jsonl.gz"
-    code, out, _ = run(capsys, "records", str(partition), "--format", "jsonl", "--base64", "--control", "--below-start")
+    code, out, _ = run(
+        capsys, "records", str(partition), "--format", "jsonl", "--base64", "--control", "--below-start"
+    )
     *expected, _ = map(json.loads, gzip.decompress(packed.read_bytes()).splitlines())
     assert code == 0
     assert [json.loads(line) for line in out.splitlines()] == expected
