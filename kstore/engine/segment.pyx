@@ -691,13 +691,18 @@ cdef class Segment:
 
     def head(self, int64_t position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
-        cdef Window w = self.borrow()
-        cdef int64_t have = w.fill(position, min(<int64_t>KS_BATCH_OVERHEAD, w.limit - position), LOOK)
-        if have < 0:
-            w.raise_failure(have)
-        cdef bytes found = w.at(position)[: min(have, <int64_t>KS_BATCH_OVERHEAD)] if have else b""
-        self._spare = w
-        return found
+        cdef Window w = self._spare
+        if w is not None and w.file is self._log and w.holds(position, KS_BATCH_OVERHEAD):
+            return w.at(position)[:KS_BATCH_OVERHEAD]
+        return self.peek(position)
+
+    def peek(self, int64_t position):
+        """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
+        cdef uint8_t[61] found
+        cdef int64_t done = self.opened().pread(found, 61, self.origin + position)
+        if done < 0:
+            self._log.raise_errno()
+        return found[:done]
 
     def whole_until(self, int64_t start, int64_t end):
         """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at `start`
@@ -730,7 +735,9 @@ cdef class Segment:
                 break
             last = position
             position += size
-        if last == start and position > start:  # it begins before the entry
+        if last == start and position > start:  # it ends where the entry's batch begins
+            if low > 1 and index.position_at(low - 2) > start:
+                last = index.position_at(low - 2)
             while (size := step(w, last, 4096, &b, &fault)) > 0 and last + size < position:
                 last += size
         self._spare = w

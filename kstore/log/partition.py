@@ -52,6 +52,7 @@ _TimeName: TypeAlias = Literal["earliest", "latest", "max", "max_timestamp", "ea
 _ISOLATION = ("read_uncommitted", "read_committed")
 _ON_ERROR = ("raise", "skip")
 _MAX_COUNT = 2**31 - 1
+_TAIL = 61  # bytes at the end of a slice that are compared after it was sent
 _base_offset = attrgetter("base_offset")
 
 
@@ -334,6 +335,9 @@ class PartitionLog:
                                 expected=f"at most {size}, after which the index has another batch",
                                 found=located.size,
                             )
+                    elif size > located.size:
+                        last = located.position + size - _TAIL
+                        marks.append((last, segment.peek(last)))
                     aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
                     return Slice(
                         segment,

@@ -119,10 +119,9 @@ class Slice:
     def _check_unchanged(self) -> None:
         """CorruptRecordError unless its batches still begin as they did when it was made."""
         assert self.segment is not None
-        file, origin = self.segment.file(), self.segment.origin
         for position, head in self._marks:
-            head = head[: self.position + self.size - position]
-            if file.read(origin + position, len(head)) != head:
+            until = self.position + self.size - position  # what follows the slice may change
+            if self.segment.peek(position)[:until] != head[:until]:
                 self._shortened(position - self.position)
 
     def _shortened(self, position: int) -> NoReturn:

@@ -392,3 +392,45 @@ def test_no_descriptor_is_left_open(log: kstore.LogWriter, pair: tuple[socket.so
             a.settimeout(0)
             log.span(0, 100_000).send(a)
     assert descriptors() < before + 10  # twenty, had each send left one; other tests' threads may open some
+
+
+@pytest.mark.parametrize("how", ["whole", "cut", "span", "asyncio", "one"])
+def test_truncated_and_grown_again_meanwhile(
+    log: kstore.LogWriter, pair: tuple[socket.socket, socket.socket], how: str
+) -> None:
+    """The file holds as many bytes as before, but others: half a batch would be sent."""
+    base = log.segments[-1].base_offset
+    first = next(iter(log.batches(base)))
+    size = 100 if how == "one" else 5 * BATCH + 100
+    part = log.span(base, size) if how == "span" else log.read(base, size, whole_batches=how != "cut")
+    log.truncate_to(base if how == "one" else first.last_offset + 1)
+    log.extend([b"longer" * 50] * 300, batch_bytes=BATCH - 500)
+    if how == "asyncio":
+        pair[0].setblocking(False)  # noqa: FBT003
+        with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
+            received(pair, lambda sock: asyncio.run(part.send_async(sock)))
+    else:
+        with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
+            received(pair, part.send)
+
+
+def test_reading_what_was_truncated_away(log: kstore.LogWriter) -> None:
+    """Reading a slice tells as sending it does; one that ends inside a batch, because it was to be no larger, does not."""
+    base = log.segments[-1].base_offset
+    log.extend([b"%d" % i for i in range(500)], batch_bytes=500)
+    cut = log.read(base, 1777)
+    count = len(list(cut))
+    assert count > 10
+    part, span = log.read(base, 1 << 20), log.span(base, 1 << 20)
+    assert len(list(part)) >= 500
+    log.truncate_to(base + 5)
+    for read in (
+        lambda: list(part),
+        lambda: list(part.batches()),
+        lambda: bytes(part),
+        lambda: list(span),
+        lambda: bytes(span),
+        lambda: list(cut),
+    ):
+        with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
+            read()
