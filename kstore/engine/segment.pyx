@@ -182,7 +182,8 @@ cdef class Segment:
                     return None
                 fresh = Segment(self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin)
                 fresh.limit_to(min(fresh.size, self.limit()))
-                if next(BatchReader((fresh,), offset, end_offset=end_offset), None) is not None:
+                batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
+                if batch is not None and batch.last_offset < end_offset:
                     return self.changed("it was truncated and written anew", offset)
             except FileNotFoundError:
                 return self.changed("it was deleted", offset)

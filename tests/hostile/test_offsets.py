@@ -71,7 +71,7 @@ def assert_told(log: kstore.PartitionLog, truth: list[Row], note: object) -> Non
                     reader: Any = reader, batches: bool = read == log.batches, right: list[Row] = right
                 ) -> list[Row]:
                     rows = rows_of(r for b in reader for r in b) if batches else rows_of(reader)
-                    return [row for row in rows if right[0][0] <= row[0] <= right[-1][0]]
+                    return [row for row in rows if first <= row[0] <= last]
 
                 if on_error == "raise":
                     tell(take, right, (note, start, stop, read))

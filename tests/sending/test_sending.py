@@ -406,7 +406,7 @@ def test_truncated_and_grown_again_meanwhile(
     log.truncate_to(base if how == "one" else first.last_offset + 1)
     log.extend([b"longer" * 50] * 300, batch_bytes=BATCH - 500)
     if how == "asyncio":
-        pair[0].setblocking(False)  # noqa: FBT003
+        pair[0].setblocking(False)
         with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
             received(pair, lambda sock: asyncio.run(part.send_async(sock)))
     else:

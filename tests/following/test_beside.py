@@ -1,0 +1,163 @@
+"""Readers beside retention and truncation: another look, or an error that says what happened; no loose system error."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.errors import LogChangedError
+from kstore.log import refresh
+from kstore.log.loader import Loaded
+
+READS: dict[str, Callable[[kstore.PartitionLog], object]] = {
+    "records": lambda log: list(log),
+    "batches": lambda log: list(log.batches()),
+    "scan": lambda log: list(log.scan()),
+    "scan on threads": lambda log: list(log.scan(threads=2)),
+    "get": lambda log: log.get(log.log_start_offset),
+    "read": lambda log: log.read(log.log_start_offset),
+    "span": lambda log: log.span(log.log_start_offset),
+    "find": lambda log: log.find(timestamp=0),
+}
+
+
+def written(directory: Path, count: int = 100) -> Path:
+    with kstore.open(directory, "a", internal_segment_bytes=2000, retention_ms=-1) as log:
+        for i in range(count):
+            log.append(b"%03d" % i + b"." * 100, timestamp=1000 + i)
+        assert len(log.segments) > 3
+    return directory
+
+
+def test_opening_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is gone between listing and opening was deleted by retention: the next look does not see its name."""
+    directory = written(tmp_path / "t-0")
+    looks = []
+
+    def load(path: Path, **options: object) -> Loaded:
+        looks.append(path)
+        if len(looks) < 4:
+            raise FileNotFoundError(2, "No such file or directory", str(path / "0.log"))
+        return real(path, **options)  # type: ignore[arg-type]
+
+    real = refresh.load
+    monkeypatch.setattr(refresh, "load", load)
+    assert len(list(kstore.open(directory))) == 100
+    assert len(looks) == 4
+
+
+def test_opening_gives_up_with_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = written(tmp_path / "t-0")
+
+    def load(path: Path, **options: object) -> Loaded:
+        raise FileNotFoundError(2, "No such file or directory", str(path / "0.log"))
+
+    monkeypatch.setattr(refresh, "load", load)
+    with pytest.raises(kstore.KstoreError, match="deleted since the log was looked at"):
+        kstore.open(directory)
+
+
+@pytest.mark.parametrize("how", READS)
+def test_a_segment_that_was_deleted(tmp_path: Path, how: str) -> None:
+    directory = written(tmp_path / "t-0")
+    log = kstore.open(directory)
+    for path in directory.glob("0" * 20 + ".*"):
+        path.unlink()
+    with pytest.raises(kstore.OffsetOutOfRangeError, match="deleted since the log was looked at") as caught:
+        READS[how](log)
+    assert isinstance(caught.value, LogChangedError)
+    log.refresh()
+    assert log.log_start_offset > 0
+    assert READS[how](log)
+
+
+@pytest.mark.parametrize("how", ["records", "batches", "scan", "scan on threads"])
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_log_that_was_truncated(tmp_path: Path, how: str, grown: bool) -> None:
+    """By another process; what it wrote behind is of other sizes."""
+    directory = written(tmp_path / "t-0")
+    log = kstore.open(directory)
+    assert [segment.size for segment in log.segments]
+    last = log.segments[-2]
+    with kstore.open(directory, "a", internal_segment_bytes=2000, retention_ms=-1) as writer:
+        writer.truncate_to(last.base_offset + 5)
+        if grown:
+            writer.extend([b"other" * 30] * 100, batch_bytes=500)
+    with pytest.raises(LogChangedError, match="since the log was looked at"):
+        READS[how](log)
+    log.refresh()
+    assert READS[how](log)
+
+
+def test_damage_is_still_damage(tmp_path: Path) -> None:
+    """An error that nothing but the bytes explains names the file, at once, to a follower too."""
+    directory = written(tmp_path / "t-0")
+    batch = list(kstore.open(directory).batches())[30]
+    with Path(batch.file).open("r+b") as f:
+        f.seek(batch.position + 80)
+        f.write(b"damage")
+    for read in ("records", "scan", "scan on threads"):
+        with pytest.raises(kstore.CorruptRecordError, match="checksum"):
+            READS[read](kstore.open(directory))
+    with kstore.open(directory).follow(0, timeout=30) as follower:
+        begun = time.monotonic()
+        with pytest.raises(kstore.CorruptRecordError, match="checksum"):
+            list(follower)
+        assert time.monotonic() < begun + 30
+
+
+WRITER = """
+import os, random, sys, time
+import kstore
+rng = random.Random(3)
+log = kstore.open(sys.argv[1], "a", internal_segment_bytes=20000, retention_bytes=100000, retention_ms=-1,
+                  file_delete_delay_ms=0)
+until = time.monotonic() + float(sys.argv[2])
+print("begun", flush=True)
+while time.monotonic() < until:
+    log.extend([b"." * rng.randrange(200) for _ in range(rng.randrange(1, 60))], batch_bytes=1500)
+    if rng.random() < 0.05:
+        log.retain()
+    if rng.random() < 0.04:
+        batch = log.translate(max(log.log_start_offset, log.log_end_offset - rng.randrange(1, 400)))
+        if batch is not None:
+            log.truncate_to(batch.base_offset)
+    if rng.random() < 0.3:
+        time.sleep(0.0005)
+"""
+
+
+def test_beside_a_process_that_retains_and_truncates(tmp_path: Path) -> None:
+    """The log is sound at every moment, so no reader may say that it is not."""
+    directory = tmp_path / "t-0"
+    environment = {**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])}
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(directory), "4"], stdout=subprocess.PIPE, env=environment
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"begun\n"
+    looks = 0
+    while writer.poll() is None:
+        log = kstore.open(directory)
+        for read in READS.values():
+            try:
+                read(log)
+                log.refresh()
+            except kstore.OffsetOutOfRangeError:
+                log = kstore.open(directory)
+        try:
+            with kstore.open(directory).follow(None, timeout=0.02) as follower:
+                for number, _ in enumerate(follower):
+                    if number == 200:
+                        break
+        except kstore.OffsetOutOfRangeError:
+            pass
+        looks += 1
+    writer.stdout.close()
+    assert writer.wait() == 0
+    assert looks
