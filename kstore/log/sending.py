@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+from kstore.arguments import any_integer
+
 CHUNK = 256 << 10  # of a copy: small enough to stay in the cache
 # what a target answers that sendfile cannot serve
 _CANNOT = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)
@@ -40,6 +42,7 @@ class Part(Protocol):
 
 def parts_from(parts: Sequence[Part], position: int) -> Iterator[tuple[Part, int]]:
     """The parts from a position of all of them on, each with where in it to begin."""
+    position = any_integer("position", position)
     if position < 0 or position > sum(part.size for part in parts):
         raise ValueError(f"position {position} lies outside the {sum(p.size for p in parts)} bytes to send")
     for part in parts:
@@ -49,8 +52,9 @@ def parts_from(parts: Sequence[Part], position: int) -> Iterator[tuple[Part, int
 
 
 def _is_tls(sock: object) -> bool:
-    ssl = sys.modules.get("ssl")  # who has such a socket has imported it
-    return ssl is not None and isinstance(sock, ssl.SSLSocket)
+    # Who has such a socket has imported ssl. While another thread imports it, the module has no such class yet.
+    kind = getattr(sys.modules.get("ssl"), "SSLSocket", None)
+    return isinstance(kind, type) and isinstance(sock, kind)
 
 
 class Target:

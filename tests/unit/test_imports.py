@@ -25,6 +25,24 @@ def test_numpy_is_imported_for_those_who_ask_for_arrays(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "t-0")], check=True)
 
 
+BESIDE_AN_IMPORT_OF_SSL = """
+import socket, sys, types
+import kstore
+
+sys.modules["ssl"] = types.ModuleType("ssl")
+with kstore.open(sys.argv[1], "a") as log:
+    log.append(b"v")
+    ours, theirs = socket.socketpair()
+    assert log.send(ours, 0).path == "sendfile"
+"""
+
+
+def test_sending_works_while_another_thread_imports_ssl(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BESIDE_AN_IMPORT_OF_SSL, str(tmp_path / "t-0")], check=True
+    )
+
+
 BESIDE_AN_IMPORT = """
 import sys, types
 import kstore
