@@ -67,9 +67,9 @@ def test_some_columns_of_some_rows(log: kstore.PartitionLog) -> None:
     for _ in range(60):
         wanted: dict[str, Any] = {}
         if r.random() < 0.4:
-            wanted["start"] = r.choice(offsets) + r.randrange(-1, 2)
+            wanted["start"] = max(r.choice(offsets) + r.randrange(-1, 2), 0)
         if r.random() < 0.4:
-            wanted["stop"] = r.choice(offsets) + r.randrange(-1, 2)
+            wanted["stop"] = max(r.choice(offsets) + r.randrange(-1, 2), 0)
         if r.random() < 0.4:
             wanted["since"] = r.choice(times) + r.randrange(-1, 2)
         if r.random() < 0.4:
