@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, overload
 
-from kstore.arguments import MAX_OFFSET, any_integer, choice, integer, milliseconds, number
+from kstore.arguments import any_integer, choice, integer, milliseconds, number
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.index import AbortedTxn
 from kstore.engine.reader import BatchReader, RecordReader
@@ -53,6 +53,7 @@ _ISOLATION = ("read_uncommitted", "read_committed")
 _ON_ERROR = ("raise", "skip")
 _MAX_COUNT = 2**31 - 1
 _TAIL = 61  # bytes at the end of a slice that are compared after it was sent
+_FAR = 2**127  # bounds of time are compared only, and may lie beyond all timestamps
 _base_offset = attrgetter("base_offset")
 
 
@@ -513,8 +514,8 @@ class PartitionLog:
         batch_bytes = integer("batch_bytes", batch_bytes, 1)
         threads = integer("threads", threads, 1, 64)
         choice("on_error", on_error, _ON_ERROR)
-        since = None if since is None else milliseconds("since", since, -MAX_OFFSET)
-        until = None if until is None else milliseconds("until", until, -MAX_OFFSET)
+        since = None if since is None else milliseconds("since", since, -_FAR, _FAR)
+        until = None if until is None else milliseconds("until", until, -_FAR, _FAR)
         wanted = Wanted(
             checked_columns(columns),
             batch_rows,

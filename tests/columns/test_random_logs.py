@@ -23,8 +23,8 @@ APPENDS = st.lists(st.tuples(st.lists(RECORDS, min_size=1, max_size=9), st.boole
 WANTED = st.fixed_dictionaries(
     {},
     optional={
-        "start": st.integers(-2, 60),
-        "stop": st.integers(-2, 60),
+        "start": st.integers(0, 60),
+        "stop": st.integers(0, 60),
         "since": st.integers(-2, 62),
         "until": st.integers(-2, 62),
         "key": st.sampled_from([b"", b"key", b"none"]),
