@@ -1,5 +1,6 @@
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kstore.engine.batch import RecordBatch
 from kstore.engine.tail import Tail
@@ -20,7 +21,7 @@ class Intake(Tail):
         self,
         value: _BytesLike | None,
         key: _BytesLike | None = None,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         headers: _Headers | None = None,
     ) -> int: ...
     def extend(
@@ -38,7 +39,7 @@ class Intake(Tail):
         *,
         keep_offsets: bool = False,
         leader_epoch: int | None = None,
-        origin: str = "client",
+        origin: Literal["client", "coordinator"] = "client",
         transaction_version: int = -1,
     ) -> Appended: ...
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes: ...

@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT16_MAX, INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kstore.engine.active cimport ROLL_NOT
@@ -18,10 +18,11 @@ from kstore.engine.cells cimport Cells, ks_cell, ks_cells
 from kstore.engine.headers cimport HeaderLists
 from kstore.engine.incoming cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.tail cimport Tail
-from kstore.engine.times cimport Times
+from kstore.engine.times cimport Times, moment
 from libkstore.build cimport ks_put_offset
 from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
+from kstore.arguments import choice, integer
 from kstore.engine.active import ROLL_REASONS
 from kstore.engine.batch import RecordBatch
 from kstore.errors import (
@@ -111,15 +112,17 @@ cdef class Intake(Tail):
     def append(self, value, key=None, timestamp=None, headers=None):
         """Appends one record and returns its offset.
 
-        value and key are bytes-like or None (a value of None is a tombstone); timestamp is ms since 1970, None for
-        now, -1 for none; headers are (str, bytes or None) pairs or a mapping. InvalidTimestampError,
+        value and key are bytes-like or None (a value of None is a tombstone); timestamp is ms since 1970 or a datetime with
+        a time zone, None for now, -1 for none; headers are (str, bytes or None) pairs or a mapping. InvalidTimestampError,
         InvalidRecordError (no key in a compacted topic), RecordTooLargeError, OSError; then the log is as it was.
         With durability "group" or "each" the record is on the disk when this returns.
         """
         cdef Builder builder = self.builder
         cdef ks_fields f
-        cdef int64_t now, at, offset
+        cdef int64_t now, at, offset, given = 0
         made = read_fields(value, key, headers, &f)
+        if timestamp is not None:
+            given = moment(timestamp)  # before the mutex: it may run Python code
         self.acquire()
         try:
             self.check_usable()
@@ -127,7 +130,7 @@ cdef class Intake(Tail):
             if timestamp is None:
                 at = now
             else:
-                at = self.check_timestamp(timestamp, now)
+                at = self.check_timestamp(given, now)
             if self.keys_required and f.key_size < 0:
                 raise InvalidRecordError("a record of a compacted topic has no key")
             self.refuse_offsets(1)
@@ -137,7 +140,7 @@ cdef class Intake(Tail):
                 raise MemoryError("a batch")
             if builder.add(at, &f) < 0:
                 raise RecordTooLargeError(
-                    "record", size=f.key_size + f.value_size + f.headers_size, limit=self.max_message_bytes
+                    "record larger than max.message.bytes", size=f.key_size + f.value_size + f.headers_size, limit=self.max_message_bytes
                 )
             builder.finish()
             self.refuse_size(builder.used)
@@ -179,12 +182,13 @@ cdef class Intake(Tail):
         finally:
             self.release()
 
-    def extend(self, values, keys=None, timestamps=None, headers=None, *, int64_t batch_bytes=16384):
+    def extend(self, values, keys=None, timestamps=None, headers=None, *, batch_bytes=16384):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
 
         values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
         whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). timestamps: integers of ms,
-        numpy datetime64 or int64, Arrow timestamps, or one for all; None for now. headers: pairs for all records, or
+        datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None for
+        now. headers: pairs for all records, or
         one such sequence for each. The GIL is free while records are encoded and written; arrays are read where they
         lie, so do not change them meanwhile.
 
@@ -195,25 +199,24 @@ cdef class Intake(Tail):
         cdef int64_t count = value_cells.cells.count
         cdef Cells key_cells = Cells.of(keys, "keys", count)
         cdef HeaderLists header_lists = HeaderLists.of(headers, count)
-        cdef Times times
+        cdef Times times = Times.of(timestamps, count, 0)  # before the mutex: it may run Python code
         cdef ks_columns columns
         cdef Builder builder = self.builder
         cdef int64_t now, first = 0, i = 0, sent = 0, filled = 0
         cdef int64_t start
         cdef int attributes
-        if batch_bytes < 0:
-            raise ValueError(f"batch_bytes {batch_bytes} is negative")
-        batch_bytes = min(batch_bytes, self.segment_bytes, self.max_message_bytes)
+        cdef int64_t most = min(
+            <int64_t>integer("batch_bytes", batch_bytes), self.segment_bytes, self.max_message_bytes
+        )
         self.acquire()
         try:
             self.check_usable()
             self.refuse_offsets(count)
             now = self.now()
-            times = Times.of(timestamps, count, now)
             columns.values = &value_cells.cells
             columns.keys = &key_cells.cells
             columns.timestamps = times.data
-            columns.timestamp = times.constant
+            columns.timestamp = now if timestamps is None else times.constant
             columns.count = count
             if self.log_append_time:
                 columns.timestamps = NULL
@@ -227,7 +230,7 @@ cdef class Intake(Tail):
                     if builder.begin(start, self.leader_epoch, attributes) < 0:
                         with gil:
                             raise MemoryError("a batch")
-                    filled = builder.fill(&columns, header_lists, i, batch_bytes)
+                    filled = builder.fill(&columns, header_lists, i, most)
                     if filled < 0:
                         with gil:
                             self.refuse_record(&columns, i + builder.batch.records_count, TOO_LARGE, now)
@@ -307,7 +310,7 @@ cdef class Intake(Tail):
             ks_cell(columns.values, i, &value_size)
             ks_cell(columns.keys, i, &key_size)
             raise RecordTooLargeError(
-                f"record {i}", size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
+                f"record {i} larger than max.message.bytes or segment.bytes", size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
                 limit=min(self.max_message_bytes, self.segment_bytes),
             )
         at = columns.timestamps[i] if columns.timestamps is not NULL else columns.timestamp
@@ -320,7 +323,7 @@ cdef class Intake(Tail):
     # ---- appending batches ----------------------------------------------------------------------------------------
 
     def append_batches(
-        self, encoded, *, bint keep_offsets=False, leader_epoch=None, str origin="client", int transaction_version=-1
+        self, encoded, *, bint keep_offsets=False, leader_epoch=None, origin="client", transaction_version=-1
     ):
         """Appends batches that a producer or another log encoded; returns an Appended.
 
@@ -342,8 +345,10 @@ cdef class Intake(Tail):
         cdef Builder builder = self.builder
         cdef int64_t now, first, last
         cdef int32_t epoch
-        if origin not in ("client", "coordinator"):
-            raise ValueError(f'origin is "client" or "coordinator", not {origin!r}')
+        choice("origin", origin, ("client", "coordinator"))
+        if leader_epoch is not None:
+            leader_epoch = integer("leader_epoch", leader_epoch, -1, INT32_MAX)
+        transaction_version = integer("transaction_version", transaction_version, -1, INT16_MAX)
         rules.follower = keep_offsets
         rules.client = not keep_offsets and origin == "client"
         self.acquire()

@@ -14,6 +14,10 @@ MOMENT = datetime(2024, 3, 27, 10, 7, 38, 631999, timezone(timedelta(hours=1)))
 MS = 1711530458631
 
 
+def _append(log: kstore.LogWriter, timestamp: Any) -> None:
+    log.append(b"v", timestamp=timestamp)
+
+
 def _extend(log: kstore.LogWriter, timestamp: Any) -> None:
     log.extend([b"v"], timestamps=timestamp)
 
@@ -31,7 +35,7 @@ def _encode(log: kstore.LogWriter, timestamp: Any) -> None:
     log.append_batches(kstore.encode_batch([(timestamp, None, b"v", None)]))
 
 
-WAYS = [_extend, _extend_each, _gather, _encode]
+WAYS = [_append, _extend, _extend_each, _gather, _encode]
 Way = Callable[[kstore.LogWriter, Any], None]
 
 

@@ -1,0 +1,68 @@
+"""What append, extend and append_batches refuse, before anything is written."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+
+BATCH = kstore.encode_batch([(1, None, b"v", None)])
+INTS: list[tuple[str, Callable[[Any, Any], object]]] = [
+    ("batch_bytes", lambda log, n: log.extend([b"v"], batch_bytes=n)),
+    ("leader_epoch", lambda log, n: log.append_batches(BATCH, leader_epoch=n)),
+    ("transaction_version", lambda log, n: log.append_batches(BATCH, transaction_version=n)),
+]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
+    with kstore.open(tmp_path / "t-0", "a") as made:
+        yield made
+        assert made.log_end_offset == 0
+
+
+@pytest.mark.parametrize("number", [1.0, float("nan"), True, "1"])
+@pytest.mark.parametrize(("name", "call"), INTS)
+def test_what_is_no_int(
+    log: kstore.LogWriter, name: str, call: Callable[[Any, Any], object], number: object
+) -> None:
+    with pytest.raises(TypeError, match=f"{name} is an int"):
+        call(log, number)
+
+
+@pytest.mark.parametrize("number", [-2, 2**63, 2**70])
+@pytest.mark.parametrize(("name", "call"), INTS)
+def test_what_is_out_of_range(
+    log: kstore.LogWriter, name: str, call: Callable[[Any, Any], object], number: int
+) -> None:
+    with pytest.raises(ValueError, match=name):
+        call(log, number)
+
+
+def test_an_origin_is_one_of_two(log: kstore.LogWriter) -> None:
+    with pytest.raises(ValueError, match="'client', 'coordinator'"):
+        log.append_batches(BATCH, origin="broker")  # type: ignore[arg-type]
+
+
+def test_a_record_that_is_too_large_names_the_limit(log: kstore.LogWriter) -> None:
+    log.configure(max_message_bytes=100)
+    for call in (lambda: log.append(b"x" * 200), lambda: log.extend([b"x" * 200])):
+        with pytest.raises(kstore.RecordTooLargeError, match=r"max\.message\.bytes") as caught:
+            call()
+        assert "byte -1" not in str(caught.value)
+
+
+def test_an_iterator_of_timestamps_may_append(log: kstore.LogWriter) -> None:
+    """The log is not held while what a caller gives is read."""
+
+    def times() -> Iterator[int]:
+        with pytest.raises(kstore.RecordTooLargeError):
+            log.append(b"x" * 200)
+        yield 5
+        raise ZeroDivisionError
+
+    log.configure(max_message_bytes=100)
+    with pytest.raises(ZeroDivisionError):
+        log.extend([b"a", b"b"], timestamps=times())
