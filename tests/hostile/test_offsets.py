@@ -68,7 +68,10 @@ def assert_told(log: kstore.PartitionLog, truth: list[Row], note: object) -> Non
                 reader: Any = read(start, stop, on_error=on_error)
 
                 def take(
-                    reader: Any = reader, batches: bool = read == log.batches, right: list[Row] = right
+                    reader: Any = reader,
+                    batches: bool = read == log.batches,
+                    first: int = right[0][0],
+                    last: int = right[-1][0],
                 ) -> list[Row]:
                     rows = rows_of(r for b in reader for r in b) if batches else rows_of(reader)
                     return [row for row in rows if first <= row[0] <= last]
