@@ -19,6 +19,7 @@ cdef class Segment:
     cdef tuple _notes
     cdef readonly object damage
     cdef int64_t _claimed
+    cdef int64_t _modified
     cdef readonly int64_t tail_bytes
     cdef str _path
     cdef File _log

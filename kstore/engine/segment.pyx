@@ -93,6 +93,7 @@ cdef class Segment:
         self.max_decompressed_bytes = max_decompressed_bytes
         self._limit = -1
         self._claimed = -1
+        self._modified = -2
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -120,6 +121,7 @@ cdef class Segment:
 
     cdef int64_t limit(self) except -1:
         if self._limit < 0:
+            self._modified = self.opened().mtime_ms()
             self._limit = self.opened().length() - self.origin
         return self._limit
 
@@ -168,6 +170,7 @@ cdef class Segment:
         """
         from kstore.engine.reader import BatchReader
 
+        cdef int64_t modified, seen = -1
         for attempt in range(3):
             try:
                 if not self.is_file_of_its_name():
@@ -178,8 +181,10 @@ cdef class Segment:
                     self.suffixes or self.origin or os.path.exists(f"{self.directory}/{self.end_offset:020d}.log")
                 ):
                     return self.changed("the log was truncated before the segment that followed", offset)
-                if offset < 0:
-                    return None
+                modified = self.opened().mtime_ms()
+                if offset < 0 or modified in (self._modified, seen):
+                    return None  # nobody has written there since, or since the look before
+                seen = modified
                 fresh = Segment(self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin)
                 fresh.limit_to(min(fresh.size, self.limit()))
                 batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
@@ -189,7 +194,7 @@ cdef class Segment:
                 return self.changed("it was deleted", offset)
             except CorruptFileError:
                 pass
-            time.sleep(0.002)
+            time.sleep(0.005)  # longer than what the system's clock of files counts in
         return None
 
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
