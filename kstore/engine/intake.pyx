@@ -393,7 +393,8 @@ cdef class Intake(Tail):
         except BaseException:
             if self.active is not None:
                 self.active.unstage()
-            self._forget_analysis()
+            if self._refusal is None:  # else some of it is there, and not accounted for: readers stay where they are
+                self._forget_analysis()
             raise
         finally:
             if builder is not None and builder.room > MOST_KEPT:

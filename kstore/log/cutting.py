@@ -1,5 +1,6 @@
 """What truncation leaves of the segment that holds the offset (spec 8.9)."""
 
+import contextlib
 from collections.abc import Callable
 
 from kstore.engine.file import File
@@ -7,32 +8,34 @@ from kstore.engine.index import TransactionIndex
 from kstore.engine.segment import Segment
 
 
-def cut(segment: Segment, offset: int, make: Callable[[str, int], Segment]) -> Segment:
-    """Shortens the files of a segment by what begins at `offset`, and by all of a batch that holds it, durably; returns
-    a segment of what is left. The index files stay as they are: they are made anew with the indexes of that segment.
-    OSError."""
+def rest_of(segment: Segment, offset: int, make: Callable[[str, int], Segment]) -> Segment:
+    """The same segment without what begins at `offset`, and without all of a batch that holds it. Its files stay as
+    they are."""
     located = segment.translate(offset)
-    size = located.position if located is not None else segment.size
-    offsets, times = segment.offset_index.copy(), segment.time_index.copy()  # while they fit their log
+    offsets, times = segment.offset_index.copy(), segment.time_index.copy()
     transactions = TransactionIndex(segment.base_offset, segment.transaction_index.to_bytes())
-    _shorten(segment.path, size)
-    left = make(segment.stem, segment.base_offset)
+    rest = make(segment.stem, segment.base_offset)
+    rest.limit_to(located.position if located is not None else segment.size)
     offsets.truncate_to(offset)
     times.truncate_to(offset)
-    left.adopt(offsets, times)
-    left.take_max_timestamp(left.scan(verify=False).max_timestamp)
-    count = len(transactions)
     transactions.truncate_to(offset)
-    if len(transactions) < count:
-        _shorten(segment.path_of(".txnindex"), 34 * len(transactions))
-    left.adopt(None, None, transactions)
-    return left
+    rest.adopt(offsets, times, transactions)
+    rest.take_max_timestamp(rest.scan(verify=False).max_timestamp)
+    return rest
+
+
+def shorten_to(rest: Segment) -> None:
+    """Makes the .log and .txnindex end where a segment does, durably: what follows is acknowledged over bytes that a
+    power cut would bring back. OSError."""
+    _shorten(rest.path, rest.size)
+    with contextlib.suppress(FileNotFoundError):  # no transaction was aborted here
+        _shorten(rest.path_of(".txnindex"), 34 * len(rest.transaction_index))
 
 
 def _shorten(path: str, size: int) -> None:
-    """Durably: what follows would otherwise be acknowledged over bytes that a power cut brings back."""
     file = File(path, "r+")
-    file.truncate(size)
+    if file.size() > size:
+        file.truncate(size)
     file.sync()
 
 

@@ -1,5 +1,6 @@
 """The page cache: what of a log it holds, and how a scan leaves it."""
 
+import contextlib
 import mmap
 from collections import deque
 from typing import NamedTuple
@@ -40,12 +41,12 @@ class Pages:
     """
 
     def __init__(self, *, drop: bool) -> None:
-        self._drop = drop
+        self._absent: deque[tuple[int, int]] = deque()  # (begin, end) of what was not cached, in the file
         self._file: File | None = None
+        self._drop = drop
         self._origin = 0
         self._end = 0
         self._looked = 0
-        self._absent: deque[tuple[int, int]] = deque()  # (begin, end) of what was not cached, in the file
 
     def enter(self, segment: Segment, position: int, end: int) -> int:
         """The reader begins at a position of a segment; returns the position from which on it is to `advance`."""
@@ -101,4 +102,5 @@ class Pages:
         self._file = None
 
     def __del__(self) -> None:
-        self.leave()
+        with contextlib.suppress(AttributeError):  # it was interrupted while it was made
+            self.leave()

@@ -33,7 +33,7 @@ from kstore.errors import (
 )
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
-from kstore.log.cutting import cut, end_of_rest
+from kstore.log.cutting import end_of_rest, rest_of, shorten_to
 from kstore.log.discarded import Discarded
 from kstore.log.epoch_file import EpochFile
 from kstore.log.feed import Feed, WriterFeed
@@ -114,12 +114,19 @@ class LogWriter(Intake, PartitionLog):
         )
         directory = Path(os.path.abspath(self.path))  # noqa: PTH100
         self._limit(self._config, durability)
-        if not directory.is_dir():
+        made = not directory.is_dir()
+        if made:
             if not create:
                 raise LogNotFoundError(f"no partition directory at {path}")
             make_directory(str(directory))
         self._directory = str(directory)
-        self._home = Home(directory)
+        try:
+            self._home = Home(directory)
+        except BaseException:
+            if made:  # it was locked, say: an empty directory would be a partition that nobody has closed
+                with contextlib.suppress(OSError):
+                    directory.rmdir()
+            raise
         self._left = False
         try:
             self._load(keep_cut, clean, recovery_point, log_start_offset, clock, topic_id, now)
@@ -336,6 +343,8 @@ class LogWriter(Intake, PartitionLog):
         base = max(first_offset, self._end_offset)
         if base == old.base_offset and old.size == 0:
             return  # it is new already
+        if base < old.base_offset:
+            return self._begin_lower(base, now)
         stem = layout.segment_stem(base)
         with self._unfinished(f"the roll at offset {base}") as change:
             try:
@@ -357,6 +366,17 @@ class LogWriter(Intake, PartitionLog):
             self._publish((*self._sealed, sealed), active)
         if self._flusher is not None:
             self._flusher.sealed()
+
+    def _begin_lower(self, base: int, now: int) -> None:
+        """Begins the active segment, which is empty, at a lower offset: the append with a gap that it was begun for has
+        failed."""
+        old = self.active
+        with self._unfinished(f"the roll at offset {base}"):
+            active = self._make_active(layout.segment_stem(base), base, now, self._end_offset)
+            self._publish(self._sealed, active)
+            for kind in layout.SEGMENT_KINDS:
+                unlink(old.path_of(kind), missing_ok=True)
+            self._owe_sync([], True)
 
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
@@ -618,23 +638,24 @@ class LogWriter(Intake, PartitionLog):
         )
         self._stored_recovery_point = -1
 
-    def _truncate(self, offset: int, rest: int, now_ms: int) -> None:
+    def _truncate(self, offset: int, end_of_rest: int, now_ms: int) -> None:
         segments = self._now().segments
         gone = tuple(s for s in segments if s.base_offset > offset)
         kept = segments[: len(segments) - len(gone)]
         if gone:
             self.active.seal()
-            self._remove(gone, now_ms)
-            sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
-        last = cut(kept[-1], offset, self._make_segment())
-        active = self._make_active(last.stem, last.base_offset, now_ms, offset, last)
+        rest = rest_of(kept[-1], offset, self._make_segment())
+        active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
         active.prepare_indexes()
-        self._publish(tuple(kept[:-1]), active)
-        self._move_end(offset, rest)
+        self._publish(tuple(kept[:-1]), active)  # readers first: they must not come upon what is cut off
+        self._move_end(offset, end_of_rest)
         self._start = min(self._start, offset)
+        self._remove(gone, now_ms)
+        sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
+        shorten_to(rest)
         self._epoch_file.truncate_from_end(offset)
         self._ledger.begin_anew(self._now(), now_ms)
-        self._untold_end = offset if rest < offset else -1
+        self._untold_end = offset if end_of_rest < offset else -1
         sync_directory(self._directory)
 
     def _tell_end(self) -> None:
@@ -669,8 +690,8 @@ class LogWriter(Intake, PartitionLog):
 
     def _start_anew(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         with self._unfinished(f"starting again at offset {offset}") as change:
-            try:
-                self._home.store(min(self.durable_offset, offset), self._start_to_store())
+            try:  # nothing is promised of what goes, should this be broken off
+                self._home.store(min(self.durable_offset, offset, self._first_base()), self._start_to_store())
             except OSError:
                 change.undone()
                 raise
@@ -708,11 +729,8 @@ class LogWriter(Intake, PartitionLog):
         for appender in list(self._appenders):
             try:
                 appender.close()
-            except (
-                OSError,
-                KstoreError,
-            ) as e:  # its records were never appended; the log is closed all the same
-                failure = e
+            except (OSError, KstoreError) as e:
+                failure = e  # its records were never appended; the log is closed all the same
         if self._untold_end >= 0 and self._refusal is None and not self._closed:
             self._tell_end()
         with self._held():

@@ -1,5 +1,6 @@
 """Every public operation of a writer, and of its readers: what lies before it, and what it does."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from world import World, require
 
 import kstore
 
+NOW = int(time.time() * 1000)
 PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 
 
@@ -104,7 +106,7 @@ def retention_of_all(world: World) -> None:
 
 def producers_batch(values: list[bytes], sequence: int, *, transactional: bool = False) -> bytes:
     return kstore.encode_batch(
-        [(-1, None, value, None) for value in values],
+        [(NOW, None, value, None) for value in values],  # a producer's last time decides when it is forgotten
         base_sequence=sequence,
         transactional=transactional,
         **PRODUCER,
@@ -114,7 +116,7 @@ def producers_batch(values: list[bytes], sequence: int, *, transactional: bool =
 def marker(kind: int) -> bytes:
     """The end of producer 7's transaction: 0 aborts, 1 commits."""
     return kstore.encode_batch(
-        [(-1, bytes((0, 0, 0, kind)), bytes(6), ())], transactional=True, control=True, **PRODUCER
+        [(NOW, bytes((0, 0, 0, kind)), bytes(6), ())], transactional=True, control=True, **PRODUCER
     )
 
 
