@@ -13,6 +13,7 @@ ERRORS: list[errors.KstoreError] = [
     errors.CorruptRecordError("reason", file="f", position=3, offset=7),
     errors.RecordTooLargeError("record", size=3, limit=2),
     errors.OffsetOutOfRangeError(9, 1, 3),
+    errors.LogChangedError("f", 9, 1, 3, "it was deleted"),
     errors.LogNotFoundError("no directory"),
     errors.InvalidRecordError("text", [(0, "why")]),
     errors.UnexpectedAppendOffsetError(1, 2, 3),
