@@ -2,7 +2,9 @@
 
 
 def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str, object]) -> "KstoreError":
-    maker = OSError if issubclass(kind, OSError) else Exception  # of several builtin bases only this one's is safe
+    maker = (
+        OSError if issubclass(kind, OSError) else Exception
+    )  # of several builtin bases only this one's is safe
     error = maker.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)

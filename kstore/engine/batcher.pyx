@@ -276,7 +276,8 @@ cdef class Batcher:
             self.flush()
         finally:
             self.closed = True
-            self.batch.wake()
+            if self.batch is not None:
+                self.batch.wake()
 
     def _leave_to_parent(self):
         """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""

@@ -698,6 +698,8 @@ cdef class Segment:
     def head(self, int64_t position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
         cdef Window w = self._spare
+        if not 0 <= position <= self.limit():
+            raise ValueError(f"position {position} lies outside the {self.limit()} bytes of the segment")
         if w is not None and w.file is self._log and w.holds(position, KS_BATCH_OVERHEAD):
             return w.at(position)[:KS_BATCH_OVERHEAD]
         return self.peek(position)

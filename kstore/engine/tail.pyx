@@ -203,9 +203,14 @@ cdef class Tail:
         change.what = what
         return change
 
-    def _publish(self, tuple sealed not None, Active active not None):
-        """The segments are these from here on, for appends and readers; the mutex is held."""
-        cdef tuple segments = (sealed, active)  # the last step that can fail
+    def _publish(self, tuple sealed not None, Active active not None, File cut=None):
+        """The segments are these from here on, for appends and readers; the mutex is held.
+
+        `cut`: the file of the active segment, made as short as that is in the same step, which no signal interrupts.
+        OSError."""
+        cdef tuple segments = (sealed, active)
+        if cut is not None:
+            cut.truncate(active.published.size)  # the last step that can fail
         self._segments = segments
         self._sealed = sealed
         self.active = active

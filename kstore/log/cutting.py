@@ -24,19 +24,13 @@ def rest_of(segment: Segment, offset: int, make: Callable[[str, int], Segment]) 
     return rest
 
 
-def shorten_to(rest: Segment) -> None:
-    """Makes the .log and .txnindex end where a segment does, durably: what follows is acknowledged over bytes that a
-    power cut would bring back. OSError."""
-    _shorten(rest.path, rest.size)
+def shorten_transactions(rest: Segment) -> None:
+    """Makes the .txnindex end where that of a segment does, durably: else a power cut would call records aborted that
+    are appended at these offsets. OSError."""
     with contextlib.suppress(FileNotFoundError):  # no transaction was aborted here
-        _shorten(rest.path_of(".txnindex"), 34 * len(rest.transaction_index))
-
-
-def _shorten(path: str, size: int) -> None:
-    file = File(path, "r+")
-    if file.size() > size:
-        file.truncate(size)
-    file.sync()
+        file = File(rest.path_of(".txnindex"), "r+")
+        file.truncate(34 * len(rest.transaction_index))
+        file.sync()
 
 
 def end_of_rest(segment: Segment, offset: int) -> int:

@@ -33,7 +33,7 @@ from kstore.errors import (
 )
 from kstore.log import checkpoints, layout
 from kstore.log.appender import Appender
-from kstore.log.cutting import end_of_rest, rest_of, shorten_to
+from kstore.log.cutting import end_of_rest, rest_of, shorten_transactions
 from kstore.log.discarded import Discarded
 from kstore.log.epoch_file import EpochFile
 from kstore.log.feed import Feed, WriterFeed
@@ -644,15 +644,17 @@ class LogWriter(Intake, PartitionLog):
         kept = segments[: len(segments) - len(gone)]
         if gone:
             self.active.seal()
+            self._remove(gone, now_ms)
+            sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
         rest = rest_of(kept[-1], offset, self._make_segment())
         active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
         active.prepare_indexes()
-        self._publish(tuple(kept[:-1]), active)  # readers first: they must not come upon what is cut off
+        file = File(rest.path, "r+")
+        self._publish(tuple(kept[:-1]), active, file)
         self._move_end(offset, end_of_rest)
         self._start = min(self._start, offset)
-        self._remove(gone, now_ms)
-        sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
-        shorten_to(rest)
+        file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
+        shorten_transactions(rest)
         self._epoch_file.truncate_from_end(offset)
         self._ledger.begin_anew(self._now(), now_ms)
         self._untold_end = offset if end_of_rest < offset else -1

@@ -61,7 +61,7 @@ def use_appender(world: World) -> None:
             with world.log.appender(linger_ms=1000) as out:
                 ticket = out.append(value[0])
                 out.flush()
-                offset = out.wait(ticket)
+                offset = ticket.wait()
             world.ack(offset, value)
 
 

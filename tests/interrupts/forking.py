@@ -55,7 +55,7 @@ def calls(log: Any, out: Any, directory: Path) -> dict[str, Callable[[], object]
         "repr": lambda: repr(log),
         "appender.append": lambda: out.append(b"child"),
         "appender.flush": out.flush,
-        "appender.wait": lambda: out.wait(out.append(b"child")),
+        "appender.wait": lambda: out.append(b"child").wait(),
         "appender.close": out.close,
         "new appender": lambda: log.appender().close(),
         "open": lambda: kstore.open(directory / "t-0", "a"),
@@ -107,7 +107,7 @@ def main(directory: Path, seed: int, how: str, count: int) -> None:
                 n += 1
                 value = b"%d-%d" % (number, n)
                 if how == "appender" or (how == "all" and own.random() < 0.4):
-                    acked[out.wait(out.append(value))] = value
+                    acked[out.append(value).wait()] = value
                 elif own.random() < 0.8:
                     acked[log.append(value)] = value
                 else:

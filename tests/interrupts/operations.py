@@ -255,21 +255,21 @@ def _(world: World) -> None:
     tickets = [out.append(value) for value in values]
     out.flush()
     for ticket, value in zip(tickets, values, strict=True):
-        world.ack(out.wait(ticket), [value])
+        world.ack(ticket.wait(), [value])
 
 
 @operation("appender.flush", appender)
 def _(world: World) -> None:
     out, values, tickets = world.held
     out.flush()
-    world.ack(out.wait(tickets[0]), values)
+    world.ack(tickets[0].wait(), values)
 
 
 @operation("appender.close", appender)
 def _(world: World) -> None:
     out, values, tickets = world.held
     out.close()
-    world.ack(out.wait(tickets[0]), values)
+    world.ack(tickets[0].wait(), values)
 
 
 # ---- rolling, flushing, settings -------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_children_leave_everything_as_it_is(ram: Path) -> None:
             require(os.waitpid(pid, 0)[1] == 0, f"after child {which} another process was not kept out")
         require(log.append(b"41") == 41, "the parent does not go on")
         out.flush()
-        require(out.wait(ticket) == 42, "the parent's appender does not go on")
+        require(ticket.wait() == 42, "the parent's appender does not go on")
         log.close()
         with kstore.open(ram / "t-0") as read:
             require(read.recovery.clean, "not clean")

@@ -212,7 +212,7 @@ def with_appender(world: World, do: Callable[[], None]) -> None:
     world.held.append(out)
     ticket = out.append(values[0], headers=Headers(do), timestamp=Index(int(time.time() * 1000), do))
     out.flush()
-    world.ack(out.wait(ticket), values)
+    world.ack(ticket.wait(), values)
 
 
 def with_offset(world: World, do: Callable[[], None]) -> None:
