@@ -163,7 +163,7 @@ def open(
 
 
 def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> PartitionLog:
-    """Opens a partition directory, such as data/orders-0.
+    """Opens a partition directory, such as data/orders-0; in mode "r" also a single .log or .cut file.
 
     Mode "r" reads: it writes nothing and takes no lock, so it works beside a writer, a running broker, or on a
     read-only file system. Mode "a" writes, "r+" too but only where the directory exists; one writer at a time.
@@ -176,8 +176,10 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     file as it lies. `index_interval_bytes` is the topic's index.interval.bytes, for indexes made anew.
 
     Writing: the configuration is `config`, with any of its names as keyword arguments on top, as in segment_bytes=…
-    (LogConfig has them all); it is not kept, so give it at every opening. An unclean stop is recovered first, as Kafka does; `log.recovery` tells. keep_cut=True keeps
-    what recovery cuts off in .cut files. durability: "none" leaves it to flush() and the system when data reaches the
+    (LogConfig has them all); it is not kept, so give it at every opening. An unclean stop is recovered first, as Kafka
+    does; `log.recovery` tells. What recovery cuts off is kept in .cut files, with a DataLossWarning, if it holds sound
+    batches or had been flushed; with keep_cut=True in any case. Bytes behind the last batch of a log that was closed
+    cleanly are cut off too, where Kafka appends behind them. durability: "none" leaves it to flush() and the system when data reaches the
     disk; with "group" and "each" an append returns once it is there, one sync for all threads that wait. `leader_epoch`
     begins one; `topic_id` goes into partition.metadata; `clock` gives the time in ms. A producer that wrote nothing for
     `producer_id_expiration_ms`, by the timestamps of its records, is forgotten, as in Kafka (spec 6.7).

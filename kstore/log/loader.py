@@ -318,6 +318,9 @@ class _Loader:
         if last.tail_bytes:
             text = f"{last.tail_bytes} bytes follow the last whole batch"
             self.note("beyond", last, last.size - last.tail_bytes, last.tail_bytes, text)
+            remains = None if self.recover else remains_of(last, last.size - last.tail_bytes)
+            if remains is not None:  # asked for as it lies, the log goes on behind the damage
+                log_end_offset = max(log_end_offset, remains.last_offset + 1)
         return log_end_offset
 
 

@@ -614,6 +614,8 @@ class PartitionLog:
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
+        if Path(self.path).is_file():
+            return False
         loaded = refreshed(Path(self.path), self._loaded, self._options)
         if loaded is self._loaded:
             return False

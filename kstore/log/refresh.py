@@ -16,6 +16,7 @@ from kstore.log.epochs import LeaderEpochs
 from kstore.log.home import read_state
 from kstore.log.loader import Loaded, load
 from kstore.log.segment_maker import SegmentMaker
+from kstore.log.single_file import load_file
 
 
 class LoadOptions(NamedTuple):
@@ -35,6 +36,8 @@ _LOOKS = 20  # at a log that changes while it is looked at
 def look(path: Path, options: LoadOptions) -> Loaded:
     """The log now. What another process deletes or truncates meanwhile is looked at again: LogChangedError if it does not
     come to rest. LogNotFoundError, CorruptFileError, OSError."""
+    if path.is_file():
+        return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
     for attempt in range(_LOOKS):
         before = _traces(path)
         try:

@@ -15,7 +15,7 @@ class Snapshots:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._paths: dict[int, str] = {}
-        for path in Path(directory).iterdir():
+        for path in Path(directory).iterdir() if not Path(directory).is_file() else ():
             offset = layout.parse_offset(path.name)
             if offset is not None and path.name.partition(".")[2] == "snapshot":
                 self._paths[offset] = str(path)

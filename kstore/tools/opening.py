@@ -13,7 +13,9 @@ LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 
 def add_open_arguments(parser: argparse.ArgumentParser) -> None:
     """The directory, and how to take it."""
-    parser.add_argument("directory", metavar="DIR", help="partition directory, such as data/orders-0")
+    parser.add_argument(
+        "directory", metavar="DIR", help="partition directory, such as data/orders-0, or a .log or .cut file"
+    )
     parser.add_argument(
         "--as-is",
         action="store_true",

@@ -90,6 +90,33 @@ def test_damage_before_sound_batches_after_a_crash(tmp_path: Path) -> None:
     assert len(kept) == len(segments) - 1
     assert kept[0].read_bytes() == contents[segments[1].path][damaged.position :]
     assert [k.read_bytes() for k in kept[1:]] == [contents[s.path] for s in segments[2:]]
+    readers = [kstore.open(k).records(on_error="skip", isolation="read_committed") for k in kept]
+    assert [r.offset for reader in readers for r in reader] == list(range(damaged.base_offset + 1, 100))
+
+
+def test_as_it_lies_the_log_goes_on_behind_damage_at_its_end(tmp_path: Path) -> None:
+    """A damaged size in the last segment hides nothing from who asks for the files as they lie."""
+    directory = tmp_path / "t-0"
+    last = five_segments(directory)[-1]
+    second = last.translate(last.base_offset + 1)
+    assert second is not None
+    flip(last.path, second.position + 9)
+    reader = kstore.open(directory, recover=False).records(on_error="skip")
+    assert [record.offset for record in reader] == [o for o in range(100) if o != second.base_offset]
+
+
+def test_a_single_file(tmp_path: Path) -> None:
+    segment = five_segments(tmp_path / "t-0")[1]
+    with kstore.open(segment.path) as log:
+        assert (log.log_start_offset, log.log_end_offset) == (segment.base_offset, segment.end_offset)
+        assert [r.offset for r in log] == list(range(segment.base_offset, segment.end_offset))
+        assert log.get(log.log_start_offset + 2).offset == log.log_start_offset + 2
+        assert not log.refresh()
+    for name in ("leader-epoch-checkpoint", "00000000000000000000.index"):
+        with pytest.raises(kstore.LogNotFoundError, match=r"nor a \.log or \.cut file"):
+            kstore.open(tmp_path / "t-0" / name)
+    with pytest.raises((kstore.LogNotFoundError, OSError)):
+        kstore.open(segment.path, "a")
 
 
 def test_a_torn_tail_is_no_loss(tmp_path: Path) -> None:
