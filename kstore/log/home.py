@@ -106,7 +106,7 @@ class Home:
         self.directory = directory_of(path)
         self._pid = os.getpid()
         self._user = User()
-        self._left = False
+        self._left = self._entered = False
         self._lock: DirectoryLock | None = None
         try:
             self._lock = DirectoryLock.acquire(self.directory, path, self._user)
@@ -136,7 +136,9 @@ class Home:
             if marker.exists():
                 unlink(str(marker))
                 sync_directory(str(self.directory))
-            return state._replace(clean=session.was_clean(self.name))
+            clean = session.was_clean(self.name)
+            self._entered = True
+            return state._replace(clean=clean)
 
     def store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
@@ -187,7 +189,8 @@ class Home:
             if session is not None and not session.open:  # of an opening that was interrupted
                 _sessions.pop(self.directory, None)
             return
-        (session.closed if clean else session.unclean).add(self.name)
+        if self._entered:  # else it was left as it was found
+            (session.closed if clean else session.unclean).add(self.name)
         others = len(session.open) > 1
         if clean and not others and session.all_clean(self.directory):
             write_whole(str(self.directory / layout.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
@@ -231,13 +234,10 @@ class _Session:
 
     def was_clean(self, name: TopicPartition) -> bool:
         """Whether a partition that is opened now was left clean; the answer counts once."""
-        if name in self.closed:
-            self.closed.discard(name)
-            return True
-        if name in self.unclean:
-            self.unclean.discard(name)
-            return False
-        return self.clean
+        clean = name not in self.unclean and (self.clean or name in self.closed)
+        self.closed.discard(name)
+        self.unclean.discard(name)
+        return clean
 
     def all_clean(self, directory: Path) -> bool:
         """Whether the marker may say that every partition of the directory is clean."""
@@ -246,7 +246,9 @@ class _Session:
         if self.clean:
             return True
         names = {
-            layout.parse_directory(e.name) for e in directory.iterdir() if layout.is_partition_name(e.name)
+            layout.parse_directory(entry.name)
+            for entry in directory.iterdir()
+            if layout.is_partition_name(entry.name) and any(entry.glob("*.log"))
         }
         return names <= self.closed
 

@@ -49,7 +49,7 @@ def calls(log: Any, out: Any, directory: Path) -> dict[str, Callable[[], object]
         "get": lambda: log.get(log.log_start_offset),
         "find": lambda: log.find(timestamp=0),
         "scan": lambda: [len(batch) for batch in log.scan(threads=2)],
-        "follow": lambda: [b.base_offset for b in log.follow(log.log_start_offset, timeout=0)],
+        "follow": lambda: [r.offset for r in log.follow(log.log_start_offset, timeout=0)],
         "last_stable_offset": log.last_stable_offset,
         "producers": log.producers,
         "repr": lambda: repr(log),

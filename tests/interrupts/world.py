@@ -129,7 +129,7 @@ class World:
         require(all(run[first:last]), say + f"acknowledged records in the middle are gone: {gone}")
         for offset in gone:
             cut = self.cut_from is not None and offset >= self.cut_from
-            require(cut or (offset < start and len(self.starts) > 1), say + f"acknowledged, and gone: {gone}")
+            require(cut or (offset < start and start in self.starts), say + f"acknowledged, and gone: {gone}")
         self._look_at_tried([v for o, v in records if o not in self.acked], say)
         self._look_at_committed(log, there, say)
         return there
