@@ -95,6 +95,9 @@ def _live(task: Callable[[], None], output: int, limit: float) -> None:
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
+            warnings.filterwarnings(
+                "ignore", category=ResourceWarning
+            )  # the library's own files, interrupted
             task()
         code = 0
     except BaseException as e:  # noqa: BLE001
