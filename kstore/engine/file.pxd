@@ -1,7 +1,21 @@
 from libc.stdint cimport int64_t, uint8_t
 
 
+cdef enum:
+    WRITE = 0      # places in file.TRACED
+    TRUNCATE
+    ALLOCATE
+    MAP
+    UNMAP
+    SYNCS
+    SYNC
+
+
+cdef class File
+
+
 cdef int gate(int kind) noexcept nogil
+cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil
 
 
 cdef class File:

@@ -1,7 +1,8 @@
 """Files and their directories: every system call that kstore makes on them goes through here.
 
 Reads and writes are by position, so threads and forks share a File without harm. Tests make the Nth call fail, stop
-half way, or kill the process (`fail_call`); otherwise that costs one comparison a call.
+half way, or kill the process (`fail_call`), or are told of every call that changes something (`trace_calls`); otherwise
+that costs one comparison a call each.
 """
 
 import errno as _errno
@@ -96,6 +97,8 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     MOST = 1 << 30  # bytes of one system call: Linux stops a little below 2 GiB
 
+# What a tracer is told of: the numbers in file.pxd.
+TRACED = ("write", "truncate", "allocate", "map", "unmap", "syncs", "sync")
 ADVICE = ("normal", "sequential", "willneed", "dontneed")
 cdef int64_t page_size = mmap.PAGESIZE
 
@@ -159,6 +162,63 @@ def calls_made():
     return made
 
 
+# ---- telling of calls, from which tests make what a power cut may leave ---------------------------------------------
+
+cdef bint tracing = False
+cdef object tracer = None
+
+
+def trace_calls(callback):
+    """For tests: calls `callback(call, path, inode, position, detail)` for every call from here on that changes a file or
+    a name, when it has succeeded, in whichever thread it was made; None ends that.
+
+    call        | position, detail
+    open        | 0, the mode: "a" and "w" make the file if it is missing, "x" made it, "w" emptied it
+    write       | where, the bytes
+    truncate    | the length, None
+    allocate    | where, how many bytes: the file is at least that long now
+    map         | 0, a descriptor: from here on the file changes in memory, without a call, until unmap
+    unmap       | 0, None
+    syncs, sync | 0, None: content and length are being brought to the disk, and are there
+    rename      | 0, the new path
+    unlink, make_directory | 0, None
+    syncs_directory, sync_directory | 0, None: the names in it are being brought to the disk, and are there
+
+    What was changed between the two calls of a sync may be on the disk or not. The inode is 0 for calls on names.
+    """
+    global tracing, tracer
+    tracing = False
+    tracer = callback
+    tracing = callback is not None
+
+
+cdef void tell(int call, str path, int fd, int64_t position, int64_t size, const uint8_t *data) noexcept with gil:
+    cdef struct_stat st
+    st.st_ino = 0
+    if fd >= 0:
+        fstat(fd, &st)
+    callback = tracer
+    if callback is not None:
+        if data is not NULL:
+            detail = PyBytes_FromStringAndSize(<const char *>data, size)
+        else:
+            detail = fd if call == MAP else size if call == ALLOCATE else None
+        callback(TRACED[call], path, st.st_ino, position, detail)
+
+
+cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil:
+    """Tells the tracer, if there is one, of a call on a file."""
+    if tracing:
+        tell(call, file.path, file.fd, position, size, data)
+
+
+cdef int note_name(str call, str path, detail=None) except -1:
+    """Tells the tracer, if there is one, of a call on a name."""
+    if tracing:
+        tracer(call, path, 0, 0, detail)
+    return 0
+
+
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
@@ -219,6 +279,8 @@ cdef class File:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
         if not S_ISREG(st.st_mode):
             raise OSError(_errno.EINVAL, "not a regular file", path)
+        if tracing and not mode_reads(flags):
+            tracer("open", path, st.st_ino, 0, mode)
 
     def __dealloc__(self):
         if self.fd >= 0:
@@ -277,6 +339,7 @@ cdef class File:
                 if errno == EINTR:
                     continue
                 return done
+            note(WRITE, self, position + done, n, data + done)
             done += n
         return done
 
@@ -284,6 +347,7 @@ cdef class File:
         """Sets the length; -1 with errno set on failure."""
         while True:
             if gate(CHANGES) == 0 and ftruncate(self.fd, size) == 0:
+                note(TRUNCATE, self, size, 0, NULL)
                 return 0
             if errno != EINTR:
                 return -1
@@ -294,6 +358,8 @@ cdef class File:
         1 where the file system has no such call. keep_size leaves the length as it is."""
         while True:
             if gate(CHANGES) == 0 and ks_fallocate(self.fd, keep_size, position, size) == 0:
+                if not keep_size:
+                    note(ALLOCATE, self, position, size, NULL)
                 return 0
             if errno == EOPNOTSUPP or errno == ENOSYS:
                 return 1
@@ -302,16 +368,20 @@ cdef class File:
 
     cdef int datasync(self) noexcept nogil:
         """Brings content and length to the disk. -1 with errno set on failure, which must never be tried again."""
+        note(SYNCS, self, 0, 0, NULL)
         while True:
             if gate(CHANGES) == 0 and fdatasync(self.fd) == 0:
+                note(SYNC, self, 0, 0, NULL)
                 return 0
             if errno != EINTR:
                 return -1
 
     cdef int sync_all(self) noexcept nogil:
         """The same, and the rest of the inode."""
+        note(SYNCS, self, 0, 0, NULL)
         while True:
             if gate(CHANGES) == 0 and fsync(self.fd) == 0:
+                note(SYNC, self, 0, 0, NULL)
                 return 0
             if errno != EINTR:
                 return -1
@@ -440,6 +510,7 @@ def rename(str source not None, str target not None):
     while gate(CHANGES) or c_rename(a, b) < 0:
         if errno != EINTR:
             PyErr_SetFromErrnoWithFilenameObject(OSError, source)
+    note_name("rename", source, target)
 
 
 def unlink(str path not None, *, bint missing_ok=False):
@@ -450,6 +521,7 @@ def unlink(str path not None, *, bint missing_ok=False):
             return
         if errno != EINTR:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    note_name("unlink", path)
 
 
 def make_directory(str path not None):
@@ -462,6 +534,7 @@ def make_directory(str path not None):
         if errno != EINTR:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
     os.makedirs(path, exist_ok=True)
+    note_name("make_directory", path)
     sync_directory(parent)
 
 
@@ -470,6 +543,7 @@ def sync_directory(str path not None):
     cdef bytes name = encoded(path)
     cdef const char *raw = name
     cdef int fd = -1, status = -1
+    note_name("syncs_directory", path)
     with nogil:
         while True:
             if fd < 0 and gate(READS) == 0:
@@ -483,6 +557,7 @@ def sync_directory(str path not None):
         c_close(fd)
     if status < 0:
         raise OSError(error, os.strerror(error), path)
+    note_name("sync_directory", path)
 
 
 def set_mtime_ms(str path not None, int64_t mtime_ms):
@@ -526,6 +601,7 @@ def write_whole(str path not None, bytes data not None, *, bint durable=True):
     except OSError:
         if os.path.exists(draft):
             os.unlink(draft)
+            note_name("unlink", draft)
         raise
     if durable:
         sync_directory(directory)

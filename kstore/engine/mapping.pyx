@@ -17,7 +17,7 @@ from posix.mman cimport (
     munmap,
 )
 
-from kstore.engine.file cimport File, gate
+from kstore.engine.file cimport MAP, SYNC, SYNCS, UNMAP, File, gate, note
 
 cdef enum:
     STEP = 64 << 10  # blocks are had in steps of this many bytes
@@ -48,9 +48,12 @@ cdef class Mapping:
         madvise(at, <size_t>size, MADV_RANDOM)  # a hint: otherwise the first touch reads megabytes of nothing ahead
         self.data = <uint8_t *>at
         self.size = size
+        note(MAP, file, 0, 0, NULL)
 
     def __dealloc__(self):
         if self.data is not NULL:
+            if self.file is not None:
+                note(UNMAP, self.file, 0, 0, NULL)
             munmap(self.data, <size_t>self.size)
 
     cdef int reserve(self, int64_t size) noexcept nogil:
@@ -79,7 +82,9 @@ cdef class Mapping:
         """Brings what was stored to the disk; -1 with errno set on failure."""
         if self.reserved == 0:
             return 0
+        note(SYNCS, self.file, 0, 0, NULL)
         while gate(1) or msync(self.data, <size_t>self.reserved, MS_SYNC) < 0:
             if errno != EINTR:
                 return -1
+        note(SYNC, self.file, 0, 0, NULL)
         return 0
