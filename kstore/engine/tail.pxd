@@ -43,6 +43,8 @@ cdef class Tail:
     cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
     cdef list unsynced
     cdef bint names_unsynced
+    cdef int64_t unsynced_from     # the first segment that has files among them
+    cdef int64_t syncing_from      # the same of the sync under way
     cdef list waiting             # bells to ring at the next change; None for none
 
     cdef int acquire(self) except -1

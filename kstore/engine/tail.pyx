@@ -129,6 +129,7 @@ cdef class Tail:
             raise MemoryError()
         self.builder = Builder()
         self.unsynced = []
+        self.unsynced_from = self.syncing_from = INT64_MAX
         self._sealed = ()
         self.closed = True
         self.known_epoch = -1
@@ -222,8 +223,10 @@ cdef class Tail:
         self.sync_ceiling = min(self.sync_ceiling, durable_offset)
         self.known_epoch = -1
 
-    def _owe_sync(self, list files, bint names):
-        """Files, open ones or paths, and perhaps names, that the next sync must bring to the disk first."""
+    def _owe_sync(self, list files, bint names, int64_t base_offset=INT64_MAX):
+        """Files, open ones or paths, and perhaps names, that the next sync must bring to the disk first: those of a
+        segment that was sealed, where `base_offset` is given."""
+        self.unsynced_from = min(self.unsynced_from, base_offset)
         self.unsynced = self.unsynced + [file for file in files if file not in self.unsynced]
         self.names_unsynced = self.names_unsynced or names
 
@@ -255,6 +258,12 @@ cdef class Tail:
             sync_directory(self.active.directory)
         self.unsynced = []
         self.names_unsynced = False
+        self.unsynced_from = INT64_MAX
+
+    @property
+    def _recovery_point(self):
+        """Below this offset every file is on the disk, and its name: no opening needs to look there."""
+        return min(self.commit.reached, self.unsynced_from, self.syncing_from)
 
     def _set_leader_epoch(self, int32_t epoch):
         self.leader_epoch = epoch
@@ -450,6 +459,7 @@ cdef class Tail:
             file = None if sealed else self.active.log
             older, names = self.unsynced, self.names_unsynced
             self.unsynced, self.names_unsynced = [], False
+            self.syncing_from, self.unsynced_from = self.unsynced_from, INT64_MAX
             self.sync_ceiling = INT64_MAX
         finally:
             self.release()
@@ -466,6 +476,7 @@ cdef class Tail:
             self.refusal = "a sync failed"
             self.refusal = f"a sync failed: {e}"
             raise
+        self.syncing_from = INT64_MAX
         return min(reached, self.sync_ceiling)  # what was appended since a truncation is not in this sync
 
     def wait_until_durable(self, int64_t offset):
@@ -484,10 +495,21 @@ cdef class Tail:
             ks_gate_leave(&self.commit, -1, 0)
 
     def _sync_sealed(self):
-        """Brings the sealed segments to the disk."""
+        """Brings the sealed segments to the disk: all of their files, and names. That their records are durable, as
+        `durable_offset` tells, does not say so."""
+        cdef int status
+        cdef int64_t reached = -1
         if self.active is None:
             raise LogClosedError("the log was not opened")
-        self.wait_durable(self.active.base_offset, True)
+        self.refuse_reentrance()
+        with nogil:
+            status = ks_gate_enter(&self.commit, INT64_MAX)
+        if status < 0:
+            self.check_usable()
+        try:
+            reached = self.sync_once(True)
+        finally:
+            ks_gate_leave(&self.commit, reached, reached < 0 and self.refusal is not None)
 
     def clock_ms(self):
         """The time by this log's clock, in ms."""

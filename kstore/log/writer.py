@@ -171,6 +171,8 @@ class LogWriter(Intake, PartitionLog):
         )
         self._loaded = loaded
         recovery = loaded.recovery
+        if recovery.truncated_bytes:
+            sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
         if recovery.losses:
             losses = [*recovery.losses[:3], f"and {len(recovery.losses) - 3} more"][: len(recovery.losses)]
             kept = (
@@ -199,6 +201,7 @@ class LogWriter(Intake, PartitionLog):
         self._transactions = None
         self._discarded = Discarded()
         self._stored_recovery_point = self._untold_end = -1
+        self._told_point = recovery.recovery_point  # what the checkpoint says at most
         if recovery.clean:
             durable = end
             owed: list[File | str] = []
@@ -348,6 +351,11 @@ class LogWriter(Intake, PartitionLog):
         stem = layout.segment_stem(base)
         with self._unfinished(f"the roll at offset {base}") as change:
             try:
+                if (
+                    base <= self._told_point
+                ):  # then no opening would look at the old one, which is not on the disk
+                    self._store(min(self._told_point, old.base_offset), self._start_to_store())
+                    self._stored_recovery_point = -1
                 for kind in layout.SEGMENT_KINDS:
                     unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
                 old.seal()
@@ -362,7 +370,7 @@ class LogWriter(Intake, PartitionLog):
                 old.unseal()
                 change.undone()
                 raise
-            self._owe_sync(files, True)
+            self._owe_sync(files, True, old.base_offset)
             self._publish((*self._sealed, sealed), active)
         if self._flusher is not None:
             self._flusher.sealed()
@@ -474,11 +482,24 @@ class LogWriter(Intake, PartitionLog):
     def _store_recovery_point(self) -> None:
         """Tells the checkpoint of it, once a start would have to recover whole segments without."""
         if self._stored_recovery_point < self.active.base_offset <= self.durable_offset:
+            if self._recovery_point < self.active.base_offset:
+                self._sync_sealed()
             with self._held():  # nobody truncates or deletes records between the look and the writing
                 self._check_usable()
-                point = self.durable_offset
-                self._home.store(point, self._start_to_store())
+                point = self._point_to_store()
+                self._store(point, self._start_to_store())
                 self._stored_recovery_point = point
+
+    def _store(self, recovery_point: int, log_start_offset: int | None) -> None:
+        """Writes both checkpoints, durably. OSError: the old ones or the new ones are there."""
+        self._told_point = max(self._told_point, recovery_point)
+        self._home.store(recovery_point, log_start_offset)
+        self._told_point = recovery_point
+
+    def _point_to_store(self) -> int:
+        """The recovery point: no opening looks at what lies below it, and the log is known to reach there."""
+        point = min(self._recovery_point, self._end_offset)
+        return min(point, self.active.base_offset) if self._untold_end == self._end_offset else point
 
     def _start_to_store(self) -> int | None:
         """The log start offset, where the first segment does not begin with it."""
@@ -551,6 +572,9 @@ class LogWriter(Intake, PartitionLog):
         failure: OSError | None = None
         gone: list[Segment] = []
         due = now_ms + self._config.file_delete_delay_ms
+        sync_directory(
+            self._directory
+        )  # a power cut must not leave a log that ends, or begins, before the active one
         with self._unfinished("the deletion of segments"):
             for segment in self._sealed[:count]:
                 try:
@@ -562,6 +586,8 @@ class LogWriter(Intake, PartitionLog):
             self._publish(self._sealed[len(gone) :], self.active)
             self._start = max(self._start, self._first_base())
             self._owe_sync([], True)
+            if gone:
+                sync_directory(self._directory)  # without its other files no log must come back
             for segment in gone:
                 snapshot = self._ledger.snapshots.set_aside(segment.base_offset)
                 self._discarded.set_rest_aside(segment, snapshot, due)
@@ -572,7 +598,10 @@ class LogWriter(Intake, PartitionLog):
         """Brings to the disk what follows from a deletion, as far as there is room: an opening would find it out."""
         self._epoch_file.truncate_from_start(self._start)
         with contextlib.suppress(OSError):
-            self._home.store(min(self.durable_offset, self._end_offset), self._start_to_store())
+            sync_directory(
+                self._directory
+            )  # before the log start may be forgotten, as the first segment tells it
+            self._store(self._point_to_store(), self._start_to_store())
 
     def delete_records(self, before_offset: int) -> int:
         """Moves the log start offset up to `before_offset` (-1: the end), durably; returns where it is (spec 9.4).
@@ -594,7 +623,7 @@ class LogWriter(Intake, PartitionLog):
             if offset > self._start:
                 with self._unfinished(f"the deletion of records before {offset}") as change:
                     try:
-                        self._home.store(min(self.durable_offset, end), offset)
+                        self._store(self._point_to_store(), offset)
                     except OSError:
                         change.undone()
                         raise
@@ -623,19 +652,16 @@ class LogWriter(Intake, PartitionLog):
             rest = end_of_rest(self.segments[at], offset) if at >= 0 else offset
             with self._unfinished(f"the truncation to {offset}") as change:
                 try:
-                    self._lower_recovery_point(rest, offset)
+                    self._lower_recovery_point(rest)
                 except OSError:
                     change.undone()
                     raise
                 self._truncate(offset, rest, now_ms)
             return True
 
-    def _lower_recovery_point(self, point: int, offset: int) -> None:
+    def _lower_recovery_point(self, point: int) -> None:
         """Before the bytes from `point` on go, the checkpoints must not say that they are there."""
-        start = min(self._start, offset)
-        self._home.store(
-            min(self.durable_offset, point), start if self._start_to_store() is not None else None
-        )
+        self._store(min(self._point_to_store(), point), self._start_to_store())
         self._stored_recovery_point = -1
 
     def _truncate(self, offset: int, end_of_rest: int, now_ms: int) -> None:
@@ -652,6 +678,7 @@ class LogWriter(Intake, PartitionLog):
         file = File(rest.path, "r+")
         self._publish(tuple(kept[:-1]), active, file)
         self._move_end(offset, end_of_rest)
+        lowered = offset < self._start
         self._start = min(self._start, offset)
         file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
         shorten_transactions(rest)
@@ -659,6 +686,8 @@ class LogWriter(Intake, PartitionLog):
         self._ledger.begin_anew(self._now(), now_ms)
         self._untold_end = offset if end_of_rest < offset else -1
         sync_directory(self._directory)
+        if lowered:  # not before: what lies between was deleted, and is gone only now
+            self._store(self._point_to_store(), self._start_to_store())
 
     def _tell_end(self) -> None:
         """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes or
@@ -692,8 +721,9 @@ class LogWriter(Intake, PartitionLog):
 
     def _start_anew(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         with self._unfinished(f"starting again at offset {offset}") as change:
-            try:  # nothing is promised of what goes, should this be broken off
-                self._home.store(min(self.durable_offset, offset, self._first_base()), self._start_to_store())
+            try:
+                # If a crash leaves no file, this is all that is known: it must not begin at 0, nor miss anything.
+                self._store(min(self._point_to_store(), offset, self._first_base()), self._start)
             except OSError:
                 change.undone()
                 raise
@@ -709,7 +739,7 @@ class LogWriter(Intake, PartitionLog):
             self._ledger.snapshots.clear()
             self._ledger.begin_anew(self._now(), now_ms)
             sync_directory(self._directory)
-            self._home.store(min(self.durable_offset, offset), self._start_to_store())
+            self._store(min(self._point_to_store(), offset), self._start_to_store())
 
     def refresh(self) -> bool:
         """Does nothing, and returns False: a log that is open for writing always shows what it holds. LogClosedError."""
@@ -770,7 +800,7 @@ class LogWriter(Intake, PartitionLog):
         self._sync_owed()
         self._discarded.unlink(MAX64)
         sync_directory(self._directory)
-        self._home.store(end, self._start_to_store())
+        self._store(end, self._start_to_store())
         self._home.store_high_watermark(end)
 
     def _leave(self, *, clean: bool) -> None:
