@@ -1,0 +1,150 @@
+"""Defects that are put into kstore for a while, to see that the player finds them: a sync left out, an order swapped."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstore.log import checkpoints, cutting, ledger, repairs, writer
+from kstore.log.discarded import Discarded
+from kstore.log.snapshots import Snapshots
+from kstore.log.writer import LogWriter
+
+Put = Callable[[pytest.MonkeyPatch], None]
+DEFECTS: dict[str, Put] = {}
+
+
+def defect(put: Put) -> Put:
+    """Names it."""
+    DEFECTS[put.__name__] = put
+    return put
+
+
+class _Unsynced:
+    """A File whose sync does nothing."""
+
+    def __init__(self, path: str, mode: str = "r") -> None:
+        from kstore.engine.file import File
+
+        self._file = File(path, mode)
+
+    def sync(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _nothing(*given: object, **options: object) -> None:
+    pass
+
+
+@defect
+def truncation_does_not_sync_the_file(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cutting, "File", _Unsynced)
+
+
+@defect
+def recovery_does_not_sync_what_it_cuts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(repairs, "File", _Unsynced)
+
+
+@defect
+def checkpoints_are_renamed_before_they_are_synced(patch: pytest.MonkeyPatch) -> None:
+    whole = checkpoints.write_whole
+    patch.setattr(checkpoints, "write_whole", lambda path, data: whole(path, data, durable=False))
+
+
+@defect
+def no_directory_is_synced_by_the_writer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writer, "sync_directory", _nothing)
+
+
+@defect
+def sealed_files_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    owe = LogWriter._owe_sync
+    patch.setattr(LogWriter, "_owe_sync", lambda self, files, names, base=2**63 - 1: owe(self, [], names))
+
+
+@defect
+def new_names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    owe = LogWriter._owe_sync
+    patch.setattr(
+        LogWriter, "_owe_sync", lambda self, files, names, base=2**63 - 1: owe(self, files, False, base)
+    )
+
+
+@defect
+def files_of_a_dead_writer_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    owe = LogWriter._owe_sync
+
+    def without_paths(self: LogWriter, files: list[Any], names: bool, base: int = 2**63 - 1) -> None:
+        owe(
+            self,
+            [file for file in files if not isinstance(file, str) or file.endswith(".snapshot")],
+            names,
+            base,
+        )
+
+    patch.setattr(LogWriter, "_owe_sync", without_paths)
+
+
+@defect
+def the_index_of_aborted_transactions_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    owe = LogWriter._owe_sync
+
+    def without(self: LogWriter, files: list[Any], names: bool, base: int = 2**63 - 1) -> None:
+        owe(
+            self,
+            [file for file in files if not str(getattr(file, "path", file)).endswith(".txnindex")],
+            names,
+            base,
+        )
+
+    patch.setattr(LogWriter, "_owe_sync", without)
+
+
+@defect
+def truncation_leaves_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogWriter, "_lower_recovery_point", _nothing)
+
+
+@defect
+def truncation_removes_the_first_segment_first(patch: pytest.MonkeyPatch) -> None:
+    remove = LogWriter._remove
+    patch.setattr(LogWriter, "_remove", lambda self, segments, now: remove(self, segments[::-1], now))
+
+
+@defect
+def the_end_of_a_truncation_is_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogWriter, "_tell_end", _nothing)
+
+
+@defect
+def delete_records_does_not_store_the_log_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogWriter, "_store", _nothing)
+
+
+@defect
+def the_recovery_point_is_told_before_the_files_are_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogWriter, "_point_to_store", lambda self: self.durable_offset)
+    patch.setattr(LogWriter, "_sync_sealed", _nothing)
+
+
+@defect
+def deleted_segments_are_not_set_aside(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: Discarded, segment: Any, due_ms: int) -> None:
+        self._files.append((due_ms, segment.path))
+
+    patch.setattr(Discarded, "set_aside", forget)
+
+
+@defect
+def aborted_transactions_of_recovered_segments_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    opened = ledger.Ledger.open
+    patch.setattr(ledger.Ledger, "open", lambda self, loaded, now: opened(self, loaded, now) and {})
+
+
+@defect
+def snapshots_are_never_removed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Snapshots, "remove_outside", _nothing)

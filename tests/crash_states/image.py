@@ -1,0 +1,43 @@
+"""What a directory holds: files and directories below it, in memory."""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Image:
+    """Files by their path below a root, with their content; directories by their path. The root is ""."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    directories: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, root: Path) -> "Image":
+        """What is there now."""
+        image = cls()
+        for path in sorted(root.rglob("*")):
+            name = str(path.relative_to(root))
+            if path.is_dir():
+                image.directories.add(name)
+            else:
+                image.files[name] = path.read_bytes()
+        return image
+
+    def write_to(self, root: Path) -> None:
+        """Makes files and directories like these below `root`, which is there and empty."""
+        for name in sorted(self.directories):
+            Path(root, name).mkdir()
+        for name, content in self.files.items():
+            Path(root, name).write_bytes(content)
+
+    def digest(self) -> bytes:
+        """The same for the same content."""
+        sum_ = hashlib.blake2b(digest_size=16)
+        for name in sorted(self.directories):
+            sum_.update(b"%d %s/" % (len(name), name.encode()))
+        for name in sorted(self.files):
+            content = self.files[name]
+            sum_.update(b"%d %s %d " % (len(name), name.encode(), len(content)))
+            sum_.update(content)
+        return sum_.digest()

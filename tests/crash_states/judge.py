@@ -1,0 +1,174 @@
+"""Opens what a power cut left, for reading and for writing, and compares it with what was promised."""
+
+import shutil
+import tempfile
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from image import Image
+from lives import Setting
+from promises import Promise, complaints, value_of
+
+import kstore
+from kstore.errors import KstoreError
+
+
+@dataclass
+class View:
+    """A log as one opening showed it."""
+
+    how: str
+    records: list[tuple[int, bytes | None]] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    wrong: list[str] = field(default_factory=list)
+    unstable: str = ""  # what is wrong with the last stable offset
+    incomplete: bool = False  # time indexes were missing, and are empty now
+
+
+class Judge:
+    """Looks at directories one after another, below `scratch`; the same content is opened once."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._seen: dict[tuple[bytes, Setting], list[View]] = {}
+        self.opened = 0
+
+    def judge(self, image: Image, promise: Promise, setting: Setting) -> list[str]:
+        """What is wrong with it; nothing, as it should be."""
+        if not any(name.startswith(setting.partition + "/") for name in image.files):
+            image.directories.add(setting.partition)  # what was promised must be missed, not the directory
+        key = (image.digest(), setting)
+        views = self._seen.get(key)
+        if views is None:
+            views = self._seen[key] = self._look(image, setting)
+        wrong = []
+        for view in views:
+            own = list(view.wrong)
+            if view.records is not None and not own:
+                own += [view.unstable] if view.unstable and promise.start_least == promise.start_most else []
+                own += complaints(promise, view.records, view.start, view.end, frozenset([EXTRA]))
+            wrong += [f"{view.how}: {text}" for text in own]
+        return wrong
+
+    def _look(self, image: Image, setting: Setting) -> list[View]:
+        self.opened += 1
+        root = Path(tempfile.mkdtemp(dir=self._scratch))
+        try:
+            image.write_to(root)
+            return list(_views(root, setting))
+        finally:
+            shutil.rmtree(root)
+
+
+EXTRA = 999_999  # the number of the record that is appended to see that it can be
+
+
+def _views(root: Path, setting: Setting) -> list[View]:
+    views = []
+    reading = View("read")
+    views.append(reading)
+    try:
+        with kstore.open(root / setting.partition) as log:
+            _take(reading, log)
+    except (KstoreError, OSError, ValueError, LookupError) as e:
+        reading.wrong.append(f"{type(e).__name__}: {e}")
+    writing = View("opened for writing", incomplete=reading.incomplete)
+    views.append(writing)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kstore.DataLossWarning)  # the losses are looked at
+            log = setting.open(root)
+        with log:
+            _take(writing, log)
+            if not reading.wrong and writing.records != reading.records:
+                writing.wrong.append(f"{len(writing.records)} records, a reader saw {len(reading.records)}")
+            offset = log.append(value_of(EXTRA))
+            if offset != writing.end:
+                writing.wrong.append(f"the next record got {offset}, the log ended at {writing.end}")
+            if log.get(offset).value != value_of(EXTRA):
+                writing.wrong.append(f"record {offset} is not what was appended")
+    except (KstoreError, OSError, ValueError, LookupError, Warning, AssertionError) as e:
+        writing.wrong.append(f"{type(e).__name__}: {e}")
+        return views
+    after = View("after append and close", incomplete=reading.incomplete)
+    views.append(after)
+    try:
+        with kstore.open(root / setting.partition) as log:
+            _take(after, log)
+            if not log.recovery.clean or log.recovery.findings:
+                after.wrong.append(f"not clean: {log.recovery}")
+            if after.records != [*writing.records, (offset, value_of(EXTRA))]:
+                after.wrong.append(
+                    f"other records than before: {len(after.records)}, {len(writing.records)} and one"
+                )
+            if (after.start, after.end) != (writing.start, offset + 1):
+                after.wrong.append(
+                    f"from {after.start} to {after.end}, before from {writing.start} to {offset + 1}"
+                )
+    except (KstoreError, OSError, ValueError, LookupError) as e:
+        after.wrong.append(f"{type(e).__name__}: {e}")
+    return views
+
+
+def _take(view: View, log: kstore.PartitionLog) -> None:
+    view.start, view.end = log.log_start_offset, log.log_end_offset
+    view.records = [(record.offset, record.value) for record in log]
+    # Sound batches behind a hole that a power cut left are told of, whether they were durable or not: nobody can tell.
+    view.wrong += [loss for loss in log.recovery.losses if "flushed" in loss]
+    if isinstance(log, kstore.LogWriter) and log.durable_offset > view.end:
+        view.wrong.append(f"durable up to {log.durable_offset}, the log ends at {view.end}")
+    _compare_committed(view, log)
+    _look_up(view, log)
+
+
+def _look_up(view: View, log: kstore.PartitionLog) -> None:
+    """Indexes lead to the records that a walk over all of them shows."""
+    found = {}
+    for record in list(log):
+        if log.get(record.offset).value != record.value:
+            view.wrong.append(f"get({record.offset}) gives another record than iteration")
+        found.setdefault(record.timestamp, record.offset)
+    newest = -1
+    view.incomplete = view.incomplete or any(f.kind == "missing_index" for f in log.recovery.findings)
+    if view.incomplete or any(segment.size == 0 for segment in log.segments[:-1]):
+        return  # as in Kafka, the time of a file stands for its records, and may end the search
+    for timestamp, offset in found.items():
+        if timestamp > newest:
+            at = log.find(timestamp=timestamp)
+            if at is None or at.offset != offset:
+                view.wrong.append(f"find(timestamp={timestamp}) gives {at}, not offset {offset}")
+            newest = timestamp
+
+
+def _compare_committed(view: View, log: kstore.PartitionLog) -> None:
+    """What readers of committed data get, against what the batches and markers say."""
+    ongoing: dict[int, int] = {}  # producer id -> first offset
+    aborted: set[int] = set()
+    mine: dict[int, list[int]] = {}
+    for batch in log.batches():
+        producer = batch.producer_id
+        if producer < 0 or not batch.is_transactional:
+            continue
+        if batch.is_control:
+            ongoing.pop(producer, None)
+            if (batch.records()[0].key or b"")[2:4] == b"\0\0":
+                aborted.update(mine.pop(producer, []))
+            mine.pop(producer, None)
+        else:
+            ongoing.setdefault(producer, batch.base_offset)
+            mine.setdefault(producer, []).extend(record.offset for record in batch.records())
+    stable = log.last_stable_offset()
+    most = max(min(ongoing.values(), default=view.end), view.start)
+    if stable > most or (
+        not ongoing and stable not in (view.start, view.end)
+    ):  # one may have begun below the start
+        # While segments are deleted, one that ends a transaction may go before one that begins it.
+        view.unstable = f"last stable offset {stable}, by the batches {most}"
+    expected = [(o, v) for o, v in view.records if o < stable and o not in aborted]
+    committed = [(r.offset, r.value) for r in log.records(isolation="read_committed")]
+    if committed != expected:
+        more = [o for o, v in committed if (o, v) not in expected]
+        less = [o for o, v in expected if (o, v) not in committed]
+        view.wrong.append(f"read_committed shows {more} that are aborted or open, and misses {less}")

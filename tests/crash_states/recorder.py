@@ -1,0 +1,173 @@
+"""Records every call of kstore that changes a file or a name below one directory, in order.
+
+A File has a number here, whatever its names are: the first file that was there or was made has 1. Files that are mapped
+into memory change without a call; the recorder compares them at every call, and tells of a change as of a write.
+"""
+
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from image import Image
+
+from kstore.engine.file import trace_calls
+
+
+class Call(NamedTuple):
+    """One call that has succeeded. `name` is one of
+
+    create, write, truncate, allocate (of `file`); syncs, sync (of `file`, being made durable and made durable);
+    rename (of `path` to `target`), unlink, make_directory; syncs_directory, sync_directory (of `path`);
+    mark: no call, but a place in the record with a `value` that the driver knows at this moment.
+    """
+
+    name: str
+    path: str = ""
+    file: int = 0
+    position: int = 0
+    data: bytes = b""
+    size: int = 0
+    target: str = ""
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.name == "mark":
+            return f"mark {self.value}"
+        what = {
+            "write": f" {len(self.data)} bytes at {self.position}",
+            "truncate": f" to {self.position}",
+            "allocate": f" {self.size} bytes at {self.position}",
+            "rename": f" to {self.target}",
+        }
+        return f"{self.name} {self.path}{what.get(self.name, '')}"
+
+
+@dataclass
+class Trace:
+    """What a directory held at first, all of it durable, and the calls that followed."""
+
+    base: Image
+    numbers: dict[str, int]  # of the files that were there
+    calls: list[Call] = field(default_factory=list)
+    setting: Any = None
+
+
+class _Mapped:
+    """A file that is mapped: its content as far as calls have told of it."""
+
+    def __init__(self, path: str, descriptor: int, content: bytes) -> None:
+        self.path = path
+        self.descriptor = os.dup(descriptor)
+        self.content = bytearray(content)
+
+
+class Recorder:
+    """`with Recorder(root) as recorder:` records until the end of the block; then `recorder.trace` has it.
+
+    One recorder at a time in a process. Threads may make calls meanwhile.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.path.realpath(root)
+        base = Image.of(root)
+        self.trace = Trace(base, {path: i for i, path in enumerate(sorted(base.files), 1)})
+        self._numbers = dict(self.trace.numbers)  # by path, now
+        self._by_inode = {
+            os.stat(f"{self._root}/{path}").st_ino: number for path, number in self._numbers.items()
+        }
+        self._mapped: dict[int, _Mapped] = {}
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        trace_calls(self._take)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        trace_calls(None)
+        for mapped in self._mapped.values():
+            os.close(mapped.descriptor)
+        self._mapped.clear()
+
+    def mark(self, value: object) -> None:
+        """Notes what is known at this moment."""
+        with self._lock:
+            self._compare()
+            self._add(Call("mark", value=value))
+
+    def _add(self, call: Call) -> None:
+        self.trace.calls.append(call)
+
+    def _take(self, name: str, path: str, inode: int, position: int, detail: Any) -> None:
+        path = os.path.relpath(
+            os.path.realpath(os.path.dirname(path)) + "/" + os.path.basename(path), self._root
+        )
+        if path.startswith(".."):
+            return
+        path = "" if path == "." else path
+        with self._lock:
+            self._compare()
+            if name == "open":
+                self._open(path, inode, detail)
+            elif name == "map":
+                number = self._by_inode[inode]
+                self._mapped[number] = _Mapped(path, detail, os.pread(detail, os.fstat(detail).st_size, 0))
+            elif name == "unmap":
+                mapped = self._mapped.pop(self._by_inode[inode], None)
+                if mapped is not None:
+                    os.close(mapped.descriptor)
+            elif name == "rename":
+                target = os.path.relpath(os.path.realpath(detail), self._root)
+                self._numbers[target] = number = self._numbers.pop(path)
+                self._add(Call(name, path, number, target=target))
+            elif name == "unlink":
+                self._add(Call(name, path, self._numbers.pop(path)))
+            elif name in ("make_directory", "syncs_directory", "sync_directory"):
+                self._add(Call(name, path))
+            else:
+                self._change(name, path, self._by_inode[inode], position, detail)
+
+    def _open(self, path: str, inode: int, mode: str) -> None:
+        number = self._by_inode.get(inode)
+        if number is not None and self._numbers.get(path) == number:
+            if mode == "w":
+                self._change("truncate", path, number, 0, None)
+            return
+        if mode == "r+":
+            raise LookupError(f"{path} was made without a call that was told of")
+        if path in self._numbers:  # what removed it told nobody
+            self._add(Call("unlink", path, self._numbers.pop(path)))
+        self._by_inode[inode] = number = len(self.trace.numbers) + len(self.trace.calls) + 1
+        self._numbers[path] = number
+        self._add(Call("create", path, number))
+
+    def _change(self, name: str, path: str, number: int, position: int, detail: Any) -> None:
+        data = detail if name == "write" else b""
+        size = detail if name == "allocate" else 0
+        mapped = self._mapped.get(number)
+        if mapped is not None:
+            apply(mapped.content, name, position, data, size)
+        self._add(Call(name, path, number, position, data, size))
+
+    def _compare(self) -> None:
+        """Tells of what has changed in mapped files."""
+        for number, mapped in self._mapped.items():
+            now = os.pread(mapped.descriptor, len(mapped.content), 0)
+            if now != mapped.content[: len(now)]:
+                changed = [i for i, (a, b) in enumerate(zip(now, mapped.content, strict=False)) if a != b]
+                first, end = changed[0], changed[-1] + 1
+                mapped.content[first:end] = now[first:end]
+                self._add(Call("write", mapped.path, number, first, now[first:end]))
+
+
+def apply(content: bytearray, name: str, position: int, data: bytes, size: int) -> None:
+    """Does to a file's content what a call of this name does."""
+    if name == "write":
+        content.extend(bytes(max(position - len(content), 0)))
+        content[position : position + len(data)] = data
+    elif name == "truncate":
+        del content[position:]
+        content.extend(bytes(position - len(content)))
+    elif name == "allocate":
+        content.extend(bytes(max(position + size - len(content), 0)))

@@ -1,0 +1,94 @@
+"""After a power cut at any moment of a writer's life, nothing that was promised is lost, and nothing comes back.
+
+`KSTORE_CRASH_STATES=N` tries N lives of each kind, every moment and every state of them; otherwise a few of each are
+sampled. `KSTORE_CRASH_SEED` repeats the run that a failure names.
+"""
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from judge import Judge
+from lives import live
+from player import State, states
+from promises import Promise
+from recorder import Trace
+
+LIVES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))
+SEED = os.environ.get("KSTORE_CRASH_SEED") or str(random.randrange(10**6))
+STEPS = 30
+MOMENTS = None if LIVES else 60  # of one life
+MOST = None if LIVES else 1  # states of one model at one moment
+
+
+def recorded(scratch: Path, seed: str, before: State | None = None, earlier: Trace | None = None) -> Trace:
+    """A life after the earlier one was left in this state; its record."""
+    root = Path(tempfile.mkdtemp(dir=scratch))
+    try:
+        if before is None or earlier is None:
+            return live(root, seed, STEPS)
+        before.image.write_to(root)
+        value: Promise = before.value
+        return live(root, seed, STEPS // 2, earlier.setting, value)
+    finally:
+        shutil.rmtree(root)
+
+
+def check(scratch: Path, seed: str, trace: Trace) -> int:
+    """Judges the states of a life; how many."""
+    judge = Judge(scratch)
+    count = 0
+    for state in states(trace, most=MOST, moments=MOMENTS, seed=seed):
+        count += 1
+        wrong = judge.judge(state.image, state.value, trace.setting)
+        assert not wrong, report(trace, state, seed, wrong)
+    return count
+
+
+def report(trace: Trace, state: State, seed: str, wrong: list[str]) -> str:
+    """Where it went wrong, for who mends it."""
+    calls = [f"  {at} {call}" for at, call in enumerate(trace.calls[: state.at + 1])][-40:]
+    return "\n".join(
+        [
+            f"KSTORE_CRASH_SEED={SEED}, life {seed}, {trace.setting}",
+            f"after call {state.at}, {state.value}",
+            f"{state.model}: {state.text}",
+            *wrong,
+            *calls,
+        ]
+    )
+
+
+def some(trace: Trace, count: int, seed: str) -> Iterator[State]:
+    """So many states of a life, to begin another one from."""
+    every = list(states(trace, most=1, moments=4 * count, seed=seed))
+    return islice(random.Random(seed).sample(every, len(every)), count)
+
+
+@pytest.mark.parametrize("number", range(LIVES or 4))
+def test_one_life(ram: Path, number: int) -> None:
+    seed = f"{SEED}.{number}"
+    assert check(ram, seed, recorded(ram, seed)) > 50
+
+
+@pytest.mark.parametrize("number", range(LIVES or 2))
+def test_two_lives(ram: Path, number: int) -> None:
+    seed = f"{SEED}.{number}.two"
+    first = recorded(ram, seed)
+    for i, state in enumerate(some(first, 20 if LIVES else 2, seed)):
+        assert check(ram, f"{seed}.{i}", recorded(ram, f"{seed}.{i}", state, first)) > 0
+
+
+@pytest.mark.parametrize("number", range(LIVES or 1))
+def test_three_lives(ram: Path, number: int) -> None:
+    seed = f"{SEED}.{number}.three"
+    first = recorded(ram, seed)
+    for i, state in enumerate(some(first, 5 if LIVES else 1, seed)):
+        second = recorded(ram, f"{seed}.{i}", state, first)
+        for j, later in enumerate(some(second, 5 if LIVES else 1, seed)):
+            assert check(ram, f"{seed}.{i}.{j}", recorded(ram, f"{seed}.{i}.{j}", later, second)) > 0
