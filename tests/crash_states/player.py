@@ -17,6 +17,7 @@ old one are two changes.
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from image import Image
@@ -192,7 +193,7 @@ def _pieces(call: Call, page: int) -> list[tuple[int, int]]:
     """A write in pieces of a page each."""
     end = call.position + len(call.data)
     edges = [call.position, *range((call.position // page + 1) * page, end, page), end]
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def _strict(disk: Disk, rng: random.Random, randoms: int) -> Iterator[_Choice]:

@@ -75,7 +75,7 @@ class Recorder:
         self.trace = Trace(base, {path: i for i, path in enumerate(sorted(base.files), 1)})
         self._numbers = dict(self.trace.numbers)  # by path, now
         self._by_inode = {
-            os.stat(f"{self._root}/{path}").st_ino: number for path, number in self._numbers.items()
+            Path(self._root, path).stat().st_ino: number for path, number in self._numbers.items()
         }
         self._mapped: dict[int, _Mapped] = {}
         self._lock = threading.RLock()
@@ -100,9 +100,7 @@ class Recorder:
         self.trace.calls.append(call)
 
     def _take(self, name: str, path: str, inode: int, position: int, detail: Any) -> None:
-        path = os.path.relpath(
-            os.path.realpath(os.path.dirname(path)) + "/" + os.path.basename(path), self._root
-        )
+        path = os.path.relpath(os.path.realpath(Path(path).parent) + "/" + Path(path).name, self._root)
         if path.startswith(".."):
             return
         path = "" if path == "." else path
