@@ -130,6 +130,10 @@ class Disk:
         last = self._last.get(file if directory is None else directory, -1)
         self.committed = max(self.committed, min(last, begun))
 
+    def whole(self) -> Image:
+        """What the disk holds if everything has reached it."""
+        return self.image(_Choice("everything", {change.at for change in self.pending}, {}, set()))
+
     def image(self, choice: _Choice) -> Image:
         """What the disk holds if these changes have reached it."""
         changed: dict[int, bytearray] = {}
