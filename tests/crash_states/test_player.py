@@ -92,7 +92,9 @@ def test_what_is_stored_in_mapped_files_is_recorded(ram: Path) -> None:
     """The whole record, replayed, is what is there."""
     with Recorder(ram) as recorder:
         make_directory(str(ram / "log"))
-        with kstore.open(ram / "log", "a", index_interval_bytes=50, internal_segment_bytes=1000) as log:
+        with kstore.open(
+            ram / "log", "a", index_interval_bytes=50, internal_segment_bytes=1000, segment_index_bytes=256
+        ) as log:
             log.extend([b"%03d" % i + b"." * 50 for i in range(100)], batch_bytes=100)
             log.truncate_to(70)
     disk = Disk(recorder.trace)
