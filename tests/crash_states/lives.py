@@ -5,6 +5,7 @@ A life begins with an opening, which may have to recover what an earlier life le
 
 import random
 import struct
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -382,7 +383,10 @@ def live(
         setting = setting_of(rng)
     if before is None:
         setting.prepare(root)
-    with Recorder(root) as recorder:
+    with Recorder(root) as recorder, warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", kstore.DataLossWarning
+        )  # of sound batches behind a hole, which nobody promised
         life = Life(root, recorder, promises, rng, setting)
         try:
             life.mark()
