@@ -195,11 +195,14 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):
         raise TypeError(f"config is a LogConfig, not {type(config).__name__}")
+    named = config is not None or "retention_ms" in options
     if options:
         config = (config or LogConfig()).replace(**options)
     _check(own)
     _check_directory(Path(path), create=mode == "a")
-    return LogWriter(path, config, create=mode == "a", **own)
+    log = LogWriter(path, config, create=mode == "a", **own)
+    log._names_retention = named
+    return log
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """log.appender(): small appends of many threads become few batches."""
 
+import atexit
 import contextlib
 import os
 import threading
@@ -40,6 +41,7 @@ class Appender(Batcher):
             daemon=True,
         )
         self._thread.start()
+        self._log = log
         _appenders.add(self)
 
     def _began(self) -> None:
@@ -54,6 +56,8 @@ class Appender(Batcher):
         finally:
             self._stop()
             self._thread.join()
+            if isinstance(self._log._appenders, set):
+                self._log._appenders.discard(self)
 
     def _stop(self) -> None:
         self._is_stopped = True
@@ -104,4 +108,12 @@ def _forked() -> None:
     _appenders.clear()
 
 
+def _flush_all() -> None:
+    """At the end of the interpreter: what was gathered is appended, though nobody closed the appender."""
+    for appender in list(_appenders):
+        with contextlib.suppress(Exception):
+            appender.flush()
+
+
 os.register_at_fork(after_in_child=_forked)
+atexit.register(_flush_all)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kstore.engine.file import sync_directory, unlink, write_whole
 from kstore.log import checkpoints, layout
 from kstore.log.layout import TopicPartition
-from kstore.log.lock import DirectoryLock, User
+from kstore.log.lock import DirectoryLock, PartitionLock, User
 
 _SIGNS = (
     layout.META_PROPERTIES,
@@ -70,6 +70,8 @@ def read_state(path: Path) -> State:
     alone = directory == Path(os.path.abspath(path))  # noqa: PTH100
     recovery_point = _offset_of(directory / layout.RECOVERY_POINTS, tp, alone, complaints)
     log_start_offset = _offset_of(directory / layout.LOG_STARTS, tp, alone, complaints)
+    if not alone and (path / layout.LOG_STARTS).exists():  # it kept its own state before it was put here
+        log_start_offset = max(log_start_offset, _offset_of(path / layout.LOG_STARTS, tp, True, complaints))
     clean = (directory / layout.CLEAN_SHUTDOWN).exists()
     return State(clean, recovery_point, log_start_offset, tuple(complaints))
 
@@ -108,9 +110,11 @@ class Home:
         self._user = User()
         self._left = self._entered = False
         self._lock: DirectoryLock | None = None
+        self._partition_lock: PartitionLock | None = None
         try:
             self._lock = DirectoryLock.acquire(self.directory, path, self._user)
             self._writing = self._lock.writing
+            self._partition_lock = PartitionLock(path)
             self.state = self._enter()
         except BaseException:
             self.leave(clean=False)
@@ -145,6 +149,10 @@ class Home:
         with self._writing:
             self._store(layout.RECOVERY_POINTS, recovery_point)
             self._store(layout.LOG_STARTS, log_start_offset)
+            if not self._alone and (self.path / layout.LOG_STARTS).exists():
+                unlink(
+                    str(self.path / layout.LOG_STARTS)
+                )  # from before it was put here; now the other one tells
 
     def store_high_watermark(self, offset: int) -> None:
         """Writes what a broker takes for the high watermark; only in a log directory. OSError."""
@@ -203,6 +211,8 @@ class Home:
         session = _sessions.get(self.directory)
         if session is None or session.open.get(self.name) is not self._user:
             assert self._lock is not None
+            if self._partition_lock is not None:
+                self._partition_lock.release()
             self._lock.release(self.path, self._user)
             self._left = True
 

@@ -119,7 +119,7 @@ class _Loader:
             self.epochs = LeaderEpochs()
         first = segments[0].base_offset if segments else self.log_start_offset
         log_end_offset = log_end_offset if segments else first
-        if not self.recovery.clean and log_end_offset < self.recovery.recovery_point:
+        if log_end_offset < self.recovery.recovery_point and not self.recovery.losses:
             self.recovery.losses.append(
                 f"offsets {log_end_offset} to {self.recovery.recovery_point} had been flushed, and are lost"
             )

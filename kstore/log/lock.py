@@ -1,5 +1,6 @@
 """One writer a directory: an fcntl lock on `.lock`, as a Kafka broker takes it (spec 1.8)."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -80,6 +81,57 @@ class DirectoryLock:
         self._users.pop(name, None)
 
 
+def is_locked(directory: Path) -> bool:
+    """Whether a log in this directory, or whose state it keeps, is open for writing, here or in another process."""
+    key = os.path.realpath(directory)
+    if key in _held:
+        return True
+    try:
+        file = File(f"{key}/{layout.LOCK}")
+    except OSError:
+        return False
+    return _holder(file.fd) is not None
+
+
+class PartitionLock:
+    """Keeps a partition directory to one writer by whatever path it is opened, and wherever its state is kept.
+
+    The lock is on the directory itself, so it needs no file: Kafka knows nothing of it. It goes with this object.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._fd = -1
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        _partition_locks.add(self)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.drop()
+            raise LogLockedError(str(directory), None) from None
+        except OSError:  # a file system that knows no such locks
+            pass
+
+    def release(self) -> None:
+        """Unlocks, also where a child of fork still has the descriptor."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self.drop()
+
+    def drop(self) -> None:
+        """Closes the descriptor, and unlocks unless another process has it too."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            self.drop()
+
+
+_partition_locks: "weakref.WeakSet[PartitionLock]" = weakref.WeakSet()
+
+
 def _locked(path: str) -> File:
     """The locked file; tried again if it was removed before it was locked."""
     while True:
@@ -101,6 +153,8 @@ def _forget() -> None:
     global _guard
     _guard = Guard()
     _held.clear()
+    for lock in list(_partition_locks):
+        lock.drop()
 
 
 os.register_at_fork(after_in_child=_forget)

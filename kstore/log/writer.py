@@ -27,6 +27,7 @@ from kstore.errors import (
     KstoreError,
     LogClosedError,
     LogFailedError,
+    LogLockedError,
     LogNotFoundError,
     OffsetOutOfRangeError,
     PolicyViolationError,
@@ -38,9 +39,10 @@ from kstore.log.discarded import Discarded
 from kstore.log.epoch_file import EpochFile
 from kstore.log.feed import Feed, WriterFeed
 from kstore.log.flusher import Flusher
-from kstore.log.home import Home
+from kstore.log.home import Home, directory_of
 from kstore.log.ledger import Ledger
 from kstore.log.loader import Loaded, load
+from kstore.log.lock import is_locked
 from kstore.log.partition import PartitionLog
 from kstore.log.producers import ProducerState
 from kstore.log.reached import Reached
@@ -72,7 +74,7 @@ class LogWriter(Intake, PartitionLog):
     _left = True
     _home: Home
     _flusher: Flusher | None = None
-    _appenders: "weakref.WeakSet[Appender] | tuple[()]" = ()
+    _appenders: "set[Appender] | tuple[()]" = ()  # kept, so that what they gathered is appended though nobody has them
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class LogWriter(Intake, PartitionLog):
         self.path = os.fspath(path)
         self._durability = choice("durability", durability, DURABILITY)
         self._config = config or LogConfig()
-        self._is_configured = config is not None
+        self._names_retention = config is not None  # whether somebody said how long records are kept
         self._max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
         self._producer_id_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1)
         if recovery_point is not None:
@@ -134,7 +136,7 @@ class LogWriter(Intake, PartitionLog):
                 self.assign_leader_epoch(leader_epoch)
             else:
                 self._set_leader_epoch(max(self._epoch_file.epochs.latest or 0, 0))
-            self._appenders = weakref.WeakSet()
+            self._appenders = set()
             self._flusher = Flusher(self, self._config.flush_ms)
             _writers.add(self)
         except BaseException:
@@ -286,7 +288,7 @@ class LogWriter(Intake, PartitionLog):
             self._check_usable()
             self._limit(config, self._durability)
             self._config = config
-            self._is_configured = True
+            self._names_retention = self._names_retention or "retention_ms" in changes
             assert self._flusher is not None
             self._flusher.flush_every(config.flush_ms)
 
@@ -416,9 +418,15 @@ class LogWriter(Intake, PartitionLog):
         It is renamed, not copied; its batches get their offsets and leader epoch in place. But for checksums, what the
         configuration asks of batches is not checked. Everything before it is made durable first, so no recovery cuts it
         off for what is before; the file itself is on the disk then, its name at the next flush. If the file has its name
-        still after an error, nothing of it is in the log. CorruptRecordError; InvalidRecordError where it has producers,
+        still after an error, nothing of it is in the log. ValueError for a file of this log; LogLockedError if its own log is
+        open; CorruptRecordError; InvalidRecordError where it has producers,
         or no records; OSError, as where it lies in another file system.
         """
+        staged = Path(os.fspath(path)).parent.resolve()
+        if staged == Path(self._directory).resolve():
+            raise ValueError(f"{path} is a file of this log itself")
+        if is_locked(staged) or is_locked(directory_of(staged)):
+            raise LogLockedError(str(staged), None)
         while True:
             if self._closed:
                 raise LogClosedError(f"{self.path} is closed")
@@ -515,7 +523,7 @@ class LogWriter(Intake, PartitionLog):
         A batch waits for more at most `linger_ms`. Closing the log closes its appenders first.
         """
         appender = Appender(self, linger_ms=linger_ms, batch_bytes=batch_bytes)
-        assert isinstance(self._appenders, weakref.WeakSet)
+        assert isinstance(self._appenders, set)
         self._appenders.add(appender)
         return appender
 
@@ -527,8 +535,8 @@ class LogWriter(Intake, PartitionLog):
         Returns a decision with its reason for every segment, oldest first. Files get the suffix .deleted and go once
         file.delete.delay.ms is over, at a later retain() or at close. dry_run decides and changes nothing.
 
-        A log that was opened without any configuration has Kafka's defaults, such as a retention.ms of 7 days, which may
-        not be what it was written with: nothing is deleted by them (InvalidConfigError). Give open() a configuration.
+        A log does not keep its configuration. Opened without retention_ms (or a whole `config`) it has Kafka's default
+        of 7 days, which may not be what it was written with: nothing is deleted by that (InvalidConfigError).
 
         Works on a full disk, which it frees (once the delay is over). OSError if a file cannot be renamed or removed:
         the segments before it are deleted then, it and those behind it are not.
@@ -550,10 +558,10 @@ class LogWriter(Intake, PartitionLog):
 
     def _refuse_defaults(self, decisions: Sequence[Decision]) -> None:
         """Nothing goes by a configuration that nobody has given."""
-        by_default = next((d for d in decisions if d.rule in ("size", "time")), None)
-        if by_default is not None and not self._is_configured:
+        by_default = next((d for d in decisions if d.rule == "time"), None)
+        if by_default is not None and not self._names_retention:
             raise InvalidConfigError(
-                f"{self.path} was opened without a configuration, and by Kafka's defaults the segment at offset "
+                f"{self.path} was opened without retention_ms, and by Kafka's default of 7 days the segment at offset "
                 f"{by_default.base_offset} would be deleted: {by_default.reason}. Give open() the retention that is "
                 "meant, such as retention_ms=-1, or config=kstore.LogConfig() for the defaults"
             )

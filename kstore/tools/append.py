@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from kstore.log.writer import LogWriter
@@ -16,6 +16,7 @@ from kstore.tools.progress import Progress
 from kstore.tools.writing import add_write_arguments, open_writer
 
 CHUNK = 4096  # records of one extend()
+READ = 1 << 16  # bytes of one read: a pipe holds as many
 FIELDS = ("value", "key", "timestamp", "headers")
 PASSED_OVER = ("offset", "sequence", "batch")  # where the record was, not what it is
 
@@ -72,9 +73,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--key-separator is empty")
     source = sys.stdin.buffer
     rows = _lines(source, args.key_separator) if args.format == "lines" else _objects(source, args.base64)
-    rows = chain(
-        list(islice(rows, 1)), rows
-    )  # nothing is made for input that is wrong from its first line on
+    # nothing is made for input that is wrong from its first line on
+    rows = chain([next((row for row in rows if row is not None), None)], rows)
     status = os.fstat(source.fileno())
     total = status.st_size if stat.S_ISREG(status.st_mode) else 0
     with open_writer(args, "a") as log, Progress(total, "append") as progress:
@@ -95,18 +95,31 @@ def _summary(first: int, end: int) -> str:
     return f"{end - first} records appended" + (f": offsets {first} to {end - 1}" if end > first else "")
 
 
-def _append_all(log: LogWriter, rows: Iterator[Row], batch_bytes: int, progress: Progress) -> None:
+def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> None:
     chunk: list[Row] = []
     done = 0
     for row in rows:
-        chunk.append(row)
-        done += len(row.value or b"") + len(row.key or b"") + 1
-        if len(chunk) == CHUNK:
+        if row is not None:
+            chunk.append(row)
+            done += len(row.value or b"") + len(row.key or b"") + 1
+        if chunk and (row is None or len(chunk) == CHUNK):
             _append(log, chunk, batch_bytes)
             chunk.clear()
             progress.update(done)
     if chunk:
         _append(log, chunk, batch_bytes)
+
+
+def _split(source: BinaryIO) -> Iterator[bytes | None]:
+    """Lines as they come; None when no more have come yet: what was read is appended then, not held back."""
+    rest = b""
+    while data := os.read(source.fileno(), READ):
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+        if len(data) < READ:
+            yield None
+    if rest:
+        yield rest
 
 
 def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
@@ -120,19 +133,25 @@ def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
     )
 
 
-def _lines(source: BinaryIO, separator: str | None) -> Iterator[Row]:
+def _lines(source: BinaryIO, separator: str | None) -> Iterator[Row | None]:
     mark = separator.encode() if separator else None
-    for line in source:
-        value = line.removesuffix(b"\n")
-        if mark is None:
+    for value in _split(source):
+        if value is None:
+            yield None
+        elif mark is None:
             yield Row(value)
         else:
             key, found, rest = value.partition(mark)
             yield Row(rest, key) if found else Row(value)
 
 
-def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row]:
-    for number, line in enumerate(source, 1):
+def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
+    number = 0
+    for line in _split(source):
+        if line is None:
+            yield None
+            continue
+        number += 1
         if not line.strip():
             continue
         try:

@@ -6,7 +6,7 @@ import time
 
 import kstore
 from kstore.log.retention import Decision, decide_for
-from kstore.tools.writing import add_write_arguments, config_of, names_config, open_writer
+from kstore.tools.writing import add_write_arguments, config_of, names_retention, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each segment, oldest first."""
-    if not (names_config(args) or args.defaults):
+    if not (names_retention(args) or args.defaults):
         raise ValueError(
             "retention goes by the topic's configuration, which the log does not keep: give it with --config (as in "
             "--config retention.ms=86400000) or --server-properties, or name --defaults, which delete what is older "

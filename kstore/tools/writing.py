@@ -30,9 +30,9 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def names_config(args: argparse.Namespace) -> bool:
-    """Whether these options say anything of the configuration."""
-    return bool(args.config or args.server_properties)
+def names_retention(args: argparse.Namespace) -> bool:
+    """Whether these options say how long records are kept; a broker's file says so also by leaving it at the default."""
+    return bool(args.server_properties) or any(c.startswith("retention.ms=") for c in args.config)
 
 
 def config_of(args: argparse.Namespace) -> LogConfig:

@@ -1,0 +1,155 @@
+"""What a new user met in the first hour: nothing is lost, deleted or shared without a word."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])}
+
+
+def filled(path: Path, count: int = 10) -> kstore.LogWriter:
+    log = kstore.open(path, "a", internal_segment_bytes=500)
+    for i in range(count):
+        log.append(b"%d" % i * 20)
+    return log
+
+
+def test_adopt_refuses_what_is_in_use(tmp_path: Path) -> None:
+    with filled(tmp_path / "own-0") as log, filled(tmp_path / "other-0") as other:
+        files = sorted((tmp_path / "own-0").glob("*.log"))
+        for file in (files[0], files[-1]):
+            with pytest.raises(ValueError, match="a file of this log itself"):
+                log.adopt(file)
+        with pytest.raises(kstore.LogLockedError):
+            log.adopt(other.segments[0].path)
+        assert [r.offset for r in log] == [r.offset for r in other] == list(range(10))
+
+
+@pytest.mark.parametrize("around", ["meta.properties", ".lock", ""])
+def test_one_writer_by_whatever_path(tmp_path: Path, around: str) -> None:
+    """Links, and files that appear around it later, lead to no second lock."""
+    for name in ("A", "B"):
+        (tmp_path / name).mkdir()
+    if around:
+        (tmp_path / "A" / around).touch()
+    with filled(tmp_path / "A" / "q-0") as log:
+        (tmp_path / "B" / "q-0").symlink_to(tmp_path / "A" / "q-0")
+        (tmp_path / "B" / "r-0").symlink_to(tmp_path / "A" / "q-0")
+        (tmp_path / "A" / "meta.properties").touch()
+        (tmp_path / "A" / ".lock").unlink(missing_ok=True)
+        for path in (tmp_path / "B" / "q-0", tmp_path / "B" / "r-0", tmp_path / "A" / "q-0"):
+            with pytest.raises(kstore.LogLockedError):
+                kstore.open(path, "a")
+            done = subprocess.run(
+                [sys.executable, "-c", f"import kstore; kstore.open({str(path)!r}, 'a')"],
+                env=ENVIRONMENT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert "LogLockedError" in done.stderr
+        log.append(b"goes on")
+    kstore.open(tmp_path / "B" / "q-0", "a").close()
+
+
+def test_a_dropped_appender_appends_all_the_same(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+
+        def work() -> None:
+            out = log.appender(linger_ms=1)
+            for i in range(50):
+                out.append(b"%d" % i)
+
+        work()
+        until = time.monotonic() + 20
+        while log.log_end_offset < 50 and time.monotonic() < until:
+            time.sleep(0.005)
+        assert [r.value for r in log] == [b"%d" % i for i in range(50)]
+
+
+def test_an_appender_at_the_end_of_the_interpreter(tmp_path: Path) -> None:
+    code = (
+        f"import kstore; log = kstore.open({str(tmp_path / 't-0')!r}, 'a'); out = log.appender(linger_ms=60_000)\n"
+        "for i in range(50): out.append(b'x')"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=ENVIRONMENT, check=True)
+    assert len(list(kstore.open(tmp_path / "t-0"))) == 50
+
+
+@pytest.mark.parametrize("there", ["meta.properties", ".lock"])
+def test_a_deletion_goes_with_the_directory(tmp_path: Path, there: str) -> None:
+    with filled(tmp_path / "t-0") as log:
+        log.delete_records(6)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / there).touch()
+    shutil.copytree(tmp_path / "t-0", tmp_path / "logs" / "t-0")
+    assert kstore.open(tmp_path / "logs" / "t-0").log_start_offset == 6
+    with kstore.open(tmp_path / "logs" / "t-0", "a") as log:
+        assert log.log_start_offset == 6
+        log.delete_records(8)
+    assert not (tmp_path / "logs" / "t-0" / "log-start-offset-checkpoint").exists()
+    assert kstore.open(tmp_path / "logs" / "t-0").log_start_offset == 8
+
+
+@pytest.mark.parametrize("which", ["last", "all"])
+def test_missing_segments_of_a_clean_log_are_a_loss(tmp_path: Path, which: str) -> None:
+    filled(tmp_path / "t-0").close()
+    files = sorted((tmp_path / "t-0").glob("*.log"))
+    for file in files if which == "all" else files[-1:]:
+        file.unlink()
+    assert "had been flushed" in str(kstore.open(tmp_path / "t-0").recovery.losses)
+    with pytest.warns(kstore.DataLossWarning, match=r"to 10 had been flushed, and are lost"):
+        kstore.open(tmp_path / "t-0", "a").close()
+
+
+def test_truncating_inside_a_batch_is_asked_for(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"x"] * 100)
+    command = [sys.executable, "-m", "kstore", "truncate", str(tmp_path / "t-0"), "--to", "90"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--whole-batches" in done.stderr
+    assert len(list(kstore.open(tmp_path / "t-0"))) == 100
+    subprocess.run([*command, "--whole-batches"], env=ENVIRONMENT, check=True, capture_output=True)
+    assert len(list(kstore.open(tmp_path / "t-0"))) == 0
+
+
+def test_lines_are_appended_as_they_come(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kstore", "append", str(tmp_path / "t-0")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"one\ntwo\nthr")
+    process.stdin.flush()
+    until = time.monotonic() + 60
+    values: list[bytes | None] = []
+    while len(values) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+        if list((tmp_path / "t-0").glob("*.log")):
+            values = [record.value for record in kstore.open(tmp_path / "t-0")]
+    assert values == [b"one", b"two"]
+    process.communicate(b"ee\n")
+    assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"one", b"two", b"three"]
+
+
+def test_nothing_is_warned_of_in_an_ordinary_life(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        filled(tmp_path / "t-0").abandon()
+        with kstore.open(tmp_path / "t-0", "a") as log:
+            log.truncate_to(5)
+            log.delete_records(3)
+            log.truncate_fully_and_start_at(100)
+        with kstore.open(tmp_path / "t-0", "a") as log:
+            assert log.append(b"x") == 100
