@@ -126,6 +126,11 @@ class Home:
         return self._left or os.getpid() != self._pid
 
     @property
+    def is_moved(self) -> bool:
+        """Whether the directory was renamed or removed meanwhile: by its path another one may be reached."""
+        return self._partition_lock is None or not self._partition_lock.is_at(self.path)
+
+    @property
     def _alone(self) -> bool:
         """Whether the checkpoints are the partition's own."""
         return self.directory == Path(os.path.abspath(self.path))  # noqa: PTH100

@@ -72,7 +72,7 @@ def is_partition_name(name: str) -> bool:
 def parse_offset(name: str) -> int | None:
     """The number before the first dot of a file name, or None."""
     stem = name.partition(".")[0]
-    if len(stem) == 20 and stem[0] == "0" and stem.isascii() and stem.isdecimal():  # nearly all
+    if len(stem) == 20 and stem[:2] == "00" and stem.isascii() and stem.isdecimal():  # nearly all
         return int(stem)
     if _OFFSET.fullmatch(stem) is None:
         return None

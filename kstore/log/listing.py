@@ -60,7 +60,12 @@ class Listing:
                 if offset is not None and file.offset <= offset < end:
                     self.drop(other, "leftover", f"would be deleted: {name} replaces it")
         for name in swaps:
-            if name in self.names:
+            final = layout.parse_file(name.removesuffix(".swap"))
+            if (
+                final is None or final.extra
+            ):  # left as it is: with another name it might replace a segment later
+                self.note("orphan", name, "not the name of a file that a compaction leaves")
+            elif name in self.names:
                 self.names.discard(name)
                 self.names.add(name.removesuffix(".swap"))
                 if self.repairs is not None:

@@ -90,6 +90,8 @@ class _Loader:
 
     def _lose(self, path: str, size: int, remains: Remains | None, promised: bool) -> None:
         """Notes what recovery takes away that somebody may miss."""
+        if remains is not None and remains.last_offset < self.log_start_offset:
+            return  # it was deleted
         if remains is not None:
             self.recovery.losses.append(f"{size} bytes of {path} were cut off, with {remains}")
         elif promised and size:
@@ -119,10 +121,14 @@ class _Loader:
             self.epochs = LeaderEpochs()
         first = segments[0].base_offset if segments else self.log_start_offset
         log_end_offset = log_end_offset if segments else first
-        if log_end_offset < self.recovery.recovery_point and not self.recovery.losses:
-            self.recovery.losses.append(
+        told = self.recovery.clean and self.recovery.losses
+        if log_end_offset < self.recovery.recovery_point and not told:
+            text = (
                 f"offsets {log_end_offset} to {self.recovery.recovery_point} had been flushed, and are lost"
             )
+            self.recovery.losses.append(text)
+            if not self.recovery.clean:
+                self.recovery.note("checkpoint", str(self.path), -1, -1, text)
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         return Loaded(

@@ -68,6 +68,13 @@ class DirectoryLock:
         """Gives the lock up for one log; the file goes with the last."""
         _guard.later(partial(self._drop, os.path.realpath(partition), user))
 
+    def _unlink(self) -> None:
+        """Removes the file, unless the directory was renamed and another log's lock has its path."""
+        path = Path(self.directory, layout.LOCK)
+        with contextlib.suppress(FileNotFoundError):
+            if self._file is not None and os.path.samestat(path.stat(), os.fstat(self._file.fd)):
+                path.unlink()
+
     def _drop(self, name: str, user: User) -> None:
         known = self._users.get(name)
         if known is None or known() not in (None, user):
@@ -75,7 +82,7 @@ class DirectoryLock:
         others = any(ref() is not None for ref in self._users.values() if ref is not known)
         if not others and _held.get(self.directory) is self:
             if os.getpid() == self._pid:  # a forked child does not own it
-                Path(self.directory, layout.LOCK).unlink(missing_ok=True)
+                self._unlink()
             _held.pop(self.directory, None)
             self._file = None  # closes it
         self._users.pop(name, None)
@@ -110,6 +117,15 @@ class PartitionLock:
             raise LogLockedError(str(directory), None) from None
         except OSError:  # a file system that knows no such locks
             pass
+
+    def is_at(self, directory: Path) -> bool:
+        """Whether that path still leads to the directory that was locked."""
+        if self._fd < 0:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._fd), directory.stat())
+        except OSError:
+            return False
 
     def release(self) -> None:
         """Unlocks, also where a child of fork still has the descriptor."""

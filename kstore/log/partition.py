@@ -337,7 +337,7 @@ class PartitionLog:
                                 found=located.size,
                             )
                     elif size > located.size:
-                        last = located.position + size - _TAIL
+                        last = max(located.position + size - _TAIL, located.position)
                         marks.append((last, segment.peek(last)))
                     aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
                     return Slice(

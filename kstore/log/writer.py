@@ -97,6 +97,8 @@ class LogWriter(Intake, PartitionLog):
             raise RuntimeError(f"{self.path} is open already: make another LogWriter")
         self.path = os.fspath(path)
         self._durability = choice("durability", durability, DURABILITY)
+        if not (config is None or isinstance(config, LogConfig)):
+            raise TypeError(f"config is a LogConfig, not {config!r}")
         self._config = config or LogConfig()
         self._names_retention = config is not None  # whether somebody said how long records are kept
         self._max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
@@ -308,7 +310,7 @@ class LogWriter(Intake, PartitionLog):
         """
         epoch = integer("leader epoch", epoch, 0, MAX_EPOCH)
         with self._held():
-            self._check_usable()
+            self._check_place()
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)
 
@@ -344,6 +346,8 @@ class LogWriter(Intake, PartitionLog):
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
+        if self._flusher is not None:
+            self._check_place()
         old, now = self.active, self.clock_ms()
         base = max(first_offset, self._end_offset)
         if base == old.base_offset and old.size == 0:
@@ -437,7 +441,7 @@ class LogWriter(Intake, PartitionLog):
                     return self._adopt(os.fspath(path))
 
     def _adopt(self, path: str) -> range:
-        self._check_usable()
+        self._check_place()
         base, epoch = self._end_offset, self.leader_epoch
         found = renumber(path, base, epoch, self._config.index_interval_bytes)
         if found.batch_count == 0:
@@ -473,7 +477,7 @@ class LogWriter(Intake, PartitionLog):
     def roll(self) -> int:
         """Begins a new segment at the log end offset, whatever the active one holds; returns its base offset. OSError."""
         with self._held():
-            self._check_usable()
+            self._check_place()
             self._roll("asked", self._end_offset)
             return self.active.base_offset
 
@@ -493,10 +497,16 @@ class LogWriter(Intake, PartitionLog):
             if self._recovery_point < self.active.base_offset:
                 self._sync_sealed()
             with self._held():  # nobody truncates or deletes records between the look and the writing
-                self._check_usable()
+                self._check_place()
                 point = self._point_to_store()
                 self._store(point, self._start_to_store())
                 self._stored_recovery_point = point
+
+    def _check_place(self) -> None:
+        """LogFailedError if the directory is no longer where it was: another log may be there by now."""
+        if self._home.is_moved:
+            self._refuse(f"{self._directory} was renamed or removed")
+        self._check_usable()
 
     def _store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably. OSError: the old ones or the new ones are there."""
@@ -542,7 +552,7 @@ class LogWriter(Intake, PartitionLog):
         the segments before it are deleted then, it and those behind it are not.
         """
         with self._held():
-            self._check_usable()
+            self._check_place()
             now_ms = self.clock_ms()
             decisions = decide_for(self._now(), self._config, now_ms)
             if not dry_run:
@@ -619,7 +629,7 @@ class LogWriter(Intake, PartitionLog):
         """
         before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
         with self._held():
-            self._check_usable()
+            self._check_place()
             end = self._end_offset
             if self._config.cleanup_policy == ("compact",):
                 raise PolicyViolationError(
@@ -648,7 +658,7 @@ class LogWriter(Intake, PartitionLog):
         """
         offset = integer("offset", offset)
         with self._held():
-            self._check_usable()
+            self._check_place()
             now_ms = self.clock_ms()
             if offset >= self._end_offset:
                 self._epoch_file.truncate_from_end(self._end_offset)
@@ -701,7 +711,7 @@ class LogWriter(Intake, PartitionLog):
         """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes or
         closes was promised it: so a segment begins there."""
         with self._held():
-            self._check_usable()
+            self._check_place()
             if self._untold_end == self._end_offset:
                 self._roll("truncation", self._untold_end)
             self._untold_end = -1
@@ -724,7 +734,7 @@ class LogWriter(Intake, PartitionLog):
         if log_start_offset is not None:
             log_start_offset = integer("log_start_offset", log_start_offset, 0, offset)
         with self._held():
-            self._check_usable()
+            self._check_place()
             self._start_anew(offset, log_start_offset, self.clock_ms())
 
     def _start_anew(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
@@ -782,6 +792,8 @@ class LogWriter(Intake, PartitionLog):
         with self._held():
             if self._left:
                 return
+            if self._home.is_moved:
+                self._refuse(f"{self._directory} was renamed or removed")
             clean = self._refusal is None
             if clean:
                 try:

@@ -1,5 +1,6 @@
 """What a new user met in the first hour: nothing is lost, deleted or shared without a word."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -153,3 +154,66 @@ def test_nothing_is_warned_of_in_an_ordinary_life(tmp_path: Path) -> None:
             log.truncate_fully_and_start_at(100)
         with kstore.open(tmp_path / "t-0", "a") as log:
             assert log.append(b"x") == 100
+
+
+def test_a_directory_that_is_renamed_under_its_writer(tmp_path: Path) -> None:
+    """By its path another log may be reached, which is not touched."""
+    log = filled(tmp_path / "t-0")
+    (tmp_path / "t-0").rename(tmp_path / "t-9")
+    shutil.copytree(tmp_path / "t-9", tmp_path / "t-0")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "t-0").iterdir()}
+    for call in (
+        log.roll,
+        log.retain,
+        lambda: log.truncate_to(3),
+        lambda: log.delete_records(2),
+        lambda: log.truncate_fully_and_start_at(0),
+    ):
+        with pytest.raises(kstore.LogFailedError, match="renamed or removed"):
+            call()
+    with contextlib.suppress(kstore.LogFailedError):  # if the background came upon it first
+        log.close()
+    assert {p.name: p.read_bytes() for p in (tmp_path / "t-0").iterdir()} == before
+    assert [r.offset for r in kstore.open(tmp_path / "t-9")] == list(range(10))
+
+
+@pytest.mark.parametrize("name", ["9223372036854775808.log", "9223372036854775808.log.swap"])
+def test_a_name_beyond_all_offsets_is_no_segment(tmp_path: Path, name: str) -> None:
+    filled(tmp_path / "t-0").close()
+    (tmp_path / "t-0" / f"0{name}").touch()
+    for mode in ("r", "a"):
+        with kstore.open(tmp_path / "t-0", mode) as log:
+            assert [r.offset for r in log] == list(range(10))
+
+
+def test_a_stray_swap_of_a_swap_replaces_nothing(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"x"] * 5)
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    shutil.copy(path, f"{path}.swap.swap")
+    for first in (5, 55, 105):
+        with kstore.open(tmp_path / "t-0", "a") as log:
+            assert list(log.extend([b"y"] * 50)) == list(range(first, first + 50))
+    assert len(list(kstore.open(tmp_path / "t-0"))) == 155
+
+
+def test_a_reader_tells_of_what_was_flushed_and_is_lost(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x")
+    lost = kstore.open(tmp_path / "t-0", clean=False, recovery_point=75).recovery
+    assert "offsets 1 to 75 had been flushed, and are lost" in str(lost)
+
+
+def test_old_messages_smaller_than_a_header(tmp_path: Path) -> None:
+    """A slice of less than 61 bytes, with nothing after it."""
+    import struct
+    import zlib
+
+    (tmp_path / "t-0").mkdir()
+    body = b"\0\0" + struct.pack(">i", -1) + struct.pack(">i", 1) + b"v"  # magic 0, no key
+    message = struct.pack(">I", zlib.crc32(body)) + body
+    entries = b"".join(struct.pack(">qi", offset, len(message)) + message for offset in range(2))
+    (tmp_path / "t-0" / ("0" * 20 + ".log")).write_bytes(entries)
+    log = kstore.open(tmp_path / "t-0")
+    assert [r.value for r in log.read(0)] == [b"v", b"v"]
+    assert log.read(0, 30).size == 30
