@@ -144,7 +144,8 @@ cdef class Record:
         # Most records are made by make_record, which does not come by here.
         self.offset = integer("offset", offset)
         self.timestamp = milliseconds("timestamp", timestamp, -(2**63))
-        self.timestamp_type = TIMESTAMP_TYPE[TIMESTAMP_TYPE.index(choice("timestamp_type", timestamp_type, TIMESTAMP_TYPES))]
+        kind = choice("timestamp_type", timestamp_type, TIMESTAMP_TYPES)
+        self.timestamp_type = TIMESTAMP_TYPE[TIMESTAMP_TYPE.index(kind)]
         self.key = key
         self.value = value
         self.headers = given_headers(headers)

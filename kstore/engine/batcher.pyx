@@ -85,8 +85,8 @@ cdef class Ticket:
 cdef class Batcher:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
 
-    `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that the
-    batch does not wait too long.
+    `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that
+    the batch does not wait too long.
     """
 
     cdef Intake log

@@ -169,8 +169,8 @@ cdef object tracer = None
 
 
 def trace_calls(callback):
-    """For tests: calls `callback(call, path, inode, position, detail)` for every call from here on that changes a file or
-    a name, when it has succeeded, in whichever thread it was made; None ends that.
+    """For tests: calls `callback(call, path, inode, position, detail)` for every call from here on that changes a file
+    or a name, when it has succeeded, in whichever thread it was made; None ends that.
 
     call        | position, detail
     open        | 0, the mode: "a" and "w" make the file if it is missing, "x" made it, "w" emptied it

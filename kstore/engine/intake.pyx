@@ -112,10 +112,10 @@ cdef class Intake(Tail):
     def append(self, value, key=None, timestamp=None, headers=None):
         """Appends one record and returns its offset.
 
-        value and key are bytes-like or None (a value of None is a tombstone); timestamp is ms since 1970 or a datetime with
-        a time zone, None for now, -1 for none; headers are (str, bytes or None) pairs or a mapping. InvalidTimestampError,
-        InvalidRecordError (no key in a compacted topic), RecordTooLargeError, OSError; then the log is as it was.
-        With durability "group" or "each" the record is on the disk when this returns.
+        value and key are bytes-like or None (a value of None is a tombstone); timestamp is ms since 1970 or a datetime
+        with a time zone, None for now, -1 for none; headers are (str, bytes or None) pairs or a mapping.
+        InvalidTimestampError, InvalidRecordError (no key in a compacted topic), RecordTooLargeError, OSError; then the
+        log is as it was. With durability "group" or "each" the record is on the disk when this returns.
         """
         cdef Builder builder = self.builder
         cdef ks_fields f
@@ -140,7 +140,8 @@ cdef class Intake(Tail):
                 raise MemoryError("a batch")
             if builder.add(at, &f) < 0:
                 raise RecordTooLargeError(
-                    "record larger than max.message.bytes", size=f.key_size + f.value_size + f.headers_size, limit=self.max_message_bytes
+                    "record larger than max.message.bytes", size=f.key_size + f.value_size + f.headers_size,
+                    limit=self.max_message_bytes
                 )
             builder.finish()
             self.refuse_size(builder.used)
@@ -187,8 +188,8 @@ cdef class Intake(Tail):
 
         values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
         whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). timestamps: integers of ms,
-        datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None for
-        now. headers: pairs for all records, or
+        datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None
+        for now. headers: pairs for all records, or
         one such sequence for each. The GIL is free while records are encoded and written; arrays are read where they
         lie, so do not change them meanwhile.
 
@@ -310,7 +311,8 @@ cdef class Intake(Tail):
             ks_cell(columns.values, i, &value_size)
             ks_cell(columns.keys, i, &key_size)
             raise RecordTooLargeError(
-                f"record {i} larger than max.message.bytes or segment.bytes", size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
+                f"record {i} larger than max.message.bytes or segment.bytes",
+                size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
                 limit=min(self.max_message_bytes, self.segment_bytes),
             )
         at = columns.timestamps[i] if columns.timestamps is not NULL else columns.timestamp

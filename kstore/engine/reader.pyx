@@ -201,8 +201,8 @@ cdef class Reader:
         return 0
 
     cdef bint ends_here(self, int64_t size) noexcept nogil:
-        """Whether the batch at self.position, whose header is in self.batch, lies behind what is wanted. Its offset, which
-        no checksum covers, must fit its neighbours."""
+        """Whether the batch at self.position, whose header is in self.batch, lies behind what is wanted. Its offset,
+        which no checksum covers, must fit its neighbours."""
         cdef ks_fault fault
         return (
             self.batch.base_offset >= self.stop_offset
@@ -336,7 +336,9 @@ cdef class Reader:
             except CorruptRecordError as e:
                 if not self.skip:
                     self.tell(e)
-                if size > 0 and status == DAMAGED and fault.status == KS_E_OFFSET and self.begun == self.position > 0 and (
+                if size > 0 and status == DAMAGED and fault.status == KS_E_OFFSET and (
+                    self.begun == self.position > 0
+                ) and (
                     self.last_offset < 0 and self.strict_tail
                 ):
                     # Which of two batches that contradict each other is wrong shows only to who knows those before.

@@ -68,8 +68,8 @@ cdef class Segment:
     base_offset is the number in its name, end_offset the base offset of the segment after it (2^63 - 1 for the last).
     `suffixes` gives names such as NAME.log.swap, by kind; positions count from `origin`, which is 0 but where one file
     stands for several segments (spec 8.7, split).
-    `size` is the part of the .log that counts: behind it may lie what recovery would cut off. `damage` is the error that
-    making the indexes anew met in the log, or None; the indexes then end there. Thread-safe.
+    `size` is the part of the .log that counts: behind it may lie what recovery would cut off. `damage` is the error
+    that making the indexes anew met in the log, or None; the indexes then end there. Thread-safe.
     """
 
     def __cinit__(
@@ -165,13 +165,14 @@ cdef class Segment:
     def change(self, int64_t offset, int64_t end_offset=INT64_MAX):
         """Why an error that was met here is none of the file, as a LogChangedError; None where it is one.
 
-        The log was truncated, or deleted, since this segment was looked at, and perhaps written anew: then its files are
-        not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in readers.
+        The log was truncated, or deleted, since this segment was looked at, and perhaps written anew: then its files
+        are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in
+        readers.
         """
         from kstore.engine.reader import BatchReader
 
         cdef int64_t modified, seen = -1
-        for attempt in range(3):
+        for _ in range(3):
             try:
                 if not self.is_file_of_its_name():
                     return self.changed("it was replaced", offset)
@@ -185,7 +186,9 @@ cdef class Segment:
                 if offset < 0 or modified in (self._modified, seen):
                     return None  # nobody has written there since, or since the look before
                 seen = modified
-                fresh = Segment(self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin)
+                fresh = Segment(
+                    self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin
+                )
                 fresh.limit_to(min(fresh.size, self.limit()))
                 batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
                 if batch is not None and batch.last_offset < end_offset:
@@ -541,8 +544,9 @@ cdef class Segment:
         return record
 
     cdef int confirm_gap(self, Window w, int64_t position, ks_batch *b, int64_t offset) except -1:
-        """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for: in a
-        gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they begin."""
+        """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for:
+        in a gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they
+        begin."""
         cdef int64_t slot
         if position < 0 and (offset >= self.end_offset or self.end_offset == INT64_MAX):
             return 0
@@ -713,8 +717,8 @@ cdef class Segment:
         return found[:done]
 
     def whole_until(self, int64_t start, int64_t end):
-        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at `start`
-        on; headers only. Twice `start` where it ends behind `end`."""
+        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at
+        `start` on; headers only. Twice `start` where it ends behind `end`."""
         cdef Window w
         cdef ks_batch b
         cdef ks_fault fault

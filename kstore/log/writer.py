@@ -357,9 +357,7 @@ class LogWriter(Intake, PartitionLog):
         stem = layout.segment_stem(base)
         with self._unfinished(f"the roll at offset {base}") as change:
             try:
-                if (
-                    base <= self._told_point
-                ):  # then no opening would look at the old one, which is not on the disk
+                if base <= self._told_point:  # no opening would look at the old one, which is not on the disk
                     self._store(min(self._told_point, old.base_offset), self._start_to_store())
                     self._stored_recovery_point = -1
                 for kind in layout.SEGMENT_KINDS:
@@ -535,6 +533,8 @@ class LogWriter(Intake, PartitionLog):
         appender = Appender(self, linger_ms=linger_ms, batch_bytes=batch_bytes)
         assert isinstance(self._appenders, set)
         self._appenders.add(appender)
+        if self._closed:  # meanwhile: nobody else closes it
+            appender.close()
         return appender
 
     # ---- deleting, truncating -------------------------------------------------------------------------------------
@@ -590,9 +590,8 @@ class LogWriter(Intake, PartitionLog):
         failure: OSError | None = None
         gone: list[Segment] = []
         due = now_ms + self._config.file_delete_delay_ms
-        sync_directory(
-            self._directory
-        )  # a power cut must not leave a log that ends, or begins, before the active one
+        # a power cut must not leave a log that ends, or begins, before the active one
+        sync_directory(self._directory)
         with self._unfinished("the deletion of segments"):
             for segment in self._sealed[:count]:
                 try:
@@ -601,8 +600,10 @@ class LogWriter(Intake, PartitionLog):
                     failure = e
                     break
                 gone.append(segment)
-            self._publish(self._sealed[len(gone) :], self.active)
-            self._start = max(self._start, self._first_base())
+            kept = self._sealed[len(gone) :]
+            # the start first: readers must not miss records that the log still seems to begin with
+            self._start = max(self._start, (kept[0] if kept else self.active).base_offset)
+            self._publish(kept, self.active)
             self._owe_sync([], True)
             if gone:
                 sync_directory(self._directory)  # without its other files no log must come back
@@ -616,9 +617,8 @@ class LogWriter(Intake, PartitionLog):
         """Brings to the disk what follows from a deletion, as far as there is room: an opening would find it out."""
         self._epoch_file.truncate_from_start(self._start)
         with contextlib.suppress(OSError):
-            sync_directory(
-                self._directory
-            )  # before the log start may be forgotten, as the first segment tells it
+            # before the log start may be forgotten, as the first segment tells it
+            sync_directory(self._directory)
             self._store(self._point_to_store(), self._start_to_store())
 
     def delete_records(self, before_offset: int) -> int:

@@ -11,7 +11,7 @@ from lives import Setting
 from promises import Promise, complaints, value_of
 
 import kstore
-from kstore.errors import KstoreError
+from kstore.errors import KstoreError, LogNotFoundError
 
 
 @dataclass
@@ -72,6 +72,10 @@ def _views(root: Path, setting: Setting) -> list[View]:
     try:
         with kstore.open(root / setting.partition) as log:
             _take(reading, log)
+    except LogNotFoundError as e:
+        if list((root / setting.partition).glob("*.log")):
+            reading.wrong.append(f"{type(e).__name__}: {e}")
+        views.remove(reading)  # no log yet: what was promised, a writer is asked
     except (KstoreError, OSError, ValueError, LookupError) as e:
         reading.wrong.append(f"{type(e).__name__}: {e}")
     writing = View("opened for writing", incomplete=reading.incomplete)

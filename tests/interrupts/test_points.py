@@ -24,7 +24,7 @@ def test_interrupted(ram: Path, name: str) -> None:
         if not (most or ALL):
             continue
         total, tried, found = failures(OPERATIONS[name], what, kind, ram, most)
-        assert total > 0
+        assert total > 0 or name == "garbage"  # a thread of the log may have it for a moment
         if found:
             told.append(explain(name, what, kind, tried, found))
     assert not told, f"seed {SEED}\n" + "\n".join(told)

@@ -54,6 +54,7 @@ def try_often(operation: Operation, directory: Path, seed: int) -> None:
         shutil.rmtree(directory / str(n))
 
 
+@pytest.mark.skipif(not ALL, reason="random moments: KSTORE_INTERRUPTS=all")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_signalled(ram: Path, name: str) -> None:
     seed = int(os.environ.get("KSTORE_INTERRUPTS_SEED", "0")) or random.randrange(1 << 30)
