@@ -286,7 +286,7 @@ cdef class Reader:
         """Puts the next batch in order into self.batch, its bytes at self.window.at(self.at). False at the end."""
         cdef ks_fault fault
         cdef int64_t size
-        cdef int status
+        cdef int status = 0
         while True:
             if self.segment is None and not self.next_segment():
                 return False
