@@ -119,7 +119,7 @@ print("ended")
 @pytest.mark.parametrize("what", ["append", "flush", "retain", "close"])
 def test_real_signals(tmp_path: Path, what: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HANDLER, what, str(tmp_path / "t-0")],
+        [sys.executable, "-P", "-c", HANDLER, what, str(tmp_path / "t-0")],
         env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
         capture_output=True,
         text=True,

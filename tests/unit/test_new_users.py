@@ -50,7 +50,7 @@ def test_one_writer_by_whatever_path(tmp_path: Path, around: str) -> None:
             with pytest.raises(kstore.LogLockedError):
                 kstore.open(path, "a")
             done = subprocess.run(
-                [sys.executable, "-c", f"import kstore; kstore.open({str(path)!r}, 'a')"],
+                [sys.executable, "-P", "-c", f"import kstore; kstore.open({str(path)!r}, 'a')"],
                 env=ENVIRONMENT,
                 capture_output=True,
                 text=True,
@@ -81,7 +81,7 @@ def test_an_appender_at_the_end_of_the_interpreter(tmp_path: Path) -> None:
         f"import kstore; log = kstore.open({str(tmp_path / 't-0')!r}, 'a'); out = log.appender(linger_ms=60_000)\n"
         "for i in range(50): out.append(b'x')"
     )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=ENVIRONMENT, check=True)
+    subprocess.run([sys.executable, "-P", "-W", "ignore", "-c", code], env=ENVIRONMENT, check=True)
     assert len(list(kstore.open(tmp_path / "t-0"))) == 50
 
 
@@ -114,7 +114,7 @@ def test_missing_segments_of_a_clean_log_are_a_loss(tmp_path: Path, which: str) 
 def test_truncating_inside_a_batch_is_asked_for(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.extend([b"x"] * 100)
-    command = [sys.executable, "-m", "kstore", "truncate", str(tmp_path / "t-0"), "--to", "90"]
+    command = [sys.executable, "-P", "-m", "kstore", "truncate", str(tmp_path / "t-0"), "--to", "90"]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--whole-batches" in done.stderr
@@ -125,7 +125,7 @@ def test_truncating_inside_a_batch_is_asked_for(tmp_path: Path) -> None:
 
 def test_lines_are_appended_as_they_come(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "kstore", "append", str(tmp_path / "t-0")],
+        [sys.executable, "-P", "-m", "kstore", "append", str(tmp_path / "t-0")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=ENVIRONMENT,
