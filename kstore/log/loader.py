@@ -110,8 +110,8 @@ class _Loader:
         if self.epochs_damaged:
             self._gather_epochs(segments)
         log_end_offset = self._end_of(segments)
-        if self.recovery.clean and segments and 0 < self.recovery.recovery_point != log_end_offset:
-            # Kafka and kstore store the end when they close a log. No checksum covers the offset of the last batch.
+        if self.recovery.clean and segments and log_end_offset < self.recovery.recovery_point:
+            # Kafka and kstore store the end when they close a log.
             text = f"the log ends at offset {log_end_offset}, where it was closed at {self.recovery.recovery_point}"
             self.note("checkpoint", segments[-1], -1, -1, text)
         if segments and log_end_offset < self.log_start_offset:

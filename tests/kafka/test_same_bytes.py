@@ -26,6 +26,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
 SYNONYMS = {"RecordBatchTooLarge": "RecordTooLarge", "CorruptRecord": "CorruptRecord"}
 
 
+@pytest.fixture(autouse=True)
+def _as_kafka_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where kstore goes beyond Kafka: flush() and close() begin a segment at an end that truncation left inside a batch,
+    so that a later opening knows it."""
+    monkeypatch.setattr(kstore.LogWriter, "_tell_end", lambda log: None)
+
+
 class Both:
     """One partition of kstore and one of Kafka, under the same operations."""
 
@@ -264,6 +271,7 @@ STEPS: dict[str, tuple[float, Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of an end that was forgotten so
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", CONFIGS)
 def test_same_operations_same_files(name: str, seed: int, kafka: Kafka, tmp_path: Path) -> None:
