@@ -497,6 +497,25 @@ cdef class File:
         return f"File({self.path!r})"
 
 
+@no_gc  # it refers to nothing
+@final
+cdef class Directory:
+    """An open directory, for locks on it; closed when the last reference goes. OSError."""
+
+    cdef readonly int fd
+
+    def __cinit__(self, str path not None):
+        self.fd = -1
+        cdef bytes name = path.encode("utf-8", "surrogateescape")
+        self.fd = c_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        if self.fd < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            c_close(self.fd)
+
+
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import weakref
 from functools import partial
 from pathlib import Path
 
-from kstore.engine.file import File
+from kstore.engine.file import Directory, File
 from kstore.engine.guard import Guard
 from kstore.errors import LogLockedError
 from kstore.log import layout
@@ -107,11 +107,10 @@ class PartitionLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._fd = -1
-        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._directory: Directory | None = Directory(str(directory))
         _partition_locks.add(self)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._directory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.drop()
             raise LogLockedError(str(directory), None) from None
@@ -120,29 +119,22 @@ class PartitionLock:
 
     def is_at(self, directory: Path) -> bool:
         """Whether that path still leads to the directory that was locked."""
-        if self._fd < 0:
-            return False
         try:
-            return os.path.samestat(os.fstat(self._fd), directory.stat())
+            mine = self._directory
+            return mine is not None and os.path.samestat(os.fstat(mine.fd), directory.stat())
         except OSError:
             return False
 
     def release(self) -> None:
         """Unlocks, also where a child of fork still has the descriptor."""
-        if self._fd >= 0:
+        if self._directory is not None:
             with contextlib.suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                fcntl.flock(self._directory.fd, fcntl.LOCK_UN)
             self.drop()
 
     def drop(self) -> None:
         """Closes the descriptor, and unlocks unless another process has it too."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError, OSError):
-            self.drop()
+        self._directory = None
 
 
 _partition_locks: "weakref.WeakSet[PartitionLock]" = weakref.WeakSet()

@@ -19,12 +19,14 @@ MOST = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_interrupted(ram: Path, name: str) -> None:
+    if name == "garbage" and not ALL:
+        pytest.skip("Python swallows what interrupts a __del__: a thread may stay until the process ends")
     told = []
     for (what, kind), most in MOST.items():
         if not (most or ALL):
             continue
         total, tried, found = failures(OPERATIONS[name], what, kind, ram, most)
-        assert total > 0 or name == "garbage"  # a thread of the log may have it for a moment
+        assert total > 0 or name == "garbage"
         if found:
             told.append(explain(name, what, kind, tried, found))
     assert not told, f"seed {SEED}\n" + "\n".join(told)
