@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
 from kstore._version import __version__
-from kstore.arguments import MAX_EPOCH, MAX_OFFSET, choice, integer
+from kstore.arguments import choice
 from kstore.config import ConfigOptions, LogConfig
 from kstore.engine.batch import Record, RecordBatch
 from kstore.engine.batcher import Ticket
@@ -16,7 +16,6 @@ from kstore.engine.index import AbortedTxn
 from kstore.engine.intake import Appended
 from kstore.engine.reader import Skipped
 from kstore.engine.segment import OffsetAndTimestamp, Segment
-from kstore.engine.tail import DURABILITY
 from kstore.errors import (
     CorruptCheckpointError,
     CorruptFileError,
@@ -179,8 +178,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     (LogConfig has them all); it is not kept, so give it at every opening. An unclean stop is recovered first, as Kafka
     does; `log.recovery` tells. What recovery cuts off is kept in .cut files, with a DataLossWarning, if it holds sound
     batches or had been flushed; with keep_cut=True in any case. Bytes behind the last batch of a log that was closed
-    cleanly are cut off too, where Kafka appends behind them. durability: "none" leaves it to flush() and the system when data reaches the
-    disk; with "group" and "each" an append returns once it is there, one sync for all threads that wait. `leader_epoch`
+    cleanly are cut off too, where Kafka appends behind them. durability: "none" leaves it to flush() and the system
+    when data reaches the disk; with "group" and "each" an append returns once it is there, one sync for all threads that wait. `leader_epoch`
     begins one; `topic_id` goes into partition.metadata; `clock` gives the time in ms. A producer that wrote nothing for
     `producer_id_expiration_ms`, by the timestamps of its records, is forgotten, as in Kafka (spec 6.7).
 
@@ -193,35 +192,15 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         return PartitionLog(path, **options)
     own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
     config = options.pop("config", None)
-    if not (config is None or isinstance(config, LogConfig)):
-        raise TypeError(f"config is a LogConfig, not {type(config).__name__}")
+    if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
+        raise TypeError(f"config is a LogConfig, not {config!r}")
     named = config is not None or "retention_ms" in options
     if options:
         config = (config or LogConfig()).replace(**options)
-    _check(own)
     _check_directory(Path(path), create=mode == "a")
     log = LogWriter(path, config, create=mode == "a", **own)
     log._names_retention = named
     return log
-
-
-def _check(options: dict[str, Any]) -> None:
-    """Refuses what is no option of a writer. TypeError, ValueError."""
-    for name, (least, most) in _LIMITS.items():
-        if options.get(name) is not None:
-            options[name] = integer(name, options[name], least, most)
-    choice("durability", options.get("durability", "none"), DURABILITY)
-    for name in ("max_decompressed_bytes", "producer_id_expiration_ms"):
-        if name in options and options[name] is None:
-            raise TypeError(f"{name} is an int, not None")
-    for name in ("keep_cut", "clean"):
-        if not isinstance(options.get(name), bool | None):
-            raise TypeError(f"{name} is True or False, not {options[name]!r}")
-    if not isinstance(options.get("topic_id"), UUID | None):
-        raise TypeError(f"topic_id is a uuid.UUID, not {options['topic_id']!r}")
-    clock = options.get("clock")
-    if not (clock is None or callable(clock)):
-        raise TypeError(f"clock is called for the time in ms, and {clock!r} cannot be")
 
 
 def _check_directory(path: Path, *, create: bool) -> None:
@@ -233,13 +212,6 @@ def _check_directory(path: Path, *, create: bool) -> None:
             raise
 
 
-_LIMITS = {
-    "leader_epoch": (0, MAX_EPOCH),
-    "recovery_point": (0, MAX_OFFSET),
-    "log_start_offset": (0, MAX_OFFSET),
-    "max_decompressed_bytes": (0, MAX_OFFSET),
-    "producer_id_expiration_ms": (1, MAX_OFFSET),
-}
 _WRITER_OPTIONS = (
     "durability",
     "keep_cut",

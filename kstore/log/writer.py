@@ -109,8 +109,13 @@ class LogWriter(Intake, PartitionLog):
             log_start_offset = integer("log_start_offset", log_start_offset)
         if leader_epoch is not None:
             leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
-        if topic_id is not None and not isinstance(topic_id, uuid.UUID):
+        for name, flag in (("keep_cut", keep_cut), ("clean", clean)):
+            if not isinstance(flag, bool | None):
+                raise TypeError(f"{name} is True or False, not {flag!r}")
+        if not isinstance(topic_id, uuid.UUID | None):
             raise TypeError(f"topic_id is a uuid.UUID, not {topic_id!r}")
+        if not (clock is None or callable(clock)):
+            raise TypeError(f"clock is called for the time in ms, and {clock!r} cannot be")
         now = (
             self.clock_ms()
             if clock is None
@@ -475,7 +480,7 @@ class LogWriter(Intake, PartitionLog):
     def roll(self) -> int:
         """Begins a new segment at the log end offset, whatever the active one holds; returns its base offset. OSError."""
         with self._held():
-            self._check_place()
+            self._check_usable()
             self._roll("asked", self._end_offset)
             return self.active.base_offset
 
