@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := setup.py pyproject.toml $(wildcard kstore/engine/*.pyx kstore/engine/*.pxd include/kstore/*.h include/libkstore/*.pxd)
+SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 .PHONY: demo test test-spark interop check bench bench-all asan wheel clean crash
 

@@ -7,44 +7,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
-MODULES = [
-    "active",
-    "arrow",
-    "batch",
-    "batch_headers",
-    "batcher",
-    "bell",
-    "buffers",
-    "builder",
-    "cells",
-    "codecs",
-    "columns",
-    "crc32c",
-    "entries",
-    "export",
-    "fields",
-    "file",
-    "growth",
-    "guard",
-    "headers",
-    "incoming",
-    "index",
-    "intake",
-    "mapping",
-    "murmur2",
-    "pack",
-    "predicate",
-    "reader",
-    "rows",
-    "scanner",
-    "segment",
-    "sources",
-    "survey",
-    "tail",
-    "times",
-    "watch",
-    "window",
-]
+MODULES = sorted(p.with_suffix("").as_posix().replace("/", ".") for p in Path("kstore").rglob("*.pyx"))
 PUBLIC = sorted(p.as_posix() for p in Path("include").rglob("*") if p.suffix in {".h", ".pxd", ".md"})
 
 MODE = os.environ.get("KSTORE_BUILD", "release")
@@ -84,9 +47,9 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"kstore.engine.{name}",
-                [f"kstore/engine/{name}.pyx"],
-                include_dirs=["include"],
+                name,
+                [name.replace(".", "/") + ".pyx"],
+                include_dirs=["include", "kstore/engine/append"],
                 depends=PUBLIC,
                 extra_compile_args=CFLAGS + cflags,
                 extra_link_args=ldflags,

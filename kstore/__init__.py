@@ -9,13 +9,13 @@ from uuid import UUID
 from kstore._version import __version__
 from kstore.arguments import choice
 from kstore.config import ConfigOptions, LogConfig
-from kstore.engine.batch import Record, RecordBatch
-from kstore.engine.batcher import Ticket
-from kstore.engine.builder import encode_batch
-from kstore.engine.index import AbortedTxn
-from kstore.engine.intake import Appended
-from kstore.engine.reader import Skipped
-from kstore.engine.segment import OffsetAndTimestamp, Segment
+from kstore.engine.append.record_accumulator import Ticket
+from kstore.engine.append.record_appender import Appended
+from kstore.engine.record.batch import Record, RecordBatch
+from kstore.engine.record.batch_builder import encode_batch
+from kstore.engine.scan.batch_reader import Skipped
+from kstore.engine.segment.index import AbortedTxn
+from kstore.engine.segment.segment import OffsetAndTimestamp, Segment
 from kstore.errors import (
     CorruptCheckpointError,
     CorruptFileError,
@@ -44,8 +44,10 @@ from kstore.errors import (
     UnexpectedAppendOffsetError,
     UnsupportedCodecError,
 )
-from kstore.log.appender import Appender
-from kstore.log.finding import (
+from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.follower import Follower
+from kstore.log.partition import PartitionLog
+from kstore.log.read.offset_lookup import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -53,15 +55,13 @@ from kstore.log.finding import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from kstore.log.follower import Follower
-from kstore.log.layout import TopicPartition
-from kstore.log.pages import Residency
-from kstore.log.partition import PartitionLog
-from kstore.log.presence import require_partition
-from kstore.log.retention import Decision
-from kstore.log.sending import Sent
-from kstore.log.slice import Slice
-from kstore.log.span import Span
+from kstore.log.read.page_cache import Residency
+from kstore.log.read.slice import Slice
+from kstore.log.read.span import Span
+from kstore.log.recovery.presence import require_partition
+from kstore.log.send.sending import Sent
+from kstore.log.write.appender import Appender
+from kstore.log.write.retention import Decision
 from kstore.log.writer import DataLossWarning, LogWriter
 from kstore.store import LogStore
 

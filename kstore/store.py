@@ -7,8 +7,8 @@ from typing import Any
 
 from kstore.arguments import integer
 from kstore.errors import LogNotFoundError
-from kstore.log import layout
-from kstore.log.layout import TopicPartition
+from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.properties import read_properties
 

@@ -30,7 +30,7 @@ def test_imports_lead_downwards() -> None:
         if layer == "spark" and "tools" in imports_of(path):  # they lie side by side
             wrong.append(f"{path.relative_to(PACKAGE)}: tools")
     assert wrong == []
-    assert layer_of(PACKAGE / "engine" / "batch.pyx") == "engine"
+    assert layer_of(PACKAGE / "engine" / "record" / "batch.pyx") == "engine"
 
 
 def test_what_is_free_to_all_needs_no_layer() -> None:

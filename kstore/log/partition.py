@@ -13,14 +13,19 @@ from types import TracebackType
 from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, overload
 
 from kstore.arguments import any_integer, choice, integer, milliseconds, number
-from kstore.engine.batch import Record, RecordBatch
-from kstore.engine.index import AbortedTxn
-from kstore.engine.reader import BatchReader, RecordReader
-from kstore.engine.segment import Located, OffsetAndTimestamp, Segment
+from kstore.engine.record.batch import Record, RecordBatch
+from kstore.engine.scan.batch_reader import BatchReader, RecordReader
+from kstore.engine.segment.index import AbortedTxn
+from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import CorruptFileError, CorruptRecordError, LogClosedError, OffsetOutOfRangeError
-from kstore.log import checkpoints, layout
-from kstore.log.feed import DirectoryFeed, Feed
-from kstore.log.finding import (
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.follow_source import DirectoryFeed, Feed
+from kstore.log.follow.follower import Follower
+from kstore.log.producers.states import ProducerState
+from kstore.log.producers.transactions import Transactions
+from kstore.log.read.max_timestamp_index import Reached
+from kstore.log.read.offset_lookup import (
     SPECIAL,
     check_complete,
     check_inside,
@@ -29,20 +34,15 @@ from kstore.log.finding import (
     raise_told,
     time_called,
 )
-from kstore.log.follower import Follower
-from kstore.log.layout import TopicPartition
-from kstore.log.loader import Loaded
-from kstore.log.pages import CACHE, Pages, Residency, residency_of
-from kstore.log.presence import require_partition
-from kstore.log.producers import ProducerState
-from kstore.log.reached import Reached
-from kstore.log.recovery import Recovery
-from kstore.log.refresh import LoadOptions, look, refreshed
-from kstore.log.scan import Header, Scan, Wanted, checked_columns
-from kstore.log.sending import Outlet, Sent
-from kstore.log.slice import Slice
-from kstore.log.span import Span
-from kstore.log.transactions import Transactions
+from kstore.log.read.page_cache import CACHE, Pages, Residency, residency_of
+from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
+from kstore.log.read.slice import Slice
+from kstore.log.read.span import Span
+from kstore.log.recovery.loader import Loaded
+from kstore.log.recovery.presence import require_partition
+from kstore.log.recovery.refresh import LoadOptions, look, refreshed
+from kstore.log.recovery.report import Recovery
+from kstore.log.send.sending import Outlet, Sent
 
 _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 _OnError: TypeAlias = Literal["raise", "skip"]

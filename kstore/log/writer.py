@@ -15,12 +15,12 @@ from typing import Any
 
 from kstore.arguments import MAX_EPOCH, MAX_OFFSET, choice, integer
 from kstore.config import MAX64, LogConfig
-from kstore.engine.active import Active
-from kstore.engine.batch import RecordBatch
-from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
-from kstore.engine.intake import Appended, Intake
-from kstore.engine.segment import Segment
-from kstore.engine.tail import DURABILITY
+from kstore.engine.append.log_appender import DURABILITY
+from kstore.engine.append.record_appender import Appended, Intake
+from kstore.engine.io.file import File, make_directory, rename, sync_directory, unlink, write_whole
+from kstore.engine.record.batch import RecordBatch
+from kstore.engine.segment.active_segment import Active
+from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     InvalidConfigError,
     InvalidRecordError,
@@ -32,26 +32,26 @@ from kstore.errors import (
     OffsetOutOfRangeError,
     PolicyViolationError,
 )
-from kstore.log import checkpoints, layout
-from kstore.log.appender import Appender
-from kstore.log.cutting import end_of_rest, rest_of, shorten_transactions
-from kstore.log.discarded import Discarded
-from kstore.log.epoch_file import EpochFile
-from kstore.log.feed import Feed, WriterFeed
-from kstore.log.flusher import Flusher
-from kstore.log.home import Home, directory_of
-from kstore.log.ledger import Ledger
-from kstore.log.loader import Loaded, load
-from kstore.log.lock import is_locked
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.epoch_checkpoint import EpochFile
+from kstore.log.files.lock import is_locked
+from kstore.log.files.log_dir_state import Home, directory_of
+from kstore.log.follow.follow_source import Feed, WriterFeed
 from kstore.log.partition import PartitionLog
-from kstore.log.producers import ProducerState
-from kstore.log.reached import Reached
-from kstore.log.renumbered import renumber
-from kstore.log.repairs import Repairs
-from kstore.log.retention import Decision, decide_for
-from kstore.log.segment_maker import SegmentMaker
-from kstore.log.transactions import Transactions
-from kstore.log.validator import validate
+from kstore.log.producers.manager import Ledger
+from kstore.log.producers.states import ProducerState
+from kstore.log.producers.transactions import Transactions
+from kstore.log.read.max_timestamp_index import Reached
+from kstore.log.recovery.loader import Loaded, load
+from kstore.log.recovery.repairs import Repairs
+from kstore.log.recovery.segment_factory import SegmentMaker
+from kstore.log.write.appender import Appender
+from kstore.log.write.deleted_segments import Discarded
+from kstore.log.write.flusher import Flusher
+from kstore.log.write.log_validator import validate
+from kstore.log.write.rebase_segment import renumber
+from kstore.log.write.retention import Decision, decide_for
+from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy
 from numpy.typing import NDArray
 
-from kstore.engine import columns as engine
-from kstore.engine.batch import CREATE_TIME, LOG_APPEND_TIME, Record
-from kstore.engine.predicate import Predicate
-from kstore.engine.reader import RecordReader
-from kstore.engine.rows import Rows
-from kstore.engine.scanner import Scanner
-from kstore.engine.segment import Segment
+from kstore.engine.columns import array as engine
+from kstore.engine.record.batch import CREATE_TIME, LOG_APPEND_TIME, Record
+from kstore.engine.scan.batch_reader import RecordReader
+from kstore.engine.scan.column_builder import Rows
+from kstore.engine.scan.column_scanner import Scanner
+from kstore.engine.scan.predicate import Predicate
+from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import SparkSourceError, failure, translated

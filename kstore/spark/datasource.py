@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kstore.log.layout import TopicPartition
+from kstore.log.files.layout import TopicPartition
 from kstore.spark import columns as cols
 from kstore.spark.errors import failure
 from kstore.spark.options import SourceOptions

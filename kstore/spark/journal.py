@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from kstore.engine.file import write_whole
+from kstore.engine.io.file import write_whole
 from kstore.spark.errors import failure
 from kstore.spark.staging import Staged
 

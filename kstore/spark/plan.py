@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy
 
-from kstore.engine.segment import Segment
+from kstore.engine.segment.segment import Segment
 from kstore.errors import KstoreError, LogNotFoundError
-from kstore.log.layout import CLUSTER_METADATA, TopicPartition
+from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import failure, translated
 from kstore.store import LogStore

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kstore.engine.crc32c import crc32c
-from kstore.engine.segment import Segment
-from kstore.log.layout import TopicPartition
+from kstore.engine.record.crc32c import crc32c
+from kstore.engine.segment.segment import Segment
+from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
 from kstore.spark.errors import SparkSourceError, failure

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from kstore.config import MAX64, LogConfig
-from kstore.engine.file import make_directory
+from kstore.engine.io.file import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
-from kstore.log.layout import TopicPartition
+from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
 from kstore.spark.errors import SparkSourceError, failure, translated

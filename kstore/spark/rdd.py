@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
-from kstore.engine.batch import Record
+from kstore.engine.record.batch import Record
 from kstore.spark import columns as cols
 from kstore.spark.errors import failure
 from kstore.spark.plan import Split, Topics, plan_splits

@@ -12,9 +12,9 @@ import numpy
 from numpy.typing import NDArray
 
 from kstore.config import LogConfig
-from kstore.engine.file import make_directory, sync_directory
+from kstore.engine.io.file import make_directory, sync_directory
 from kstore.errors import KstoreError
-from kstore.log import layout
+from kstore.log.files import layout
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root, require_pyarrow
 from kstore.spark.errors import failure, translated

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from kstore.log.layout import TopicPartition
+from kstore.log.files.layout import TopicPartition
 from kstore.spark.datasource import KStorePartition, read_arrow
 from kstore.spark.errors import failure
 from kstore.spark.options import SourceOptions

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from kstore.config import LogConfig
-from kstore.engine.crc32c import crc32c
-from kstore.engine.segment import Segment
+from kstore.engine.record.crc32c import crc32c
+from kstore.engine.segment.segment import Segment
 from kstore.errors import KstoreError
-from kstore.log import layout
-from kstore.log.layout import TopicPartition
+from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
 from kstore.spark.errors import failure, translated

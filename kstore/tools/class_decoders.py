@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kstore.engine.text import java_text
+from kstore.engine.record.text import java_text
 
 ClassDecoder = Callable[[bytes], str]
 _PACKAGE = "org.apache.kafka.tools.api."

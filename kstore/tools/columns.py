@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from kstore.log.scan import Scan
+from kstore.log.read.scan import Scan
 from kstore.tools.progress import Progress
 
 FORMATS = ("arrow", "parquet")

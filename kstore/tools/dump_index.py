@@ -5,8 +5,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kstore.engine.batch import RecordBatch
-from kstore.engine.index import OffsetIndex, TimeIndex
+from kstore.engine.record.batch import RecordBatch
+from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.errors import CorruptIndexError
 from kstore.tools.dump_log import MAX32, file_batches
 from kstore.tools.dump_path import base_offset, content_of, open_file, sibling

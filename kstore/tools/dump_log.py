@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
+from kstore.engine.record.batch import CONTROL_TYPES, Record, RecordBatch, control_type
 from kstore.errors import CorruptRecordError
 from kstore.tools.decoders import control_text
 from kstore.tools.dump_path import base_offset, name_of, number_in_name, open_file

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from kstore.engine.file import File
+from kstore.engine.io.file import File
 from kstore.properties import parse_integer
 
 

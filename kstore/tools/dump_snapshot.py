@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 
 from kstore.errors import CorruptSnapshotError
-from kstore.log.producers import read_snapshot
+from kstore.log.producers.states import read_snapshot
 from kstore.tools.dump_log import optional_long
 from kstore.tools.dump_path import content_of
 

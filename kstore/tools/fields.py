@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from kstore.engine.batch import CONTROL_TYPES, Record, RecordBatch, control_type
+from kstore.engine.record.batch import CONTROL_TYPES, Record, RecordBatch, control_type
 
 
 def batch_fields(batch: RecordBatch) -> dict[str, Any]:

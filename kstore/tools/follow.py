@@ -4,8 +4,8 @@ import argparse
 import csv
 import sys
 
-from kstore.engine.batch import RecordBatch
-from kstore.log.follower import Follower
+from kstore.engine.record.batch import RecordBatch
+from kstore.log.follow.follower import Follower
 from kstore.tools.numbers import count, offset, seconds
 from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.records import (

@@ -5,7 +5,7 @@ import json
 import time
 
 import kstore
-from kstore.log.retention import Decision, decide_for
+from kstore.log.write.retention import Decision, decide_for
 from kstore.tools.writing import add_write_arguments, config_of, names_retention, open_writer
 
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kstore.engine.batch import CODECS
-from kstore.engine.segment import Segment
+from kstore.engine.record.batch import CODECS
+from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError
-from kstore.log import layout
+from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
 from kstore.store import LogStore
 from kstore.tools.opening import add_open_arguments, open_partition

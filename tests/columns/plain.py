@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import kstore
-from kstore.log.scan import COLUMNS
+from kstore.log.read.scan import COLUMNS
 
 Row = tuple[Any, ...]
 

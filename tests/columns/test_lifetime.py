@@ -11,8 +11,8 @@ import pyarrow
 import pytest
 
 import kstore
-from kstore.engine.buffers import POOL
-from kstore.engine.columns import ColumnBatch
+from kstore.engine.columns.array import ColumnBatch
+from kstore.engine.io.buffer_pool import POOL
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kstore.engine.index import OffsetIndex
-from kstore.log.parts import PART_BYTES, Part, divide
+from kstore.engine.segment.index import OffsetIndex
+from kstore.log.read.scan_splits import PART_BYTES, Part, divide
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ from forge import simple
 
 import kstore
 from kstore import CorruptCheckpointError, TopicPartition
-from kstore.log.checkpoints import (
+from kstore.log.files.checkpoints import (
     read_epochs,
     read_offsets,
     read_topic_id,

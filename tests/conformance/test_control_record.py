@@ -10,7 +10,7 @@ from forge import ABORT, COMMIT, TRANSACTIONAL
 
 import kstore
 from kstore import CorruptRecordError
-from kstore.engine.batch import control_type
+from kstore.engine.record.batch import control_type
 
 
 def log_with(tmp_path: Path, **fields: Any) -> kstore.PartitionLog:

@@ -8,7 +8,7 @@ import pytest
 from forge import MAX32, Rec
 
 from kstore import CorruptRecordError, Record, RecordBatch, UnsupportedCodecError
-from kstore.log.producers import BatchMetadata
+from kstore.log.producers.states import BatchMetadata
 
 THREE = (Rec(b"v1", b"a", 1), Rec(b"v2", b"b", 2), Rec(b"v3", b"c", 3))
 

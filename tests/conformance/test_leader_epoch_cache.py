@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.log.epochs import LeaderEpochs
+from kstore.log.files.leader_epochs import LeaderEpochs
 
 Entries = tuple[tuple[int, int], ...]
 THREE = ((2, 6), (3, 8), (4, 11))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kstore.log.layout import (
+from kstore.log.files.layout import (
     is_valid_topic,
     parse_directory,
     parse_file,

@@ -12,7 +12,7 @@ from writing import SIZE, Clock, bases, epochs_on_disk, files, offsets, opened, 
 
 import kstore
 from kstore import LogLockedError, OffsetOutOfRangeError, TopicPartition
-from kstore.log import checkpoints
+from kstore.log.files import checkpoints
 
 MARKER = ".kafka_cleanshutdown"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore import CorruptIndexError
-from kstore.engine.index import OffsetIndex, OffsetPosition
+from kstore.engine.segment.index import OffsetIndex, OffsetPosition
 
 BASE, ROOM = 45, 30
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore import RecordBatch
-from kstore.engine.codecs import unpack
-from kstore.engine.pack import pack
+from kstore.engine.record.compress import pack
+from kstore.engine.record.decompress import unpack
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 ALL = (GZIP, SNAPPY, LZ4, ZSTD)

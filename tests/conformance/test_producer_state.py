@@ -9,9 +9,9 @@ from forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, simple
 
 import kstore
 from kstore import CorruptSnapshotError
-from kstore.log.producers import BatchMetadata, ProducerState, read_snapshot
-from kstore.log.snapshots import Snapshots
-from kstore.log.transactions import usable_snapshots
+from kstore.log.producers.snapshot_files import Snapshots
+from kstore.log.producers.states import BatchMetadata, ProducerState, read_snapshot
+from kstore.log.producers.transactions import usable_snapshots
 
 
 def replayed(

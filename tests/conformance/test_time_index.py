@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore import CorruptIndexError
-from kstore.engine.index import TimeIndex
+from kstore.engine.segment.index import TimeIndex
 
 BASE, ROOM = 45, 30
 

@@ -8,7 +8,7 @@ import pytest
 
 import kstore
 from kstore import AbortedTxn, CorruptIndexError
-from kstore.engine.index import TransactionIndex
+from kstore.engine.segment.index import TransactionIndex
 
 FOUR = [(0, 0, 10, 11), (1, 5, 15, 13), (2, 18, 35, 25), (3, 32, 50, 40)]
 

@@ -40,7 +40,7 @@ from kstore import (
     TransactionCoordinatorFencedError,
     UnexpectedAppendOffsetError,
 )
-from kstore.log.producers import read_snapshot
+from kstore.log.producers.states import read_snapshot
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import cramjam
 import pytest
 import zstandard
 
-from kstore.engine.codecs import CodecError, UnpackLimitError, unpack
+from kstore.engine.record.decompress import CodecError, UnpackLimitError, unpack
 
 GZIP, SNAPPY, ZSTD = 1, 2, 4
 TEXT = b"".join(b'{"id":%d,"name":"%d"}' % (i, i % 7) for i in range(1000))

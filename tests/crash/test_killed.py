@@ -14,7 +14,7 @@ import pytest
 from story import OPTIONS, Story
 
 import kstore
-from kstore.engine.file import calls_made, fail_call
+from kstore.engine.io.file import calls_made, fail_call
 
 KILLS = int(os.environ.get("KSTORE_CRASHES", "60"))  # `make crash` asks for more
 

@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
-from kstore.log import checkpoints, cutting, ledger, repairs, writer
-from kstore.log.discarded import Discarded
-from kstore.log.snapshots import Snapshots
+from kstore.log import writer
+from kstore.log.files import checkpoints
+from kstore.log.producers import manager as ledger
+from kstore.log.producers.snapshot_files import Snapshots
+from kstore.log.recovery import repairs
+from kstore.log.write import segment_truncation as cutting
+from kstore.log.write.deleted_segments import Discarded
 from kstore.log.writer import LogWriter
 
 Put = Callable[[pytest.MonkeyPatch], None]
@@ -24,7 +28,7 @@ class _Unsynced:
     """A File whose sync does nothing."""
 
     def __init__(self, path: str, mode: str = "r") -> None:
-        from kstore.engine.file import File
+        from kstore.engine.io.file import File
 
         self._file = File(path, mode)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from image import Image
 
-from kstore.engine.file import trace_calls
+from kstore.engine.io.file import trace_calls
 
 
 class Call(NamedTuple):

@@ -7,7 +7,7 @@ from player import Disk, states
 from recorder import Recorder, Trace
 
 import kstore
-from kstore.engine.file import File, make_directory, rename, sync_directory, unlink, write_whole
+from kstore.engine.io.file import File, make_directory, rename, sync_directory, unlink, write_whole
 
 
 def recorded(root: Path, *calls: object) -> Trace:

@@ -7,7 +7,7 @@ import pytest
 from story import OPTIONS, Story
 
 import kstore
-from kstore.engine.file import calls_made, fail_call
+from kstore.engine.io.file import calls_made, fail_call
 
 
 @pytest.fixture(autouse=True)

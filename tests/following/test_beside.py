@@ -11,8 +11,8 @@ import pytest
 
 import kstore
 from kstore.errors import LogChangedError
-from kstore.log import refresh
-from kstore.log.loader import Loaded
+from kstore.log.recovery import refresh
+from kstore.log.recovery.loader import Loaded
 
 READS: dict[str, Callable[[kstore.PartitionLog], object]] = {
     "records": lambda log: list(log),

@@ -16,7 +16,7 @@ import pytest
 from appending import OPTIONS, obey, value_of
 
 import kstore
-from kstore.engine import file as layer
+from kstore.engine.io import file as layer
 
 Tell = Callable[[str], None]
 

@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import kstore
-from kstore.engine.batch import CONTROL_TYPES, control_type
+from kstore.engine.record.batch import CONTROL_TYPES, control_type
 
 
 def text(data: bytes | None) -> str | None:

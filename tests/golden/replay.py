@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-from kstore.engine.crc32c import crc32c
-from kstore.engine.incoming import with_timestamps
+from kstore.engine.append.batch_validation import with_timestamps
+from kstore.engine.record.crc32c import crc32c
 
 ERRORS = {
     "InvalidProducerEpochException": kstore.InvalidProducerEpochError,

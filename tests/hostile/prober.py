@@ -24,11 +24,17 @@ from typing import Any
 
 import kstore
 import kstore.engine
-from kstore.engine import buffers, mapping, predicate, reader, rows, scanner, watch
-from kstore.engine.batcher import Batcher
-from kstore.engine.file import File
-from kstore.engine.index import AbortedTxn, TransactionIndex
-from kstore.engine.intake import Intake
+from kstore.engine.append.record_accumulator import Batcher
+from kstore.engine.append.record_appender import Intake
+from kstore.engine.io import buffer_pool as buffers
+from kstore.engine.io import inotify as watch
+from kstore.engine.io import mapped_file as mapping
+from kstore.engine.io.file import File
+from kstore.engine.scan import batch_reader as reader
+from kstore.engine.scan import column_builder as rows
+from kstore.engine.scan import column_scanner as scanner
+from kstore.engine.scan import predicate
+from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 
 TP_CLEAR = 192  # where a type of CPython on a 64-bit machine has the function by which the collector empties an object
 SECONDS = 60  # for one class
@@ -65,10 +71,10 @@ OPERATORS: list[Callable[[Any], object]] = [
 
 def classes() -> Iterator[type]:
     """All classes that modules of kstore.engine define, whatever comes later too."""
-    for module in pkgutil.iter_modules(kstore.engine.__path__):
-        found = vars(importlib.import_module(f"kstore.engine.{module.name}"))
+    for module in pkgutil.walk_packages(kstore.engine.__path__, "kstore.engine."):
+        found = vars(importlib.import_module(module.name))
         for each in found.values():
-            if isinstance(each, type) and each.__module__ == f"kstore.engine.{module.name}":
+            if isinstance(each, type) and each.__module__ == module.name:
                 yield each
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine.codecs import CodecError, UnpackLimitError, unpack
-from kstore.engine.crc32c import crc32c
+from kstore.engine.record.crc32c import crc32c
+from kstore.engine.record.decompress import CodecError, UnpackLimitError, unpack
 
 NAME = "00000000000000000000"
 

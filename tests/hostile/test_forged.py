@@ -11,9 +11,9 @@ import pytest
 from material import bit_flips, segment_bytes, smallest_batches, write_partition
 
 import kstore
-from kstore.engine.crc32c import crc32c
-from kstore.log import checkpoints
-from kstore.log.producers import read_snapshot
+from kstore.engine.record.crc32c import crc32c
+from kstore.log.files import checkpoints
+from kstore.log.producers.states import read_snapshot
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 LOG = "00000000000000000000.log"

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine import batch, reader
-from kstore.engine.batch import RecordBatch
-from kstore.engine.builder import encode_batch
-from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
-from kstore.engine.predicate import Predicate
-from kstore.engine.rows import Rows
-from kstore.engine.scanner import Scanner
+from kstore.engine.record import batch
+from kstore.engine.record.batch import RecordBatch
+from kstore.engine.record.batch_builder import encode_batch
+from kstore.engine.scan import batch_reader as reader
+from kstore.engine.scan.column_builder import Rows
+from kstore.engine.scan.column_scanner import Scanner
+from kstore.engine.scan.predicate import Predicate
+from kstore.engine.segment.index import OffsetIndex, TimeIndex, TransactionIndex
 
 PROBER = Path(__file__).with_name("prober.py")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine.crc32c import crc32c
-from kstore.engine.index import OffsetIndex, TimeIndex, TransactionIndex
-from kstore.log.producers import read_snapshot
+from kstore.engine.record.crc32c import crc32c
+from kstore.engine.segment.index import OffsetIndex, TimeIndex, TransactionIndex
+from kstore.log.producers.states import read_snapshot
 
 INCLUDE = Path(kstore.get_include())
 TEXT = (INCLUDE / "FORMAT.md").read_text("utf-8")

@@ -10,7 +10,7 @@ from jvm import SEEDS, Kafka, KafkaError
 from shapes import CODECS, SMALL, Clock, encoded, marker
 
 import kstore
-from kstore.log.home import read_state
+from kstore.log.files.log_dir_state import read_state
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "defaults": {},

@@ -22,7 +22,7 @@ def evict(path: Path) -> int:
     os.fsync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
-    return kstore.engine.file.File(str(path)).resident(0, 1 << 40).count(1)  # type: ignore[attr-defined]
+    return kstore.engine.io.file.File(str(path)).resident(0, 1 << 40).count(1)  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine import file as layer
-from kstore.log.sending import Sent
+from kstore.engine.io import file as layer
+from kstore.log.send.sending import Sent
 
 BATCH = 4000
 

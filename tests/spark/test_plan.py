@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 import kstore
-from kstore.engine.batch import Record
+from kstore.engine.record.batch import Record
 from kstore.spark import Split, murmur2, partition_of_key, plan_splits
 from kstore.spark.columns import iterate, mapped_root, read_columns, timestamp_type
 from kstore.spark.errors import SparkSourceError

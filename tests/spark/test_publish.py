@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.engine.file import calls_made, fail_call
+from kstore.engine.io.file import calls_made, fail_call
 from kstore.spark import publish, transfer
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.publish import JOURNAL, Sink, Transaction

@@ -182,7 +182,7 @@ def test_a_running_query_sees_what_is_appended_rolled_and_retained(spark: Any, t
 
 
 def test_shares_of_a_limit() -> None:
-    from kstore.log.layout import TopicPartition
+    from kstore.log.files.layout import TopicPartition
     from kstore.spark.stream import _limited
 
     a, b, c = (TopicPartition("t", p) for p in range(3))

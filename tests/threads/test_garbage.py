@@ -56,7 +56,8 @@ del log
 drop()
 """
 SCAN = """
-from kstore.log import parts, team
+from kstore.log.read import scan_splits as parts
+from kstore.log.read import parallel_scan as team
 
 parts.PART_BYTES = 4096
 team.Team._await = lambda self, share, later: share.wait(60)  # or there might be nothing left for the thread to do

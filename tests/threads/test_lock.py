@@ -149,7 +149,8 @@ def test_the_lock_file_that_was_removed_meanwhile_is_not_trusted(tmp_path: Path)
 GARBAGE = """
 import gc, sys, weakref
 import kstore
-from kstore.log import home, lock
+from kstore.log.files import log_dir_state as home
+from kstore.log.files import lock
 
 gc.disable()
 

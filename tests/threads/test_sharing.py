@@ -9,9 +9,9 @@ from itertools import chain
 import pytest
 
 import kstore
-from kstore.engine.columns import ColumnBatch
-from kstore.engine.reader import BatchReader
-from kstore.engine.segment import Segment
+from kstore.engine.columns.array import ColumnBatch
+from kstore.engine.scan.batch_reader import BatchReader
+from kstore.engine.segment.segment import Segment
 
 RECORDS = 30_000
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.log import parts, team
+from kstore.log.read import parallel_scan as team
+from kstore.log.read import scan_splits as parts
 
 ROWS = 20_000
 
@@ -84,7 +85,8 @@ def run(code: str, log: kstore.PartitionLog) -> tuple[int, str, str]:
     begin = """
 import os, sys, threading
 import kstore
-from kstore.log import parts, team
+from kstore.log.read import scan_splits as parts
+from kstore.log.read import parallel_scan as team
 parts.PART_BYTES = 64 << 10
 batches = iter(kstore.open(sys.argv[1]).scan(["offset"], batch_rows=100, threads=2))
 """

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import kstore
-from kstore.engine.file import calls_made, fail_call
+from kstore.engine.io.file import calls_made, fail_call
 
 
 def left_by(path: Path, *values: bytes, per_batch: int = 3) -> Path:

@@ -11,7 +11,7 @@ from capsules import ARRAY, STREAM, Source, Streaming, capsule, i32, i64, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.engine.cells import cells_list, cells_outliving, cells_summary
+from kstore.engine.columns.binary_input import cells_list, cells_outliving, cells_summary
 
 try:
     import pyarrow

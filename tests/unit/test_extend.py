@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import kstore
-from kstore.engine.cells import cells_list
+from kstore.engine.columns.binary_input import cells_list
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.config import LogConfig
-from kstore.log.retention import Decision, SegmentFacts, decide
+from kstore.log.write.retention import Decision, SegmentFacts, decide
 
 NOW = 1_000_000
 BATCH = 70  # bytes of a record in a batch of its own

@@ -8,7 +8,7 @@ from capsules import Source, i64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.engine.times import times_list, times_outliving
+from kstore.engine.columns.timestamp_input import times_list, times_outliving
 
 try:
     import pyarrow

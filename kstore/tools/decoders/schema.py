@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Final, NamedTuple
 
-from kstore.engine.text import java_text
+from kstore.engine.record.text import java_text
 from kstore.tools.decoders.errors import DecodeError
 from kstore.tools.decoders.json_text import Value
 from kstore.tools.decoders.reader import Reader, int32

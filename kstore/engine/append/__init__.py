@@ -1,0 +1,1 @@
+"""Appending: what comes in is checked, placed, written and made durable."""

@@ -1,0 +1,65 @@
+from cpython.pythread cimport PyThread_type_lock
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kstore.engine.segment.active_segment cimport Active
+from kstore.engine.record.batch_builder cimport Builder
+from libkstore.format cimport ks_batch
+
+cdef extern from "gate.h" nogil:
+    ctypedef struct ks_gate:
+        int64_t reached
+        int failed
+    void ks_gate_init(ks_gate *g)
+    void ks_gate_destroy(ks_gate *g)
+    int ks_gate_enter(ks_gate *g, int64_t offset)
+    void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
+
+
+cdef class Tail:
+    cdef PyThread_type_lock mutex
+    cdef unsigned long owner       # the thread that has the mutex; 0 for none
+    cdef readonly Active active
+    cdef readonly tuple _sealed    # the segments before the active one
+    cdef readonly tuple _segments  # (_sealed, active), replaced as one: readers take no lock
+    cdef Builder builder
+    cdef int64_t end
+    cdef int32_t leader_epoch
+    cdef int32_t known_epoch
+    cdef int64_t segment_bytes
+    cdef int64_t segment_ms
+    cdef int64_t max_message_bytes
+    cdef int64_t before_max_ms
+    cdef int64_t after_max_ms
+    cdef int64_t flush_messages
+    cdef bint log_append_time
+    cdef bint keys_required
+    cdef int durability
+    cdef int target_codec
+    cdef object clock
+    cdef str refusal
+    cdef str unfinished            # a change under way: where it is broken off, nothing more is written
+    cdef bint closed
+    cdef ks_gate commit
+    cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
+    cdef list unsynced
+    cdef bint names_unsynced
+    cdef int64_t unsynced_from     # the first segment that has files among them
+    cdef int64_t syncing_from      # the same of the sync under way
+    cdef list waiting             # bells to ring at the next change; None for none
+
+    cdef int acquire(self) except -1
+    cdef int refuse_reentrance(self) except -1
+    cdef void release(self) noexcept
+    cdef int ring(self) except -1
+    cdef int check_usable(self) except -1
+    cdef int64_t now(self, bint exact=*) except? -1
+    cdef int fail(self, str what) except -1
+    cdef int refuse_size(self, int64_t size) except -1
+    cdef int refuse_offsets(self, int64_t count) except -1
+    cdef int place(self, const ks_batch *b, int64_t now) except -1
+    cdef int write_out(self, const uint8_t *data, int64_t size) except -1
+    cdef int settle(self) except -1
+    cdef int wait_durable(self, int64_t offset, bint sealed=*) except -1
+    cdef int64_t sync_once(self, bint sealed) except -1
+    cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2
+    cdef int note_epoch(self, const ks_batch *b) except -1

@@ -1,0 +1,290 @@
+"""Many small appends, few batches: what stands behind log.appender()."""
+
+from cpython.pythread cimport (
+    NOWAIT_LOCK,
+    WAIT_LOCK,
+    PyThread_acquire_lock,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_get_thread_ident,
+    PyThread_release_lock,
+    PyThread_type_lock,
+)
+from cython cimport final, freelist
+from libc.stdint cimport int64_t
+
+from kstore.engine.record.batch_builder cimport Builder, ks_fields, read_fields
+from kstore.engine.append.record_appender cimport Intake
+from kstore.engine.columns.timestamp_input cimport moment
+from libkstore.build cimport ks_record_body, ks_varlong_size
+from libkstore.format cimport KS_LOG_APPEND_TIME
+
+from _thread import TIMEOUT_MAX as _LONGEST, allocate_lock
+from time import monotonic
+
+from kstore.arguments import integer, number
+from kstore.errors import InvalidRecordError, LogClosedError, RecordTooLargeError, ReentrantCallError
+
+TOO_LARGE = "record larger than max.message.bytes"
+
+
+cdef class Gathered:
+    """A batch that is being gathered, or was appended: its tickets learn from it where their records are."""
+
+    cdef int64_t base_offset      # -1 while it is gathered
+    cdef list waiters             # locks, released when something has become of it
+
+    def __cinit__(self):
+        self.base_offset = -1
+        self.waiters = []
+
+    cdef int wake(self) except -1:
+        while self.waiters:
+            self.waiters.pop().release()
+        return 0
+
+
+@final
+@freelist(64)
+cdef class Ticket:
+    """What an appender gives for a record: `offset` once it is in the log, and `wait()` until then."""
+
+    cdef Batcher appender
+    cdef Gathered batch
+    cdef int64_t place
+
+    @property
+    def offset(self):
+        """The record's offset; None while its batch is gathered."""
+        if self.batch is None or self.batch.base_offset < 0:
+            return None
+        return self.batch.base_offset + self.place
+
+    def wait(self, timeout=None):
+        """Waits until the record is in the log, on the disk if the log's durability is "group" or "each"; its offset.
+
+        A batch waits for company at most the appender's linger_ms; flush() of the appender hurries it. TimeoutError
+        after `timeout` seconds, which do not count the disk. OSError if the batch could not be written: it is tried
+        again by whoever appends, flushes or waits next. LogClosedError if the appender ended before.
+        """
+        if timeout is not None:
+            timeout = number("timeout", timeout, 0)
+        if self.batch is None:
+            raise LogClosedError("a ticket that no appender gave")
+        if self.batch.base_offset < 0:
+            self.appender.wait_for(self.batch, timeout)
+        offset = self.batch.base_offset + self.place
+        if self.appender.log.durability:
+            self.appender.log.wait_durable(offset + 1)
+        return offset
+
+    def __repr__(self):
+        return f"Ticket(offset={self.offset})"
+
+
+cdef class Batcher:
+    """Gathers records in one batch and appends it when it is full. Thread-safe.
+
+    `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that
+    the batch does not wait too long.
+    """
+
+    cdef Intake log
+    cdef Builder builder
+    cdef PyThread_type_lock mutex
+    cdef unsigned long holder     # the thread that has the mutex
+    cdef int64_t batch_bytes
+    cdef int64_t now              # the clock, as last read
+    cdef Gathered batch           # the open one, or the last
+    cdef bint gathering           # a batch is open
+    cdef bint finished            # it is closed, and not yet written
+    cdef bint closed
+
+    def __cinit__(self, Intake log not None, batch_bytes=16384, **options):
+        self.mutex = PyThread_allocate_lock()
+        if self.mutex is NULL:
+            raise MemoryError()
+        self.log = log
+        self.batch_bytes = min(<int64_t>integer("batch_bytes", batch_bytes), log.segment_bytes, log.max_message_bytes)
+        self.builder = log.builder.emptied()
+        self.batch = Gathered()
+
+    def __dealloc__(self):
+        if self.mutex is not NULL:
+            PyThread_free_lock(self.mutex)
+
+    cdef int acquire(self) except -1:
+        cdef unsigned long me = PyThread_get_thread_ident()
+        if self.log is None:  # a subclass's __del__ keeps what __cinit__ refused, or the collector took it
+            raise LogClosedError("the appender has no log")
+        if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
+            if self.holder == me:
+                raise ReentrantCallError("the appender was called from within itself: by a signal handler or a clock")
+            with nogil:
+                PyThread_acquire_lock(self.mutex, WAIT_LOCK)
+        self.holder = me
+        return 0
+
+    cdef int release(self) except -1:
+        self.holder = 0
+        PyThread_release_lock(self.mutex)
+        return 0
+
+    def _began(self):
+        """The first record of a batch has come."""
+
+    def append(self, value, key=None, timestamp=None, headers=None):
+        """Takes one record, as log.append does, and returns its Ticket: `ticket.wait()` gives the offset.
+
+        The record is in the log once its batch is full, linger_ms is over, or flush() was called. OSError when a full
+        batch cannot be written: then this record was not taken, and that batch is tried again by the next call.
+        """
+        cdef Builder builder
+        cdef ks_fields f
+        cdef Ticket ticket
+        cdef int64_t now, at, given = 0, delta = 0
+        cdef size_t body = 0
+        made = read_fields(value, key, headers, &f)
+        if timestamp is not None:
+            given = moment(timestamp)
+        self.acquire()
+        try:
+            if self.closed:
+                raise LogClosedError("the appender is closed")
+            builder = self.builder
+            if timestamp is None or self.log.log_append_time or not self.gathering:
+                self.now = self.log.now()
+            now = self.now  # a given timestamp is judged by the time its batch began: reading clocks costs
+            at = now if timestamp is None else self.log.check_timestamp(given, now)
+            if self.log.keys_required and f.key_size < 0:
+                raise InvalidRecordError("a record of a compacted topic has no key")
+            if self.gathering:
+                delta = at - builder.batch.base_timestamp
+                body = ks_record_body(delta, builder.batch.records_count, f.key_size, f.value_size, f.headers_size)
+                if self.finished or (
+                    builder.used + <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body) > self.batch_bytes
+                ):
+                    self.write()
+            if not self.gathering:
+                body = ks_record_body(0, 0, f.key_size, f.value_size, f.headers_size)
+                if <int64_t>body > self.log.max_message_bytes:
+                    raise RecordTooLargeError(TOO_LARGE, size=<int64_t>body, limit=self.log.max_message_bytes)
+                self.begin()
+            if builder.put(
+                body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size
+            ) < 0:
+                raise RecordTooLargeError(TOO_LARGE, size=<int64_t>body, limit=self.log.max_message_bytes)
+            ticket = Ticket.__new__(Ticket)
+            ticket.appender = self
+            ticket.batch = self.batch
+            ticket.place = builder.batch.records_count - 1
+            del made
+            return ticket
+        finally:
+            self.release()
+
+    cdef int begin(self) except -1:
+        cdef Builder builder = self.builder
+        builder.codec = self.log.builder.codec
+        builder.level = self.log.builder.level
+        builder.used = 0
+        if builder.begin(0, 0, KS_LOG_APPEND_TIME if self.log.log_append_time else 0) < 0:
+            raise MemoryError("a batch")
+        self.batch = Gathered()
+        self.gathering = True
+        self._began()
+        return 0
+
+    cdef int write(self) except -1:
+        """Appends the open batch to the log; it stays open, to be tried again, where that fails."""
+        if self.builder.batch.records_count == 0:  # its first record found no memory
+            self.gathering = False
+            return 0
+        if not self.finished:
+            self.builder.finish()
+            self.finished = True
+        try:
+            self.batch.base_offset = self.log.append_built(self.builder)
+            self.gathering = self.finished = False
+        finally:
+            self.batch.wake()  # those who wait meet what happened
+        return 0
+
+    def flush(self):
+        """Appends what was gathered; returns the log end offset then, durable if the log's durability says so."""
+        self.acquire()
+        try:
+            if self.gathering:
+                self.write()
+        finally:
+            self.release()
+        cdef int64_t end = self.log.end
+        if self.log.durability:
+            self.log.wait_durable(end)
+        return end
+
+    cdef int wait_for(self, Gathered batch, timeout) except -1:
+        """Waits until a batch of this object is in the log."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while batch.base_offset < 0:
+            waiter = None
+            self.acquire()
+            try:
+                if batch.base_offset >= 0:
+                    return 0
+                if not self.gathering or batch is not self.batch or self.closed:
+                    raise LogClosedError("the appender was closed before the record was in the log")
+                if self.finished:  # it failed to be written: who waits meets it now, and tries again
+                    self.write()
+                else:
+                    waiter = allocate_lock()
+                    waiter.acquire()
+                    batch.waiters.append(waiter)
+            finally:
+                self.release()
+            if waiter is None:
+                continue
+            left = -1 if deadline is None else max(0.0, min(deadline - monotonic(), _LONGEST))
+            if not waiter.acquire(True, left):
+                self.acquire()
+                try:
+                    if waiter in batch.waiters:
+                        batch.waiters.remove(waiter)
+                finally:
+                    self.release()
+                if batch.base_offset < 0:
+                    raise TimeoutError(f"the record is not in the log after {timeout} seconds")
+        return 0
+
+    @property
+    def _open_batch(self):
+        """The batch that is being gathered, or the last one."""
+        return self.batch
+
+    def _flush_batch(self, Gathered batch):
+        """Appends this batch if it is still open."""
+        self.acquire()
+        try:
+            if self.gathering and self.batch is batch:
+                self.write()
+        finally:
+            self.release()
+
+    def _close(self):
+        """Flushes, and takes nothing more."""
+        try:
+            self.flush()
+        finally:
+            self.closed = True
+            if self.batch is not None:
+                self.batch.wake()
+
+    def _leave_to_parent(self):
+        """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""
+        cdef PyThread_type_lock mutex = PyThread_allocate_lock()
+        if mutex is NULL:
+            raise MemoryError()
+        self.mutex = mutex
+        self.holder = 0
+        self.gathering = self.finished = False
+        self.closed = True

@@ -1,0 +1,24 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kstore.engine.record.batch_builder cimport Builder, ks_columns
+from kstore.engine.append.batch_validation cimport ks_arrival
+from kstore.engine.append.log_appender cimport Tail
+
+
+cdef class Intake(Tail):
+    cdef uint8_t *given           # the batches that append_batches has at hand
+    cdef int64_t given_size
+
+    cdef int64_t append_built(self, Builder built) except -1
+    cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1
+    cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil
+    cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1
+    cdef int take(self, encoded, bint as_they_are) except -1
+    cdef int number(self, int64_t offset, int32_t epoch) except -1
+    cdef list parsed(self)
+    cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
+    cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1
+    cdef int64_t put_each(self, int64_t now) except -1
+    cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1
+    cdef int note_epochs(self, const ks_arrival *found) except -1
+    cdef int stage_given(self, const ks_arrival *found) except -1

@@ -1,0 +1,551 @@
+"""What is appended: records, encoded here, and batches that others encoded, checked.
+
+What is a matter of policy is left to the class that derives from Intake (log/writer.py): how batches are checked that
+must be unpacked for it, and what their producers may do. It is called with the mutex held.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport INT16_MAX, INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from kstore.engine.segment.active_segment cimport ROLL_NOT
+from kstore.engine.record.batch cimport raise_fault
+from kstore.engine.record.batch_builder cimport Builder, ks_columns, ks_fields, read_fields
+from kstore.engine.columns.binary_input cimport Cells, ks_cell, ks_cells
+from kstore.engine.columns.header_input cimport HeaderLists
+from kstore.engine.append.batch_validation cimport check_incoming, ks_arrival, ks_rules
+from kstore.engine.append.log_appender cimport Tail
+from kstore.engine.columns.timestamp_input cimport Times, moment
+from libkstore.build cimport ks_put_offset
+from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
+
+from kstore.arguments import choice, integer
+from kstore.engine.segment.active_segment import ROLL_REASONS
+from kstore.engine.record.batch import RecordBatch
+from kstore.errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    UnexpectedAppendOffsetError,
+)
+from typing import NamedTuple
+
+cdef enum:
+    JOINED = 1 << 20       # batches of one call are written together up to so many bytes: the page cache keeps large
+    #                        writes in few pieces, quicker to make and to read
+    MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
+    SMALL = 32 << 10       # smaller copies keep the GIL: giving it up and getting it back takes longer
+    BAD_TIMESTAMP = -1
+    NO_KEY = -2
+    TOO_LARGE = -3
+
+
+class Appended(NamedTuple):
+    """What `append_batches` did: the first and last offset that the batches have now, and how many they were.
+
+    `duplicate`: nothing was written, because the producer had sent this batch before; the offsets are those of then.
+    """
+
+    first_offset: int
+    last_offset: int
+    batch_count: int
+    duplicate: bool = False
+
+
+cdef extern from "Python.h":
+    object allocated "PyType_GenericAlloc"(type kind, Py_ssize_t items)
+    void put_item "PyTuple_SET_ITEM"(object items, Py_ssize_t i, object item)
+
+
+cdef object appended(int64_t first_offset, int64_t last_offset, int64_t batch_count):
+    """An Appended. What is made for every call is made without the Python code that is in a NamedTuple's __new__."""
+    made = allocated(Appended, 4)
+    set_item(made, 0, first_offset)
+    set_item(made, 1, last_offset)
+    set_item(made, 2, batch_count)
+    set_item(made, 3, False)
+    return made
+
+
+cdef inline void set_item(object items, Py_ssize_t i, object item):
+    Py_INCREF(item)  # put_item takes it over
+    put_item(items, i, item)
+
+
+cdef int header_at(const uint8_t *p, const uint8_t *end, ks_batch *b) except -1:
+    """The header of a batch that was checked before."""
+    cdef ks_fault fault
+    if ks_parse_header(p, end, b, &fault) != KS_OK:
+        raise_fault(&fault, "batches to be appended", 0, -1)
+    return 0
+
+
+cdef int64_t first_of(const ks_arrival *found) noexcept nogil:
+    """The first offset of what arrived, or the least that it can be (of a packed message of magic 0 or 1)."""
+    return found.first_offset if found.first_offset >= 0 else found.first_last_offset - INT32_MAX
+
+
+cdef class Intake(Tail):
+    """A tail that takes records and batches. Thread-safe: one thread at a time is in here."""
+
+    # ---- what the deriving class supplies -------------------------------------------------------------------------
+
+    def _validate(self, encoded, now, origin):
+        """Checks batches that must be unpacked for it, and returns them as they are to be appended."""
+        raise NotImplementedError
+
+    def _analyze(self, batches, origin, transaction_version):
+        """Checks the producers of these RecordBatches; an Appended when they are a duplicate. Nothing is changed."""
+
+    def _account(self, batches):
+        """Takes the producers of these RecordBatches into account, once they are written."""
+
+    def _forget_analysis(self):
+        """What was analyzed has not been appended."""
+
+    # ---- appending records ----------------------------------------------------------------------------------------
+
+    def append(self, value, key=None, timestamp=None, headers=None):
+        """Appends one record and returns its offset.
+
+        value and key are bytes-like or None (a value of None is a tombstone); timestamp is ms since 1970 or a datetime
+        with a time zone, None for now, -1 for none; headers are (str, bytes or None) pairs or a mapping.
+        InvalidTimestampError, InvalidRecordError (no key in a compacted topic), RecordTooLargeError, OSError; then the
+        log is as it was. With durability "group" or "each" the record is on the disk when this returns.
+        """
+        cdef Builder builder = self.builder
+        cdef ks_fields f
+        cdef int64_t now, at, offset, given = 0
+        made = read_fields(value, key, headers, &f)
+        if timestamp is not None:
+            given = moment(timestamp)  # before the mutex: it may run Python code
+        self.acquire()
+        try:
+            self.check_usable()
+            now = self.now(timestamp is None or self.log_append_time)
+            if timestamp is None:
+                at = now
+            else:
+                at = self.check_timestamp(given, now)
+            if self.keys_required and f.key_size < 0:
+                raise InvalidRecordError("a record of a compacted topic has no key")
+            self.refuse_offsets(1)
+            offset = self.end
+            builder.used = 0
+            if builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0) < 0:
+                raise MemoryError("a batch")
+            if builder.add(at, &f) < 0:
+                raise RecordTooLargeError(
+                    "record larger than max.message.bytes", size=f.key_size + f.value_size + f.headers_size,
+                    limit=self.max_message_bytes
+                )
+            builder.finish()
+            self.refuse_size(builder.used)
+            self.place(&builder.batch, now)
+            self.write_out(builder.data, builder.used)
+            self.settle()
+        except BaseException:
+            if self.active is not None:  # else it was not opened, and there is nothing to forget
+                self.active.unstage()
+            raise
+        finally:
+            self.release()
+        del made
+        if self.durability:
+            self.wait_durable(offset + 1)
+        return offset
+
+    cdef int64_t append_built(self, Builder built) except -1:
+        """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be durable."""
+        cdef int64_t now
+        self.acquire()
+        try:
+            self.check_usable()
+            self.refuse_offsets(built.batch.records_count)
+            now = self.now()
+            built.batch.base_offset = self.end
+            built.batch.last_offset = self.end + built.batch.last_offset_delta
+            built.batch.leader_epoch = self.leader_epoch
+            ks_put_offset(built.data, self.end, self.leader_epoch)
+            self.refuse_size(built.used)
+            self.place(&built.batch, now)
+            self.write_out(built.data, built.used)
+            self.settle()
+            return built.batch.base_offset
+        except BaseException:
+            if self.active is not None:
+                self.active.unstage()
+            raise
+        finally:
+            self.release()
+
+    def extend(self, values, keys=None, timestamps=None, headers=None, *, batch_bytes=16384):
+        """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
+
+        values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
+        whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). timestamps: integers of ms,
+        datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None
+        for now. headers: pairs for all records, or
+        one such sequence for each. The GIL is free while records are encoded and written; arrays are read where they
+        lie, so do not change them meanwhile.
+
+        Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
+        half way, the batches before that stay, as `log_end_offset` tells.
+        """
+        cdef Cells value_cells = Cells.of(values, "values", -1)
+        cdef int64_t count = value_cells.cells.count
+        cdef Cells key_cells = Cells.of(keys, "keys", count)
+        cdef HeaderLists header_lists = HeaderLists.of(headers, count)
+        cdef Times times = Times.of(timestamps, count, 0)  # before the mutex: it may run Python code
+        cdef ks_columns columns
+        cdef Builder builder = self.builder
+        cdef int64_t now, first = 0, i = 0, sent = 0, filled = 0
+        cdef int64_t start
+        cdef int attributes
+        cdef int64_t most = min(
+            <int64_t>integer("batch_bytes", batch_bytes), self.segment_bytes, self.max_message_bytes
+        )
+        self.acquire()
+        try:
+            self.check_usable()
+            self.refuse_offsets(count)
+            now = self.now()
+            columns.values = &value_cells.cells
+            columns.keys = &key_cells.cells
+            columns.timestamps = times.data
+            columns.timestamp = now if timestamps is None else times.constant
+            columns.count = count
+            if self.log_append_time:
+                columns.timestamps = NULL
+                columns.timestamp = now
+            self.check_columns(&columns, now)
+            attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
+            first = start = self.end
+            builder.used = 0
+            with nogil:
+                while i < count:
+                    if builder.begin(start, self.leader_epoch, attributes) < 0:
+                        with gil:
+                            raise MemoryError("a batch")
+                    filled = builder.fill(&columns, header_lists, i, most)
+                    if filled < 0:
+                        with gil:
+                            self.refuse_record(&columns, i + builder.batch.records_count, TOO_LARGE, now)
+                    builder.finish()
+                    i += filled
+                    start += filled
+                    if (
+                        builder.batch.size > self.max_message_bytes
+                        or builder.batch.size > self.segment_bytes
+                        or self.active.roll_reason(
+                            builder.batch.size, builder.batch.max_timestamp, builder.batch.last_offset, now,
+                            self.segment_bytes, self.segment_ms,
+                        ) != ROLL_NOT
+                        or self.active.time_map is None
+                        or builder.batch.leader_epoch != self.known_epoch
+                        or self.active.reserve(1) < 0
+                    ):
+                        with gil:
+                            self.refuse_size(builder.batch.size)
+                            if builder.start > sent:
+                                self.write_out(builder.data + sent, builder.start - sent)
+                            sent = builder.start
+                            self.place(&builder.batch, now)
+                    else:
+                        self.active.stage(&builder.batch)
+                    if builder.used - sent >= JOINED or i == count:
+                        with gil:
+                            self.write_out(builder.data + sent, builder.used - sent)
+                        builder.used = sent = 0
+            self.settle()
+        except BaseException:
+            if self.active is not None:
+                self.active.unstage()
+            raise
+        finally:
+            self.release()
+        if self.durability:
+            self.wait_durable(first + count)
+        return range(first, first + count)
+
+    cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1:
+        """Whether all records can be appended; RecordTooLargeError, InvalidRecordError, InvalidTimestampError."""
+        cdef int64_t i = 0
+        cdef int status
+        with nogil:
+            status = self.wrong_record(columns, now, &i)
+        if status < 0:
+            self.refuse_record(columns, i, status, now)
+        return 0
+
+    cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil:
+        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can."""
+        cdef ks_cells values = columns.values[0], keys = columns.keys[0]
+        cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0
+        cdef int64_t most = INT64_MAX if self.builder.codec else min(self.max_message_bytes, self.segment_bytes)
+        cdef int64_t oldest = now - self.before_max_ms if self.before_max_ms < now else 0
+        cdef int64_t ahead = min(self.after_max_ms, INT64_MAX - max(now, <int64_t>0)), newest = now + ahead
+        for i in range(columns.count):
+            slot[0] = i
+            ks_cell(&values, i, &value_size)
+            ks_cell(&keys, i, &key_size)
+            if value_size + key_size > most:
+                return TOO_LARGE
+            if self.keys_required and key_size < 0:
+                return NO_KEY
+            if columns.timestamps is not NULL:
+                at = columns.timestamps[i]
+            if at >= 0 and not self.log_append_time and (at < oldest or at > newest):
+                return BAD_TIMESTAMP
+        return 0
+
+    cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1:
+        cdef int64_t key_size = 0, value_size = 0
+        if status == NO_KEY:
+            raise InvalidRecordError(f"record {i} of a compacted topic has no key")
+        if status == TOO_LARGE:
+            ks_cell(columns.values, i, &value_size)
+            ks_cell(columns.keys, i, &key_size)
+            raise RecordTooLargeError(
+                f"record {i} larger than max.message.bytes or segment.bytes",
+                size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
+                limit=min(self.max_message_bytes, self.segment_bytes),
+            )
+        at = columns.timestamps[i] if columns.timestamps is not NULL else columns.timestamp
+        try:
+            self.check_timestamp(at, now)
+        except InvalidTimestampError as e:
+            raise InvalidTimestampError(f"record {i}: {e}") from None
+        raise InvalidTimestampError(f"record {i}: timestamp {at}")
+
+    # ---- appending batches ----------------------------------------------------------------------------------------
+
+    def append_batches(
+        self, encoded, *, bint keep_offsets=False, leader_epoch=None, origin="client", transaction_version=-1
+    ):
+        """Appends batches that a producer or another log encoded; returns an Appended.
+
+        `encoded`: bytes-like, whole batches one after another; what is left of a last one that was cut is ignored.
+        Each is checked as Kafka's broker checks it (spec 6.3, 6.5), all before the first is written: size, CRC, header,
+        records, timestamps, producer. Then it gets its offset, in a part of the header that no checksum covers; the
+        records are not touched. Kafka takes one batch a call from a producer, here it may be many: each is atomic.
+
+        keep_offsets: as in a follower, the batches keep their offsets (from log_end_offset on, rising) and leader
+        epochs; those of an epoch above `leader_epoch`, where that is given, are left for later. Otherwise
+        `leader_epoch` is put into them. origin "coordinator" may also append control batches, and any sequence;
+        transaction markers tell the version of transactions that they belong to, 0 to 2.
+
+        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
+        UnexpectedAppendOffsetError, the errors of producers, OSError; then the log is as it was.
+        """
+        cdef ks_rules rules
+        cdef ks_arrival found
+        cdef Builder builder = self.builder
+        cdef int64_t now, first, last
+        cdef int32_t epoch
+        choice("origin", origin, ("client", "coordinator"))
+        if leader_epoch is not None:
+            leader_epoch = integer("leader_epoch", leader_epoch, -1, INT32_MAX)
+        transaction_version = integer("transaction_version", transaction_version, -1, INT16_MAX)
+        rules.follower = keep_offsets
+        rules.client = not keep_offsets and origin == "client"
+        self.acquire()
+        try:
+            self.check_usable()
+            now = self.now(not keep_offsets)  # a follower needs it for rolling only
+            epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+            rules.newest_epoch = -1 if leader_epoch is None else epoch
+            rules.max_message_bytes = self.max_message_bytes
+            rules.before_max_ms = self.before_max_ms
+            rules.after_max_ms = self.after_max_ms
+            rules.log_append_time = self.log_append_time
+            rules.keys_required = self.keys_required
+            rules.codec = self.target_codec
+            self.take(encoded, keep_offsets)
+            check_incoming(self.given, self.given_size, &rules, now, &found)
+            self.given_size = found.size
+            if found.rebuild:
+                encoded = self._validate(PyBytes_FromStringAndSize(<char *>self.given, found.size), now, origin)
+                self.take(encoded, False)
+            if found.count == 0:
+                return Appended(self.end, self.end - 1, 0)
+            if keep_offsets:
+                first = found.first_offset if found.first_offset >= 0 else found.first_last_offset
+                if first < self.end:
+                    raise UnexpectedAppendOffsetError(first, found.last.last_offset, self.end)
+            else:
+                first = self.end
+                self.number(first, epoch)
+            if found.producers:
+                batches = self.parsed()
+                self.roll_first(&found, keep_offsets, now)  # Kafka finds out about retries only after this
+                duplicate = self._analyze(batches, "replication" if keep_offsets else origin, transaction_version)
+                if duplicate is not None:
+                    return duplicate
+                last = self.put_accounted(&found, keep_offsets, batches, now)
+            elif keep_offsets:
+                last = self.put_joined(&found, now)
+            else:
+                last = self.put_each(now)
+            self.settle()
+        except BaseException:
+            if self.active is not None:
+                self.active.unstage()
+            if self._refusal is None:  # else some of it is there, and not accounted for: readers stay where they are
+                self._forget_analysis()
+            raise
+        finally:
+            if builder is not None and builder.room > MOST_KEPT:
+                self.builder = builder.emptied()
+            self.release()
+        if self.durability:
+            self.wait_durable(last + 1)
+        return appended(first, last, found.count)
+
+    cdef int take(self, encoded, bint as_they_are) except -1:
+        """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them there.
+
+        `as_they_are`: we do not change them either, so bytes need no copy; the caller keeps them alive."""
+        cdef Builder builder = self.builder
+        cdef Py_buffer view
+        if as_they_are and PyBytes_CheckExact(encoded):
+            self.given = <uint8_t *>PyBytes_AS_STRING(encoded)
+            self.given_size = PyBytes_GET_SIZE(encoded)
+            return 0
+        PyObject_GetBuffer(encoded, &view, PyBUF_SIMPLE)
+        try:
+            builder.used = builder.start = 0
+            if builder.ensure(view.len) < 0:
+                raise MemoryError("batches to be appended")
+            if 0 < view.len < SMALL:
+                memcpy(builder.data, view.buf, <size_t>view.len)
+            elif view.len:
+                with nogil:
+                    memcpy(builder.data, view.buf, <size_t>view.len)
+            builder.used = view.len
+        finally:
+            PyBuffer_Release(&view)
+        self.given = builder.data
+        self.given_size = builder.used
+        return 0
+
+    cdef int number(self, int64_t offset, int32_t epoch) except -1:
+        """Gives the batches given, which were checked, their offsets and the leader's epoch."""
+        cdef ks_batch b
+        cdef int64_t at = 0
+        while at < self.given_size:
+            header_at(self.given + at, self.given + self.given_size, &b)
+            self.refuse_offsets(offset - self.end + b.last_offset_delta + <int64_t>1)
+            ks_put_offset(self.given + at, offset, epoch)
+            offset += b.last_offset_delta + <int64_t>1
+            at += b.size
+        return 0
+
+    cdef list parsed(self):
+        """The batches given as RecordBatches, for the Python code that watches producers."""
+        cdef ks_batch b
+        cdef int64_t at = 0
+        batches = []
+        while at < self.given_size:
+            header_at(self.given + at, self.given + self.given_size, &b)
+            batches.append(RecordBatch(PyBytes_FromStringAndSize(<char *>self.given + at, b.size)))
+            at += b.size
+        return batches
+
+    cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
+        """Begins the segment that the first batch given, or all of them, need (spec 5.1)."""
+        cdef ks_batch b
+        if joined:
+            b = found.last
+            b.size = self.given_size
+            b.max_timestamp = found.max_timestamp
+        else:
+            header_at(self.given, self.given + self.given_size, &b)
+        cdef int reason = self.active.roll_reason(
+            b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
+        )
+        if reason != ROLL_NOT:
+            self._roll(ROLL_REASONS[reason], max(first_of(found) if joined else b.base_offset, <int64_t>0))
+        return 0
+
+    cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1:
+        """Writes the batches given, and takes their producers into account; the last offset.
+
+        Where the disk is full half way, those that were written are accounted for. Any other failure between the two
+        would leave producers of which the log knows less than it holds, so nothing is written after it."""
+        cdef int64_t last = -1
+        with self._unfinished("an append of producers") as change:
+            try:
+                last = self.put_joined(found, now) if joined else self.put_each(now)
+            except BaseException:
+                if self.refusal is None:
+                    self.active.unstage()
+                    self._account([batch for batch in batches if batch.last_offset < self.end])
+                    change.undone()
+                raise
+            self._account(batches)
+        return last
+
+    cdef int64_t put_each(self, int64_t now) except -1:
+        """Places and writes the batches given, each as an append of its own; the last offset."""
+        cdef ks_batch b
+        cdef int64_t at = 0, sent = 0
+        while at < self.given_size:
+            header_at(self.given + at, self.given + self.given_size, &b)
+            self.refuse_size(b.size)
+            if at > sent and self.active.roll_reason(
+                b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
+            ) != ROLL_NOT:
+                self.write_out(self.given + sent, at - sent)
+                sent = at
+            self.place(&b, now)
+            at += b.size
+        self.write_out(self.given + sent, at - sent)
+        return b.last_offset
+
+    cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1:
+        """The same as one append: one decision to roll, one write (spec 6.2)."""
+        cdef int64_t last = found.last.last_offset
+        if self.given_size > self.segment_bytes:
+            raise RecordTooLargeError(
+                "append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes
+            )
+        self.note_epochs(found)
+        self.roll_first(found, True, now)
+        if last - self.active.base_offset > INT32_MAX:
+            raise OffsetsOutOfOrderError(
+                f"offset {last} is too far above {self.active.base_offset}, where its segment begins"
+            )
+        self.active.prepare()
+        if self.active.reserve(found.count) < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self.active.path)
+        self.stage_given(found)
+        self.write_out(self.given, self.given_size)
+        return last
+
+    cdef int note_epochs(self, const ks_arrival *found) except -1:
+        cdef ks_batch b
+        cdef int64_t at = 0
+        if found.count == 1:
+            return self.note_epoch(&found.last)
+        while at < self.given_size:
+            header_at(self.given + at, self.given + self.given_size, &b)
+            self.note_epoch(&b)
+            at += b.size
+        return 0
+
+    cdef int stage_given(self, const ks_arrival *found) except -1:
+        cdef ks_batch b
+        cdef int64_t at = 0
+        if found.count == 1:
+            self.active.stage(&found.last)
+            return 0
+        while at < self.given_size:
+            header_at(self.given + at, self.given + self.given_size, &b)
+            self.active.stage(&b)
+            at += b.size
+        return 0

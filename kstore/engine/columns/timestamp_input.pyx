@@ -1,0 +1,260 @@
+"""The timestamps that `log.extend` takes, as a column of C: read once with the GIL, and then by index without it.
+
+Milliseconds that lie together are not copied but pinned. They are looked at once: someone who changes a writable array
+meanwhile changes what is written.
+"""
+
+import gc
+import warnings
+from datetime import datetime
+
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cython cimport cdivision, final
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from kstore.engine.columns.c_data cimport ArrowArray, Chunk, Column, check_buffers, is_arrow, ks_is_null, validity_of
+from kstore.engine.columns.sources cimport check_count, materialised, numpy_of, of_record, pinned, refuse_mask
+
+from kstore.arguments import milliseconds
+from kstore.errors import InvalidTimestampError
+
+cdef enum:
+    DAY_MS = 86_400_000
+    FIRST_SECOND = 1_000_000_000     # 2001 as seconds since 1970, 12 January 1970 as milliseconds
+    LAST_SECOND = 4_294_967_295     # 2106, and 19 February 1970
+
+# unit: so many milliseconds, so many of it a millisecond
+cdef dict ARROW_TIMES = {
+    b"l": (1, 1), b"tdD": (DAY_MS, 1), b"tdm": (1, 1),
+    b"tss:": (1000, 1), b"tsm:": (1, 1), b"tsu:": (1, 10**3), b"tsn:": (1, 10**6),
+}
+cdef dict NUMPY_TIMES = {
+    "W": (7 * DAY_MS, 1), "D": (DAY_MS, 1), "h": (3_600_000, 1), "m": (60_000, 1), "s": (1000, 1), "ms": (1, 1),
+    "us": (1, 10**3), "ns": (1, 10**6), "ps": (1, 10**9), "fs": (1, 10**12), "as": (1, 10**15),
+}
+cdef int64_t LAST_YEAR = INT64_MAX // (366 * <int64_t>DAY_MS)  # so many years since 1970 are int64 milliseconds
+
+
+@final
+cdef class Times:
+    """Timestamps of records: milliseconds since 1970, or -1 for none; readable without the GIL as Cells are."""
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.own)
+
+    @staticmethod
+    cdef Times of(object timestamps, int64_t count, int64_t default_ms):
+        """The timestamps of `count` records: None (all `default_ms`), an int or a datetime for all, or one a record.
+
+        ints, numpy's or Arrow's int64, are milliseconds; dates and datetimes become such, rounded down. Python's must
+        have a time zone. Arrow's nulls are -1. ValueError for a number below -1, a NaT, or another count."""
+        cdef Times self = Times()
+        cdef Column column
+        self.count = count
+        if timestamps is None:
+            self.constant = default_ms
+            return self
+        if isinstance(timestamps, (datetime, float)) or (
+            hasattr(timestamps, "__index__") and numpy_of(timestamps) is None
+        ):
+            self.constant = moment(timestamps)
+        elif (numpy := numpy_of(timestamps)) is not None:
+            check_count("timestamps", timestamps.size, count)
+            self.take_numpy(timestamps, numpy)
+        elif type(timestamps) is not list and type(timestamps) is not tuple and is_arrow(timestamps):
+            column = Column.of(timestamps, "timestamps", count)
+            check_count("timestamps", column.count, count)
+            self.take_column(column)
+        else:
+            items = materialised(timestamps, "timestamps", count)
+            check_count("timestamps", len(items), count)
+            self.take_ints(items)
+        return self
+
+    cdef int room(self, int64_t count) except -1:
+        self.own = <int64_t *>PyMem_RawMalloc(<size_t>(count * 8))
+        if self.own is NULL:
+            raise MemoryError()
+        self.data = self.own
+
+    cdef int take_ints(self, tuple items) except -1:
+        cdef int64_t i
+        self.room(self.count)
+        for i in range(self.count):
+            self.own[i] = time_of(items[i], i)
+        if self.count:
+            warn_of_seconds(self.own[0])
+
+    cdef int take_plain(self, const int64_t *data, object owner) except -1:
+        """Milliseconds where they lie."""
+        cdef int64_t i
+        with nogil:
+            i = to_ms(<const uint8_t *>data, 8, self.count, NULL, 0, 1, 1, NULL)
+        if i >= 0:
+            raise_time(data[i], i)
+        self.data = data
+        self.owner = owner
+
+    cdef int take_numpy(self, object array, object numpy) except -1:
+        cdef const uint8_t *data
+        cdef int64_t size, i, times = 1, by = 1
+        refuse_mask(array, "timestamps")
+        kind = array.dtype.kind
+        if array.ndim != 1 or kind not in "iuMO" or kind == "u" and array.dtype.itemsize == 8:
+            raise TypeError(f"timestamps: a column of int64 or datetime64, not {array.ndim}-D {array.dtype}")
+        if kind == "O":
+            self.take_ints(tuple(array.tolist()))
+            return 0
+        if kind == "M":
+            array, times, by = in_small_units(array, numpy)
+        plain = numpy.require(array.astype(numpy.int64, casting="safe", copy=False), None, ["C", "A"])
+        view = pinned(plain, &data, &size)
+        if times == 1 and by == 1:
+            self.take_plain(<const int64_t *>data, view)
+            return 0
+        self.room(self.count)
+        with nogil:
+            i = to_ms(data, 8, self.count, NULL, 0, times, by, self.own)
+        if i >= 0:
+            raise_time((<const int64_t *>data)[i], i)
+
+    cdef int take_column(self, Column column) except -1:
+        cdef Chunk chunk
+        cdef const ArrowArray *a
+        cdef const uint8_t *validity
+        cdef const uint8_t *data
+        cdef int64_t i, at = 0, times, by
+        cdef bytes format = column.schema.format
+        cdef int width = 4 if format == b"tdD" else 8
+        unit = ARROW_TIMES.get(format[:4])
+        if unit is None or column.schema.dictionary is not NULL or len(format) > 4 and format[3] != c":":
+            raise TypeError(f"timestamps: an Arrow array of int64, timestamps or dates, not of {column.format()!r}")
+        times, by = unit
+        for chunk in column.chunks:
+            a = &chunk.array
+            check_buffers(a, 2, "timestamps")
+            validity = validity_of(a, "timestamps")
+            data = <const uint8_t *>a.buffers[1] + width * a.offset
+            if times == 1 and by == 1 and validity is NULL and a.length == self.count and <size_t>data % 8 == 0:
+                self.take_plain(<const int64_t *>data, column)
+                return 0
+            if self.own is NULL:
+                self.room(self.count)
+            with nogil:
+                i = to_ms(data, width, a.length, validity, a.offset, times, by, self.own + at)
+            if i >= 0:
+                raise_time(number_at(data, width, i), at + i)
+            at += a.length
+        if self.own is NULL:
+            self.room(0)
+
+
+cdef int64_t moment(object timestamp) except? -2:
+    """The timestamp that somebody gives for one record, in milliseconds. TypeError, ValueError."""
+    cdef int64_t ms = time_of(timestamp, -1)
+    warn_of_seconds(ms)
+    return ms
+
+
+cdef int64_t time_of(object number, int64_t i) except? -2:
+    """An int, or a datetime with a time zone, as a timestamp; i: the record's index, -1 for all of them."""
+    cdef int overflow = 0
+    cdef int64_t ms
+    if not PyLong_CheckExact(number):
+        # a datetime before 1970 is no timestamp, though -1 is
+        number = milliseconds(f"timestamp{of_record(i)}", number, 0 if isinstance(number, datetime) else -1)
+    ms = PyLong_AsLongLongAndOverflow(number, &overflow)
+    if overflow or ms < -1:
+        raise_time(number, i)
+    return ms
+
+
+cdef inline int warn_of_seconds(int64_t ms) except -1:
+    """Warns of a number that is a time of our days in seconds: time.time() gives such."""
+    if FIRST_SECOND <= ms <= LAST_SECOND:
+        warnings.warn(
+            f"timestamp {ms} is milliseconds since 1970, so a day of January or February 1970; if seconds were meant: "
+            f"int(time.time() * 1000)"
+        )
+    return 0
+
+
+cdef int raise_time(object number, int64_t i) except -1:
+    wrong = "not a time" if number == INT64_MIN else f"{number} is before 1970 and not -1, or past 2^63 - 1 ms"
+    raise InvalidTimestampError(f"timestamp{of_record(i)}: {wrong}")
+
+
+cdef tuple in_small_units(object array, object numpy):
+    """(array of numbers, times, by) of an array of datetime64: milliseconds are number * times / by.
+
+    Months and years have no fixed length; they are made days, by numpy, whose own arithmetic does not see overflow."""
+    unit, step = numpy.datetime_data(array.dtype)
+    if unit == "generic":
+        raise ValueError("timestamps: datetime64 without a unit")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if unit not in NUMPY_TIMES:
+        raw = array.view(numpy.int64)
+        wrong = (raw < 0) | (raw > 12 * LAST_YEAR) | (array.astype("datetime64[Y]").view(numpy.int64) > LAST_YEAR)
+        if wrong.any():
+            i = wrong.argmax()
+            raise_time(raw[i].item(), i)
+        array, unit, step = array.astype("datetime64[D]"), "D", 1
+    times, by = NUMPY_TIMES[unit]
+    return array.view(numpy.int64), times * step, by
+
+
+cdef inline int64_t number_at(const uint8_t *data, int width, int64_t i) noexcept nogil:
+    cdef int32_t narrow
+    cdef int64_t wide
+    if width == 4:
+        memcpy(&narrow, data + 4 * i, 4)
+        return narrow
+    memcpy(&wide, data + 8 * i, 8)
+    return wide
+
+
+@cdivision(True)  # `by` is one or more
+cdef int64_t to_ms(
+    const uint8_t *data, int width, int64_t count, const uint8_t *validity, int64_t first, int64_t times, int64_t by,
+    int64_t *out,
+) noexcept nogil:
+    """floor(number * times / by) of each, -1 for null; out NULL: only looks.
+
+    Returns the first that is below -1 or past int64, or -1."""
+    cdef int64_t i, number
+    cdef int64_t most = INT64_MAX // times
+    for i in range(count):
+        if ks_is_null(validity, first + i):
+            number = -1
+        else:
+            number = number_at(data, width, i)
+            if number > most or number < -most:
+                return i
+            number *= times
+            number = number // by - (number % by < 0)
+            if number < -1:
+                return i
+        if out is not NULL:
+            out[i] = number
+    return -1
+
+
+# ---- for tests and debugging ----------------------------------------------------------------------------------------
+
+
+cdef list listed(Times times):
+    return [times.data[i] if times.data is not NULL else times.constant for i in range(times.count)]
+
+
+def times_list(timestamps, int64_t count, int64_t default):
+    """For tests and debugging: the timestamps of `count` records as a list of ints."""
+    return listed(Times.of(timestamps, count, default))
+
+
+def times_outliving(make, int64_t count, int64_t default):
+    """For tests and debugging: the same of make(), once nothing but the times holds what that returned."""
+    times = Times.of(make(), count, default)
+    gc.collect()
+    return listed(times)

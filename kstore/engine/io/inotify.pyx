@@ -1,0 +1,109 @@
+"""Being told that something in a directory has changed, by this process or another (inotify)."""
+
+import os
+
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cython cimport final
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint32_t
+from posix.unistd cimport close as c_close, read as c_read
+
+from kstore.engine.io.file cimport gate
+
+cdef extern from *:
+    """
+    #ifdef __linux__
+    #include <sys/inotify.h>
+    #else
+    #include <errno.h>
+    #include <stdint.h>
+    enum { IN_MODIFY = 2, IN_MOVED_FROM = 64, IN_MOVED_TO = 128, IN_CREATE = 256, IN_DELETE = 512, IN_ONLYDIR = 0,
+           IN_DELETE_SELF = 1024, IN_MOVE_SELF = 2048, IN_NONBLOCK = 0, IN_CLOEXEC = 0 };
+    struct inotify_event { int wd; uint32_t mask, cookie, len; char name[]; };
+    static int inotify_init1(int flags) { (void)flags; errno = ENOSYS; return -1; }
+    static int inotify_add_watch(int fd, const char *path, uint32_t mask) {
+        (void)fd; (void)path; (void)mask; errno = ENOSYS; return -1;
+    }
+    #endif
+    """
+    enum:
+        IN_MODIFY
+        IN_MOVED_FROM
+        IN_MOVED_TO
+        IN_CREATE
+        IN_DELETE
+        IN_DELETE_SELF
+        IN_MOVE_SELF
+        IN_ONLYDIR
+        IN_NONBLOCK
+        IN_CLOEXEC
+    struct inotify_event:
+        int wd
+        uint32_t mask
+        uint32_t len
+        char name[0]
+    int inotify_init1(int flags) nogil
+    int inotify_add_watch(int fd, const char *path, uint32_t mask) nogil
+
+MODIFY = IN_MODIFY
+
+
+@final
+cdef class Watch:
+    """Gathers what happens to the names in some directories, and to the content of the files there.
+
+    `fileno` becomes readable when there is something to `take`. OSError where the system has no inotify, or no more
+    of it to give.
+    """
+
+    cdef int fd
+
+    def __cinit__(self):
+        self.fd = -1
+        if gate(0) == 0:
+            self.fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
+        if self.fd < 0:
+            raise OSError(errno, os.strerror(errno))
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    def add(self, str path not None):
+        """Watches a directory; returns the number by which its events are known. OSError."""
+        cdef bytes name = path.encode("utf-8", "surrogateescape")
+        cdef uint32_t mask = (
+            IN_MODIFY | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR
+        )
+        cdef int number = -1
+        if gate(0) == 0:
+            number = inotify_add_watch(self.fd, name, mask)
+        if number < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+        return number
+
+    def take(self):
+        """What has happened since: (number of the directory, event bits, name) each; the number is -1 where events
+        were lost, the name empty where it concerns the directory itself. Does not wait. OSError."""
+        cdef char[4096] buffer  # more stays for the next turn of the loop
+        cdef ssize_t size, at
+        cdef inotify_event *event
+        events = []
+        while True:
+            size = -1 if gate(0) else c_read(self.fd, buffer, sizeof(buffer))
+            if size < 0 and errno == EINTR:
+                continue
+            if size < 0 and errno != EAGAIN:
+                raise OSError(errno, os.strerror(errno))
+            if size <= 0:
+                return events
+            at = 0
+            while at < size:
+                event = <inotify_event *>(buffer + at)
+                name = (<bytes>event.name).decode("utf-8", "surrogateescape") if event.len else ""
+                events.append((event.wd, event.mask, name))
+                at += <ssize_t>sizeof(inotify_event) + event.len
+
+    def fileno(self):
+        """The descriptor to wait on; it stays open as long as this object lives."""
+        return self.fd

@@ -1,0 +1,90 @@
+"""A file mapped into memory for writing, fixed for life: the index files of the segment that is written."""
+
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cython cimport final, no_gc
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint8_t
+from posix.mman cimport (
+    MADV_RANDOM,
+    MAP_FAILED,
+    MAP_SHARED,
+    MS_SYNC,
+    PROT_READ,
+    PROT_WRITE,
+    madvise,
+    mmap,
+    msync,
+    munmap,
+)
+
+from kstore.engine.io.file cimport MAP, SYNC, SYNCS, UNMAP, File, gate, note
+
+cdef enum:
+    STEP = 64 << 10  # blocks are had in steps of this many bytes
+
+
+@final
+@no_gc  # it refers to a file only
+cdef class Mapping:
+    """`size` bytes of `file`, whose length becomes that; unmapped when the last reference goes.
+
+    The file is sparse: a page is touched only after `reserve` has got its block, because a store into a hole of a full
+    disk kills the process. For the same reason nothing shortens the file below what was reserved and is still read.
+    """
+
+    def __cinit__(self, File file not None, int64_t size):
+        cdef void *at
+        if size <= 0:
+            raise ValueError(f"a mapping of {size} bytes")
+        self.file = file
+        if file.resize(size) < 0:
+            file.raise_errno()
+        at = MAP_FAILED
+        while at == MAP_FAILED:
+            if gate(1) == 0:
+                at = mmap(NULL, <size_t>size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0)
+            if at == MAP_FAILED and errno != EINTR:
+                PyErr_SetFromErrnoWithFilenameObject(OSError, file.path)
+        madvise(at, <size_t>size, MADV_RANDOM)  # a hint: otherwise the first touch reads megabytes of nothing ahead
+        self.data = <uint8_t *>at
+        self.size = size
+        note(MAP, file, 0, 0, NULL)
+
+    def __dealloc__(self):
+        if self.data is not NULL:
+            if self.file is not None:
+                note(UNMAP, self.file, 0, 0, NULL)
+            munmap(self.data, <size_t>self.size)
+
+    cdef int reserve(self, int64_t size) noexcept nogil:
+        """Makes the first `size` bytes safe to touch. -1 with errno set: the disk is full, or fails."""
+        cdef uint8_t[512] zeros
+        cdef int64_t until = min((size + STEP - 1) // STEP * STEP, self.size), at, n
+        cdef int status
+        if size <= self.reserved:
+            return 0
+        status = self.file.allocate(self.reserved, until - self.reserved, False)
+        if status > 0:  # no fallocate here: written zeros get blocks as well
+            for at in range(512):
+                zeros[at] = 0
+            at = self.reserved
+            while at < until:
+                n = min(<int64_t>512, until - at)
+                if self.file.pwrite(zeros, n, at) < n:
+                    return -1
+                at += n
+        elif status < 0:
+            return -1
+        self.reserved = until
+        return 0
+
+    cdef int sync(self) noexcept nogil:
+        """Brings what was stored to the disk; -1 with errno set on failure."""
+        if self.reserved == 0:
+            return 0
+        note(SYNCS, self.file, 0, 0, NULL)
+        while gate(1) or msync(self.data, <size_t>self.reserved, MS_SYNC) < 0:
+            if errno != EINTR:
+                return -1
+        note(SYNC, self.file, 0, 0, NULL)
+        return 0

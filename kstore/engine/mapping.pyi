@@ -1,9 +1,0 @@
-from typing import final
-
-from kstore.engine.file import File
-
-@final
-class Mapping:
-    def __new__(cls, file: File, size: int) -> Mapping: ...
-    @property
-    def size(self) -> int: ...

@@ -1,0 +1,1 @@
+"""Batches and the records in them: read, built, compressed, their checksums."""

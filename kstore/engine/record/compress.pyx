@@ -1,0 +1,233 @@
+"""The compressing side of the four codecs (spec 2.6): the records of one batch in, the batch's payload out.
+
+The bytes between the framings are made by libraries: libdeflate (deflate), snappy (cramjam), LZ4 (lz4), Zstandard
+(zstandard). Each is imported when its codec is first used, and each gives up the GIL while it compresses.
+
+What costs at the size of a batch is not only compressing but setting up for it. So zstd's contexts are kept between
+batches, and zstd is given the parameters that a level stands for when the size is not known: those that Kafka's
+stream has, which are quicker than the ones zstd takes for small inputs, and as good.
+"""
+
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from libkstore.format cimport ks_store_u32
+
+from kstore.engine.record import decompress as _codecs
+
+cdef enum:
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+cdef enum:
+    SNAPPY_BLOCK = 32 * 1024  # of input, as Kafka's writer has it
+    SNAPPY_HEADER = 16
+    LZ4_BLOCK = 64 * 1024
+    LZ4_HEADER = 7
+    LZ4_FAST = 9              # Kafka's default level stands for the fast compressor, all others for the thorough one
+    LZ4_HC_MAX = 12           # where the levels of the thorough one end
+    SPARE_MAX = 8             # contexts of zstd that wait for the next batch
+    SPARE_BYTES = 16 << 20    # the largest of them that is kept
+
+cdef uint32_t LZ4_STORED = 0x80000000u
+cdef const uint8_t *SNAPPY_START = <const uint8_t *>b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+cdef const uint8_t *LZ4_START = <const uint8_t *>b"\x04\x22\x4d\x18\x60\x40\x82"
+
+cdef object gzip_compress, snappy_into, lz4_compress, ZstdCompressor, ZstdCompressionParameters
+cdef list spare = []  # (level, compressor) of zstd that no batch is being packed with
+
+
+cdef bint is_level(int codec, int level) noexcept nogil:
+    """Whether this codec has this level; snappy has no levels and takes any number for none."""
+    if codec == GZIP:
+        return level == -1 or 1 <= level <= 9
+    if codec == LZ4:
+        return 1 <= level <= 17
+    if codec == ZSTD:
+        return -131072 <= level <= 22
+    return codec == SNAPPY
+
+
+cdef int raise_unknown(int codec, object level) except -1:
+    if not GZIP <= codec <= ZSTD:
+        raise ValueError(f"codec {codec}: 1 to 4 are gzip, snappy, lz4 and zstd")
+    wanted = ("-1 or 1 to 9", "none", "1 to 17", "-131072 to 22")[codec - GZIP]
+    raise ValueError(f"level {level} of {_codecs.NAMES[codec]}: {wanted}")
+
+
+cdef int level_of(int codec, object level) except? -2147483648:
+    """The level for pack_into that Kafka's configuration means by `level`: None is the codec's default. ValueError."""
+    if level is None:
+        level = {GZIP: -1, LZ4: 9, ZSTD: 3}.get(codec, 0)
+    elif codec == SNAPPY or not -(1 << 31) < level < 1 << 31:
+        raise_unknown(codec, level)
+    if not is_level(codec, level):
+        raise_unknown(codec, level)
+    return level
+
+
+cdef int64_t pack_bound(int codec, int64_t size) noexcept nogil:
+    """The most that `size` bytes can be packed to: the room that pack_into wants. 0 for an unknown codec."""
+    if codec == GZIP:  # header, trailer, and 5 bytes for each block of at least 5000 that is stored
+        return size + 18 + 5 * (size // 5000 + 1)
+    if codec == SNAPPY:  # a block may grow by a sixth and 32
+        return SNAPPY_HEADER + size + size // 6 + (4 + 32) * (size // SNAPPY_BLOCK + 1)
+    if codec == LZ4:
+        return LZ4_HEADER + size + 4 * (size // LZ4_BLOCK + 1) + 4
+    if codec == ZSTD:  # as ZSTD_compressBound
+        return size + (size >> 8) + ((131072 - size) >> 11 if size < 131072 else 0) + 64
+    return 0
+
+
+cdef object viewed(const uint8_t *data, int64_t size):
+    return PyMemoryView_FromMemory(<char *>data, size, PyBUF_READ)
+
+
+cdef void store_le32(uint8_t *p, uint32_t value) noexcept nogil:
+    p[0] = value & 0xFF
+    p[1] = (value >> 8) & 0xFF
+    p[2] = (value >> 16) & 0xFF
+    p[3] = value >> 24
+
+
+cdef int64_t placed(object packed, uint8_t *out, int64_t room) except -1:
+    """Copies what a library made to `out`; its size."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    try:
+        if view.len > room:
+            raise ValueError(f"{view.len} packed bytes in {room} bytes of room")
+        memcpy(out, view.buf, <size_t>view.len)
+        return view.len
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int64_t pack_gzip(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+    """One member. Its header says nothing of the level, as Java's does not."""
+    global gzip_compress
+    cdef int64_t done
+    if gzip_compress is None:
+        from deflate import gzip_compress
+    done = placed(gzip_compress(viewed(data, size), 6 if level < 0 else level), out, room)
+    out[8] = 0
+    return done
+
+
+cdef int64_t pack_snappy(const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+    """Xerial's stream: a header, then blocks of 32 KiB of input, each behind its length."""
+    global snappy_into
+    cdef int64_t at = 0, done = SNAPPY_HEADER, n
+    if snappy_into is None:
+        from cramjam import snappy
+        snappy_into = snappy.compress_raw_into
+    memcpy(out, SNAPPY_START, SNAPPY_HEADER)
+    while at < size:
+        n = min(size - at, <int64_t>SNAPPY_BLOCK)
+        target = PyMemoryView_FromMemory(<char *>out + done + 4, room - done - 4, PyBUF_WRITE)
+        packed = <int64_t>snappy_into(viewed(data + at, n), target)
+        ks_store_u32(out + done, <uint32_t>packed)
+        done += 4 + packed
+        at += n
+    return done
+
+
+cdef int64_t pack_lz4(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+    """A frame of independent blocks of 64 KiB, stored as they are where packing does not make them smaller."""
+    global lz4_compress
+    cdef int64_t at = 0, done = LZ4_HEADER, n, packed_size
+    if lz4_compress is None:
+        from lz4.block import compress as lz4_compress
+    memcpy(out, LZ4_START, LZ4_HEADER)
+    while at < size:
+        n = min(size - at, <int64_t>LZ4_BLOCK)
+        view = viewed(data + at, n)
+        if level == LZ4_FAST:  # the arguments: source, mode, store_size, acceleration, compression
+            packed = <bytes>lz4_compress(view, "default", False)
+        else:
+            packed = <bytes>lz4_compress(view, "high_compression", False, 1, min(level, <int>LZ4_HC_MAX))
+        packed_size = len(<bytes>packed)
+        if packed_size < n:
+            store_le32(out + done, <uint32_t>packed_size)
+            memcpy(out + done + 4, <const uint8_t *><bytes>packed, <size_t>packed_size)
+            done += 4 + packed_size
+        else:
+            store_le32(out + done, <uint32_t>n | LZ4_STORED)
+            memcpy(out + done + 4, data + at, <size_t>n)
+            done += 4 + n
+        at += n
+    store_le32(out + done, 0)
+    return done + 4
+
+
+cdef object take_compressor(int level):
+    """A zstd compressor of this level for the caller alone: one of the spare ones, or a new one."""
+    global ZstdCompressor, ZstdCompressionParameters
+    cdef Py_ssize_t i
+    for i in range(len(spare) - 1, -1, -1):
+        if spare[i][0] == level:
+            return spare.pop(i)[1]
+    if ZstdCompressor is None:
+        from zstandard import ZstdCompressionParameters, ZstdCompressor
+    return ZstdCompressor(compression_params=ZstdCompressionParameters.from_level(level))
+
+
+cdef int64_t pack_zstd(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+    """One frame, with the content's size in its header. Threads never share a compressor: it is not made for that."""
+    compressor = take_compressor(level)
+    packed = compressor.compress(viewed(data, size))
+    if compressor.memory_size() <= SPARE_BYTES:
+        spare.append((level, compressor))
+        if len(spare) > SPARE_MAX:
+            del spare[0]
+    return placed(packed, out, room)
+
+
+cdef int64_t pack_into(int codec, int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+    """Packs `size` bytes into `out`, which has at least pack_bound(codec, size) bytes; how many it took.
+
+    ValueError for a level or a codec that there is not, and for too little room.
+    """
+    if not is_level(codec, level):
+        raise_unknown(codec, level)
+    if size < 0 or room < pack_bound(codec, size):
+        raise ValueError(f"{size} bytes to pack, {room} bytes of room, {pack_bound(codec, size)} wanted")
+    if size == 0:
+        data = <const uint8_t *>b""  # the libraries want no NULL
+    if codec == GZIP:
+        return pack_gzip(level, data, size, out, room)
+    if codec == SNAPPY:
+        return pack_snappy(data, size, out, room)
+    if codec == LZ4:
+        return pack_lz4(level, data, size, out, room)
+    return pack_zstd(level, data, size, out, room)
+
+
+def pack(int codec, data not None, level=None):
+    """The payload of a batch of this codec (1 gzip, 2 snappy, 3 lz4, 4 zstd) whose records are `data`, any buffer.
+
+    `level` is as in Kafka's configuration; without one it is Kafka's default. ValueError for a level or a codec that
+    there is not.
+    """
+    cdef Py_buffer view
+    cdef int checked = level_of(codec, level)
+    cdef int64_t room
+    cdef uint8_t *out = NULL
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        room = pack_bound(codec, view.len)
+        out = <uint8_t *>PyMem_RawMalloc(<size_t>room)
+        if out is NULL:
+            raise MemoryError(f"{room} bytes to pack into")
+        return PyBytes_FromStringAndSize(
+            <char *>out, pack_into(codec, checked, <const uint8_t *>view.buf, view.len, out, room)
+        )
+    finally:
+        PyMem_RawFree(out)
+        PyBuffer_Release(&view)

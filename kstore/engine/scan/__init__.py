@@ -1,0 +1,1 @@
+"""Reading on over segments: batches, records, columns."""

@@ -1,0 +1,54 @@
+from libc.stdint cimport int64_t
+
+from kstore.engine.record.batch cimport Records
+from kstore.engine.segment.segment cimport Segment
+from kstore.engine.io.read_window cimport Window
+from libkstore.format cimport ks_batch, ks_fault
+
+
+cdef class Reader:
+    cdef readonly list skipped
+    cdef tuple segments
+    cdef Segment segment
+    cdef Py_ssize_t index
+    cdef int64_t start_offset
+    cdef int64_t stop_offset
+    cdef int64_t position
+    cdef int64_t end
+    cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
+    cdef int64_t end_offset        # where the log ends, or INT64_MAX
+    cdef int64_t bound             # no batch of the current segment reaches it
+    cdef int64_t least             # no batch from here on ends below it
+    cdef bint skip
+    cdef bint strict_tail
+    cdef bint control
+    cdef Window window
+    cdef int64_t begun             # where in the segment reading began
+    cdef int64_t most_ahead        # bytes to read at once, in the end
+    cdef ks_batch batch
+    cdef int64_t at                # of the current batch
+    cdef list aborted              # (first offset, producer id), last first
+    cdef set aborting
+    cdef object pages              # is told where the reader is, for the page cache's sake
+    cdef int64_t mark              # from which position on it wants to be told again
+    cdef bint busy                 # a thread is in here, perhaps without the GIL
+
+    cdef int enter(self) except -1
+    cdef bint next_segment(self) except -1
+    cdef int64_t ahead(self, int64_t position) noexcept nogil
+    cdef void bring(self, int64_t position, int64_t size) noexcept
+    cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil
+    cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
+    cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil
+    cdef bint ends_here(self, int64_t size) noexcept nogil
+    cdef int go_behind(self) except -1
+    cdef bint ends_early(self) noexcept
+    cdef bint is_shortened(self) except -1
+    cdef int tell(self, error) except -1
+    cdef int64_t resume(self, int64_t position) except -1
+    cdef int leave_out(self, int64_t position, int64_t size, error) except -1
+    cdef bint advance(self) except -1
+    cdef bint wanted(self) except -1
+    cdef int note_skipped(self, int64_t position, int64_t size, error) except -1
+    cdef object stray_error(self)
+    cdef Records records(self)

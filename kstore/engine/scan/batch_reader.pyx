@@ -1,0 +1,469 @@
+"""Reading on and on: batch after batch over segments, and the records in them.
+
+Order is checked as well as checksums, because the CRC of a v2 batch does not cover its offsets: a batch must begin
+above the one before it, and end below the one after it, below the next segment and below the end of the log. A batch
+that seems to lie behind what is wanted ends the reading only where its neighbours bear it out.
+"""
+
+from typing import NamedTuple
+
+from cython cimport final, no_gc_clear
+from libc.stdint cimport INT64_MAX, int64_t
+
+from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
+from kstore.engine.record.batch_walk cimport DAMAGED, FAR, NONE, SYSTEM, step
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_CONTROL,
+    KS_E_OFFSET,
+    KS_E_SHORT,
+    KS_MAGIC_END,
+    KS_MIN_SIZE,
+    KS_OK,
+    KS_TRANSACTIONAL,
+    ks_check_batch,
+    ks_fail,
+    ks_fault,
+    ks_load_i32,
+    ks_load_i64,
+)
+
+from kstore.engine.record.batch import control_type
+from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeError
+
+cdef enum:
+    SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
+
+
+class Skipped(NamedTuple):
+    """What `on_error="skip"` left out: `size` bytes at `position` of `file`, and the error that was there."""
+
+    file: str
+    position: int
+    size: int
+    error: Exception
+
+
+@no_gc_clear  # C code that runs below it relies on its attributes; whatever cycle it is in, others break it
+cdef class Reader:
+    """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
+
+    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is where the log
+    ends: a batch that reaches it is damaged. One thread at a time.
+    """
+
+    def __cinit__(
+        self,
+        tuple segments not None,
+        int64_t start_offset=0,
+        int64_t stop_offset=INT64_MAX,
+        *,
+        int64_t first_position=-1,
+        int64_t byte_limit=-1,
+        int64_t end_offset=INT64_MAX,
+        str on_error="raise",
+        bint control=False,
+        aborted=None,
+        pages=None,
+    ):
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
+        self.segments = segments
+        self.start_offset = start_offset
+        self.stop_offset = stop_offset
+        self.end_offset = end_offset
+        self.skip = on_error == "skip"
+        self.control = control
+        self.skipped = []
+        self.last_offset = -1
+        self.window = Window.__new__(Window)
+        self.index = -1
+        self.end = byte_limit
+        self.position = first_position
+        self.strict_tail = byte_limit < 0
+        self.pages = pages
+        self.mark = INT64_MAX
+        self.most_ahead = FAR
+        if aborted is not None:
+            self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
+            self.aborting = set()
+
+    cdef int enter(self) except -1:
+        """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under way: in
+        another thread, or below a signal handler."""
+        if self.busy:
+            raise RuntimeError("this iterator is being read already; each thread needs one of its own")
+        self.busy = True
+        return 0
+
+    cdef bint next_segment(self) except -1:
+        """Opens the next segment; False after the last."""
+        cdef int64_t limit
+        while True:
+            self.index += 1
+            if (
+                self.index >= len(self.segments)
+                or (<Segment?>self.segments[self.index]).base_offset >= self.stop_offset
+            ):
+                self.segment = None
+                if self.pages is not None:
+                    self.pages.leave()
+                return False
+            self.segment = self.segments[self.index]
+            self.bound = min(self.segment.end_offset, self.end_offset)
+            self.least = -1
+            try:
+                limit = self.segment.limit()
+                self.window.reset(self.segment.opened(), limit, self.segment.origin)
+                if self.index == 0 and self.position >= 0:
+                    self.end = limit if self.end < 0 else min(limit, self.position + self.end)
+                    self.window.limit = self.end
+                    if not self.strict_tail:
+                        self.least = self.start_offset
+                else:
+                    self.end = limit
+                    self.position = self.begun = 0
+                    if self.index == 0 and self.start_offset > self.segment.base_offset:
+                        located = self.segment.translate(self.start_offset)
+                        if located is None:
+                            self.go_behind()
+                        else:
+                            self.position = located.position
+                        self.least = self.start_offset
+                self.begun = self.position
+                if self.pages is not None:
+                    self.mark = self.pages.enter(self.segment, self.position, self.end)
+                return True
+            except (CorruptRecordError, OSError) as e:
+                if not self.skip:
+                    self.tell(e)
+                if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
+                    self.position = self.begun = 0
+                    return True
+                self.skipped.append(Skipped(self.segment.path, 0, 0, e))
+
+    cdef int64_t ahead(self, int64_t position) noexcept nogil:
+        """How much to read at once at `position`: as much again as has been passed, from SOON to most_ahead."""
+        return min(max(position - self.begun, <int64_t>SOON), self.most_ahead)
+
+    cdef void bring(self, int64_t position, int64_t size) noexcept:
+        """Lets other threads run while bytes are read that header() or check() would read with the GIL held."""
+        if not self.window.holds(position, size):
+            with nogil:
+                self.window.fill(position, size, self.ahead(position))
+
+    cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
+        """Size of the entry at `position` with its header in self.batch; or NONE at the end, DAMAGED, SYSTEM."""
+        return step(self.window, position, self.ahead(position), &self.batch, fault)
+
+    cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
+        """0 if the batch at `position` is sound and in order; else DAMAGED or SYSTEM."""
+        cdef int64_t have = self.window.fill(position, size, self.ahead(position))
+        if have < 0:
+            return SYSTEM
+        if ks_check_batch(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
+            return DAMAGED
+        return self.in_order(position, size, fault)
+
+    cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
+        """The same of the offsets alone; only the header, which is in self.batch, must have been read."""
+        cdef int64_t have, following
+        cdef bint follows_on
+        if self.batch.base_offset <= self.last_offset or self.batch.base_offset < self.segment.base_offset:
+            ks_fail(fault, KS_E_OFFSET, 0, max(self.last_offset + 1, self.segment.base_offset), self.batch.base_offset)
+            return DAMAGED
+        if self.batch.last_offset >= self.bound:
+            ks_fail(fault, KS_E_OFFSET, 0, self.bound - 1, self.batch.last_offset)
+            return DAMAGED
+        if self.batch.last_offset < self.least:  # the first batch that holds what is wanted was looked up
+            ks_fail(fault, KS_E_OFFSET, 0, self.least, self.batch.last_offset)
+            return DAMAGED
+        # Two batches that overlap contradict each other, and the one that follows on from the batch before is believed.
+        follows_on = self.batch.base_offset == max(self.last_offset + 1, self.segment.base_offset)
+        if not follows_on and self.segment._limit - position > size + KS_MAGIC_END:
+            self.window.limit = self.segment._limit  # what follows a slice counts here
+            have = self.window.fill(position, size + KS_MAGIC_END, self.ahead(position))
+            self.window.limit = self.end
+            if have < 0:
+                return SYSTEM
+            if have < size + KS_MAGIC_END:
+                return 0
+            following = ks_load_i64(self.window.at(position + size))
+            # only where a batch seems to begin there; what else it may be is told when its turn comes
+            if (
+                self.batch.last_offset >= following > self.last_offset
+                and ks_load_i32(self.window.at(position + size) + 8) >= KS_MIN_SIZE
+                and following >= self.segment.base_offset
+                and self.window.at(position + size)[16] <= 2
+            ):
+                ks_fail(fault, KS_E_OFFSET, 0, following - 1, self.batch.last_offset)
+                return DAMAGED
+        return 0
+
+    cdef bint ends_here(self, int64_t size) noexcept nogil:
+        """Whether the batch at self.position, whose header is in self.batch, lies behind what is wanted. Its offset,
+        which no checksum covers, must fit its neighbours."""
+        cdef ks_fault fault
+        return (
+            self.batch.base_offset >= self.stop_offset
+            and self.batch.magic == 2
+            and self.batch.last_offset >= self.batch.base_offset
+            and self.in_order(self.position, size, &fault) == 0
+        )
+
+    cdef int go_behind(self) except -1:
+        """Goes behind the last whole batch of the segment, where nothing in it is wanted."""
+        cdef int64_t next_offset
+        self.position = self.begun = self.segment.end_of_batches(&next_offset)
+        self.last_offset = max(self.last_offset, next_offset - 1)
+        return 0
+
+    cdef bint ends_early(self) noexcept:
+        """Whether offsets are missing that the log is known to have, and bytes are left where no batch is."""
+        cdef int64_t wanted = min(self.stop_offset, self.end_offset)
+        return self.end_offset < INT64_MAX and max(self.last_offset + 1, self.start_offset) < wanted
+
+    cdef bint is_shortened(self) except -1:
+        """Whether bytes of the slice are no longer in the file."""
+        return self.segment.opened().length() < self.segment.origin + self.end
+
+    cdef int tell(self, error) except -1:
+        """Raises an error that was met in the current segment; of a view, LogChangedError where that is why."""
+        change = None
+        if self.strict_tail and self.end_offset < INT64_MAX and isinstance(error, CorruptFileError):
+            change = self.segment.change(max(self.last_offset + 1, self.start_offset), self.end_offset)
+        if change is not None:
+            raise change from error
+        raise error
+
+    cdef int64_t resume(self, int64_t position) except -1:
+        """The first byte from `position` on where a sound batch begins in order, or the end.
+
+        Bytes made to look like many large batches must not make this take the square of their number: what is read
+        for checksums is bounded, and past the bound the rest of the segment counts as damaged."""
+        cdef ks_fault fault
+        cdef int64_t size, budget = 32 * (self.end - position) + (64 << 20)
+        cdef int status = 0
+        with nogil:
+            while position < self.end:
+                size = self.header(position, &fault)
+                if size == SYSTEM:
+                    status = SYSTEM
+                    break
+                if size > 0 and self.batch.base_offset > self.last_offset:
+                    budget -= size
+                    if budget < 0:
+                        position = self.end
+                        break
+                    status = self.check(position, size, &fault)
+                    if status == 0 or status == SYSTEM:
+                        break
+                position += 1
+        if status == SYSTEM:
+            self.window.raise_failure(-1)
+        return min(position, self.end)
+
+    cdef int leave_out(self, int64_t position, int64_t size, error) except -1:
+        """Skips what is wrong at `position`: to the end of the entry if a sound batch or the end follows, else to the
+        next sound batch found byte by byte."""
+        cdef ks_fault fault
+        cdef int64_t to = position + size if size > 0 else self.end, following
+        cdef bint good = to == self.end and size > 0
+        if size > 0 and not good:
+            following = self.header(to, &fault)
+            good = following == NONE or (
+                following > 0
+                and self.check(to, following, &fault) != SYSTEM
+                and self.batch.base_offset > self.last_offset
+            )
+        if not good:
+            to = self.resume(position + 1)
+        self.skipped.append(Skipped(self.segment.path, position, to - position, error))
+        self.position = to
+        return 0
+
+    cdef bint advance(self) except -1:
+        """Puts the next batch in order into self.batch, its bytes at self.window.at(self.at). False at the end."""
+        cdef ks_fault fault
+        cdef int64_t size
+        cdef int status = 0
+        while True:
+            if self.segment is None and not self.next_segment():
+                return False
+            self.bring(self.position, KS_BATCH_OVERHEAD)
+            size = self.header(self.position, &fault)
+            if size > 0:
+                if self.batch.base_offset >= self.stop_offset and self.ends_here(size):
+                    return False
+                self.bring(self.position, size)
+                status = self.check(self.position, size, &fault)
+                if status == 0:
+                    self.at = self.position
+                    self.position += size
+                    self.last_offset = self.batch.last_offset
+                    if self.position >= self.mark:
+                        self.mark = self.pages.advance(self.position)
+                    if self.batch.last_offset < self.start_offset:
+                        continue
+                    return True
+                if status == SYSTEM:
+                    self.window.raise_failure(-1)
+            elif size == SYSTEM:
+                self.window.raise_failure(-1)
+            elif size == NONE:
+                if self.position >= self.end or (not self.strict_tail and not self.is_shortened()) or (
+                    # a torn tail ends the last segment in silence, as in Kafka, unless sound batches follow it
+                    self.strict_tail
+                    and self.index == len(self.segments) - 1
+                    and not self.ends_early()
+                    and self.resume(self.position + 1) >= self.end
+                ):
+                    self.segment = None
+                    continue
+                ks_fail(&fault, KS_E_SHORT, 0, -1, self.end - self.position)
+            try:
+                if size == NONE:
+                    raise CorruptRecordError(
+                        "the log was truncated while it was read" if self.is_shortened() else
+                        "a batch that ends behind the segment, and more is there or should be",
+                        file=self.segment.path,
+                        position=self.position,
+                        offset=self.last_offset + 1,
+                        expected="a whole batch",
+                        found=f"{self.end - self.position} bytes",
+                    )
+                raise_fault(&fault, self.segment.path, self.position, self.batch.base_offset if size > 0 else -1)
+            except CorruptRecordError as e:
+                if not self.skip:
+                    self.tell(e)
+                if size > 0 and status == DAMAGED and fault.status == KS_E_OFFSET and (
+                    self.begun == self.position > 0
+                ) and (
+                    self.last_offset < 0 and self.strict_tail
+                ):
+                    # Which of two batches that contradict each other is wrong shows only to who knows those before.
+                    self.position = self.begun = 0
+                    self.least = -1
+                    continue
+                self.leave_out(self.position, size, e)
+
+    cdef bint wanted(self) except -1:
+        """Whether readers of committed data see the current batch; keeps track of aborted transactions (spec 7.2)."""
+        cdef Record marker
+        if self.aborted is None or self.batch.producer_id < 0:
+            return True
+        while self.aborted and self.aborted[len(self.aborted) - 1][0] <= self.batch.last_offset:
+            self.aborting.add(self.aborted.pop()[1])
+        if self.batch.attributes & KS_CONTROL:
+            if self.aborting:
+                records = self.records()
+                marker = records.next()
+                if marker is not None and control_type(marker.key, self.segment.path, self.at) == 0:
+                    self.aborting.discard(self.batch.producer_id)
+            return True
+        return not (self.batch.attributes & KS_TRANSACTIONAL and self.batch.producer_id in self.aborting)
+
+    cdef int note_skipped(self, int64_t position, int64_t size, error) except -1:
+        self.skipped.append(Skipped(self.segment.path, position, size, error))
+        return 0
+
+    cdef object stray_error(self):
+        """What to say of a record of the current batch that lies behind the batch's last offset."""
+        return CorruptRecordError(
+            "offset of a record",
+            file=self.segment.path,
+            position=self.at,
+            offset=self.batch.base_offset,
+            expected=f"at most {self.batch.last_offset}, the last of its batch",
+            found="one behind that",
+        )
+
+    cdef Records records(self):
+        cdef Records records = Records.__new__(Records)
+        records.limit = self.segment.max_decompressed_bytes
+        records.begin(self.window.at(self.at), &self.batch, self.segment.path, self.at)
+        return records
+
+    def __iter__(self):
+        return self
+
+
+@final
+@no_gc_clear
+cdef class BatchReader(Reader):
+    """Iterates RecordBatch objects. Control batches are included; batches of aborted transactions are not where
+    `aborted` was given."""
+
+    def __next__(self):
+        self.enter()
+        try:
+            while self.advance():
+                if self.wanted():
+                    return RecordBatch.new(
+                        self.window.at(self.at), &self.batch, self.segment.path, self.at,
+                        self.segment.max_decompressed_bytes,
+                    )
+        finally:
+            self.busy = False
+        raise StopIteration
+
+
+@final
+@no_gc_clear
+cdef class RecordReader(Reader):
+    """Iterates Record objects with start_offset <= offset < stop_offset. Records of control batches are left out
+    unless `control` is true. With on_error="skip" a batch that breaks half way gives the records before the break."""
+
+    cdef Records cursor
+
+    def __next__(self):
+        cdef Record record
+        while True:
+            if self.cursor is None:
+                self.enter()
+                try:
+                    if not self.next_batch():
+                        raise StopIteration
+                finally:
+                    self.busy = False
+            self.enter()  # Python code runs where a record has headers, and must not move their bytes
+            try:
+                record = self.cursor.next()
+                self.busy = False
+            except CorruptRecordError as e:
+                self.busy = False
+                self.cursor = None
+                self.broken(e)
+                continue
+            except BaseException:
+                self.busy = False
+                raise
+            if record is None:
+                self.cursor = None
+            elif self.cursor.offset >= self.start_offset:
+                if self.cursor.offset >= self.stop_offset:
+                    if self.batch.last_offset >= self.stop_offset or self.batch.magic < 2:
+                        raise StopIteration
+                    self.cursor = None
+                    self.broken(self.stray_error())
+                    continue
+                return record
+
+    cdef bint next_batch(self) except -1:
+        """Puts the cursor on the records of the next batch that has any for us. False at the end."""
+        while self.advance():
+            try:
+                if self.wanted() and (
+                    self.control or self.batch.magic != 2 or not self.batch.attributes & KS_CONTROL
+                ):
+                    self.cursor = self.records()
+                    return True
+            except (CorruptRecordError, RecordTooLargeError) as e:
+                self.broken(e)
+        return False
+
+    cdef int broken(self, error) except -1:
+        """A batch whose bytes are as written but whose records do not parse."""
+        if not self.skip:
+            raise error
+        return self.note_skipped(self.at, self.batch.size, error)

@@ -1,0 +1,78 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kstore.engine.record.batch cimport Record
+from kstore.engine.io.buffer_pool cimport Buffer, Pool, ks_vector
+from kstore.engine.columns.array cimport ColumnBatch, Field, Values
+from kstore.engine.record.batch_fields cimport FIELD_COUNT
+from kstore.engine.scan.predicate cimport ks_filter
+from libkstore.format cimport ks_batch, ks_fault, ks_record
+
+cdef enum:
+    ROWS_DONE = 0       # the records at hand are used up
+    ROWS_FULL = 1       # take() first, then go on
+    ROWS_END = 2        # a record at or behind the last offset wanted
+    ROWS_MEMORY = -100  # negative: this, or a status of format.h
+
+# Records still to be decoded. Long values are viewed where `block` says that they may be, else copied.
+cdef struct ks_run:
+    const uint8_t *start
+    const uint8_t *p
+    const uint8_t *end
+    int32_t left
+    const uint8_t *block
+    int32_t block_index
+    bint block_used
+    int64_t position     # of their batch
+
+# A column of bytes under construction: cells are the ends of the rows, or views.
+cdef struct ks_bytes:
+    bint wanted
+    bint viewed
+    int64_t count
+    int64_t null_count
+    ks_vector cells
+    ks_vector data
+    ks_vector validity
+    int64_t hint         # the bytes that the last batch had
+
+
+cdef class Rows:
+    cdef readonly int64_t count
+    cdef readonly Field schema
+    cdef Pool pool
+    cdef tuple names
+    cdef int64_t most_rows
+    cdef int64_t most_bytes
+    cdef int64_t bytes
+    cdef int64_t rows_hint     # that the last batch had
+    cdef bint begun
+    cdef bint views
+    cdef bint with_offset
+    cdef bint with_timestamp
+    cdef bint with_headers
+    cdef ks_vector offsets
+    cdef ks_vector timestamps
+    cdef ks_vector lists
+    cdef ks_bytes key
+    cdef ks_bytes value
+    cdef ks_bytes header_name
+    cdef ks_bytes header_value
+    cdef int field_count
+    cdef int[FIELD_COUNT] field_ids
+    cdef ks_vector[FIELD_COUNT] fields
+    cdef list blocks
+    cdef int32_t block_count
+
+    cdef int begin(self) except -1
+    cdef void put_plain(self, ks_run *run, const ks_batch *b, const ks_filter *f) noexcept nogil
+    cdef int decode(self, ks_run *run, const ks_batch *b, const ks_filter *f, ks_fault *fault) noexcept nogil
+    cdef int put_record(self, Record record, const ks_batch *b, int64_t position, const ks_filter *f) except -1
+    cdef int add_block(self, Buffer block) except -1
+    cdef bint is_full(self) noexcept nogil
+    cdef int make_room(self, int64_t more) noexcept nogil
+    cdef int put_headers(self, const ks_record *r) noexcept nogil
+    cdef int put_fields(self, int64_t more, const ks_batch *b, int64_t position, int kind) noexcept nogil
+    cdef ColumnBatch take(self)
+    cdef Values take_fixed(self, Field field, ks_vector *v)
+    cdef Values take_headers(self, Field field)
+    cdef Values take_bytes(self, Field field, ks_bytes *c)

@@ -1,0 +1,339 @@
+"""Reading on and on into columns: one pass over the bytes, the GIL taken only for what is not plain.
+
+Plain is an uncompressed batch of magic 2 that is sound, in order, and no business of a transaction. All else (the next
+segment, damage, codecs, old messages, markers) goes the way of Reader, a batch at a time, so both read alike.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cython cimport final, no_gc_clear
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+from kstore.engine.record.batch cimport Record, Records
+from kstore.engine.io.buffer_pool cimport Buffer
+from kstore.engine.scan.predicate cimport Predicate, ks_filter
+from kstore.engine.scan.batch_reader cimport Reader
+from kstore.engine.scan.column_builder cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, Rows, ks_run
+from kstore.engine.record.batch_walk cimport FAR
+from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, KS_LOG_APPEND_TIME, ks_batch, ks_codec, ks_fault
+
+from kstore.errors import CorruptRecordError, RecordTooLargeError
+
+cdef enum:
+    FULL = 1      # take the rows
+    END = 2       # nothing more is wanted
+    OTHER = 3     # the next batch is not plain, or not there
+    BEGIN = 4     # the current batch, sound and in order, is not plain
+    BROKEN = 5    # a record of the current batch does not parse
+    MEMORY = 6
+    PAUSE = 7     # long enough without a look at signals
+    LIMIT = 8     # the part ends here
+    STRAY = 9     # a record lies behind the last offset of its batch
+
+cdef enum:
+    LONGEST = 64 << 20  # bytes passed between two looks at signals
+    VIEWED = 256 << 10  # bytes read at once where views keep them: who keeps one value keeps no more
+
+
+@final
+@no_gc_clear
+cdef class Scanner(Reader):
+    """Iterates ColumnBatch objects; `configure` it first. One thread at a time.
+
+    An error comes after the rows that lie before it, and again whenever it is asked for more."""
+
+    cdef Rows rows
+    cdef Predicate predicate
+    cdef Records source          # of the current batch, where it is not plain
+    cdef ks_run run
+    cdef ks_batch current        # whose records the run holds
+    cdef ks_fault fault
+    cdef Py_ssize_t old_at       # which message of a list of old ones is next; -1 without such a list
+    cdef int64_t part_end        # a byte of the first segment where another scanner goes on, or -1
+    cdef int64_t budget
+    cdef bint views
+    cdef bint in_time_order
+    cdef bint watching           # transactions were aborted, so markers matter
+    cdef readonly bint finished
+    cdef readonly bint ended     # not at the end of a part: nothing behind it is wanted either
+    cdef int64_t first_offset    # the base offset of the first batch met, or -1
+    cdef Buffer lent             # the window's buffer, as far as batches hold it
+    cdef int32_t lent_index      # its index in the blocks of the rows; 0: not among them
+    cdef object failure
+
+    def configure(
+        self, Rows rows not None, Predicate predicate not None, *, int64_t part_end=-1, int64_t after=-1,
+        bint in_order=False,
+    ):
+        """`after`: the last offset before what is read here. in_order: base timestamps rise from batch to batch."""
+        if self.rows is not None:
+            raise RuntimeError("this scanner was configured before")
+        self.rows = rows
+        self.predicate = predicate
+        self.part_end = part_end
+        self.last_offset = after
+        self.in_time_order = in_order
+        self.views = rows.views
+        if self.views:
+            self.most_ahead = VIEWED
+        self.old_at = -1
+        self.first_offset = -1
+        self.watching = self.aborted is not None and len(self.aborted) > 0
+        if self.aborted is not None and not self.watching:
+            self.aborted = None  # nothing to watch for: batches of transactions are plain then
+        memset(&self.run, 0, sizeof(self.run))
+        if self.window.data is NULL:
+            self.window.draw(rows.pool, self.most_ahead)
+        return self
+
+    @property
+    def reached(self):
+        """(position behind the last batch, its last offset, base offset of the first batch met or -1)."""
+        return self.position, self.last_offset, self.first_offset
+
+    @property
+    def place(self):
+        """(index of the segment, position in it) of what is read next."""
+        return self.index, 0 if self.segment is None else self.position
+
+    def __next__(self):
+        if self.rows is None:
+            raise RuntimeError("a scanner is configured before it is read")
+        self.enter()
+        try:
+            if not self.finished:
+                self.work()
+            if self.rows.count:
+                self.lent_index = 0
+                return self.rows.take()
+        finally:
+            self.busy = False
+        if self.failure is not None:
+            raise self.failure
+        raise StopIteration
+
+    cdef int work(self) except -1:
+        """Gathers rows until there are enough, or no more, or an error."""
+        cdef int what
+        try:
+            self.rows.begin()
+            while True:
+                if self.old_at >= 0 and self.put_old():
+                    return 0
+                if self.finished:
+                    return 0
+                self.budget = LONGEST
+                with nogil:
+                    what = self.go_on()
+                if what == FULL:
+                    return 0
+                if what == END or what == LIMIT:
+                    self.finished = True
+                    self.ended = what == END
+                    return 0
+                if what == MEMORY:
+                    raise MemoryError("columns of a scan")
+                if what == PAUSE:
+                    PyErr_CheckSignals()
+                elif what == BROKEN:
+                    self.tell_fault()
+                elif what == STRAY:
+                    self.run.p = NULL
+                    self.leave_batch(self.stray_error())
+                elif what == BEGIN:
+                    self.begin_batch()
+                elif self.segment is None and self.next_segment():
+                    continue  # go_on() reads it without the GIL
+                elif self.advance():
+                    if self.first_offset < 0:
+                        self.first_offset = self.batch.base_offset
+                    self.begin_batch()
+                else:
+                    self.finished = self.ended = True
+                    return 0
+        except Exception as e:
+            self.failure = e
+            self.finished = True
+        return 0
+
+    cdef int go_on(self) noexcept nogil:
+        """Decodes plain batches."""
+        cdef const ks_filter *f = &self.predicate.filter
+        cdef ks_fault fault
+        cdef int64_t size
+        cdef int status
+        while True:
+            status = ROWS_DONE
+            if self.run.p is not NULL:
+                if self.views and self.source is None:
+                    if not self.window.lent:  # it went on to another buffer
+                        self.lent_index = 0
+                    self.run.block = self.window.data
+                    self.run.block_index = self.lent_index if self.lent_index else self.rows.block_count + 1
+                    self.run.block_used = False
+                status = self.rows.decode(&self.run, &self.current, f, &self.fault)
+                if self.run.block_used and not self.lent_index:
+                    with gil:
+                        if self.lend_window() < 0:
+                            return MEMORY
+                if status == ROWS_FULL:
+                    return FULL
+                if status == ROWS_END:
+                    return END if self.current.last_offset >= f.stop else STRAY
+                if status == ROWS_MEMORY:
+                    return MEMORY
+                if status != ROWS_DONE:
+                    return BROKEN
+                self.run.p = NULL
+            if self.part_end >= 0 and self.position >= self.part_end:
+                return LIMIT
+            if self.segment is None:
+                return OTHER
+            if self.budget < 0:
+                return PAUSE
+            size = self.header(self.position, &fault)
+            if size <= 0:
+                return OTHER
+            self.budget -= size
+            if self.batch.magic == 2:
+                if self.batch.base_offset >= self.stop_offset:
+                    return END if self.ends_here(size) else OTHER
+                if self.in_time_order and self.batch.base_timestamp > f.latest:
+                    return END if self.check(self.position, size, &fault) == 0 else OTHER
+                if (
+                    self.batch.max_timestamp < f.since
+                    # then it is the timestamp of all; otherwise no header tells how early its records are
+                    or (self.batch.attributes & KS_LOG_APPEND_TIME and self.batch.max_timestamp > f.latest)
+                ) and not (self.watching and self.batch.attributes & KS_CONTROL):
+                    # by its header's word alone: neither its bytes nor its checksum are looked at
+                    if self.batch.base_offset < 0 or self.batch.last_offset < self.batch.base_offset:
+                        return OTHER
+                    if self.in_order(self.position, size, &fault) != 0:
+                        return OTHER
+                    if self.first_offset < 0:
+                        self.first_offset = self.batch.base_offset
+                    self.last_offset = self.batch.last_offset
+                    self.position += size
+                    continue
+            if self.check(self.position, size, &fault) != 0:
+                return OTHER
+            if self.first_offset < 0:
+                self.first_offset = self.batch.base_offset
+            self.at = self.position
+            self.position += size
+            self.last_offset = self.batch.last_offset
+            if self.batch.last_offset < self.start_offset:
+                continue
+            if self.batch.magic < 2 or ks_codec(&self.batch) or self.batch.records_count <= 0 or (
+                self.watching and self.batch.producer_id >= 0
+            ):
+                return BEGIN
+            if self.batch.attributes & KS_CONTROL:
+                continue
+            if self.source is not None:
+                with gil:
+                    self.source = None
+            self.run.start = self.run.p = self.window.at(self.at) + KS_BATCH_OVERHEAD
+            self.run.end = self.window.at(self.at) + size
+            self.run.left = self.batch.records_count
+            self.run.position = self.at
+            self.current = self.batch
+
+    cdef int lend_window(self) noexcept:
+        """Lets the rows hold the window's buffer, which views now point into. -1 where memory ran out."""
+        try:
+            if not self.window.lent:
+                self.lent = Buffer.around(self.window.data, self.window.room, self.window.room, self.rows.pool)
+                self.window.lend()
+            self.lent_index = self.rows.add_block(self.lent)
+        except MemoryError:
+            return -1
+        return 0
+
+    cdef int begin_batch(self) except -1:
+        """Puts the run on the current batch: unpacked, or a list of old messages, if it counts at all."""
+        try:
+            if not self.wanted() or (self.batch.magic == 2 and self.batch.attributes & KS_CONTROL):
+                return 0
+            self.source = self.records()
+        except (CorruptRecordError, RecordTooLargeError) as e:
+            return self.leave_batch(e)
+        self.current = self.batch
+        self.run.position = self.at
+        if self.source.legacy is not None:
+            self.old_at = 0
+            if self.source.legacy:
+                self.current.base_offset = (<Record>self.source.legacy[0]).offset
+            return 0
+        self.run.block = NULL
+        self.run.block_used = False
+        self.run.start = self.run.p = self.source.p
+        self.run.end = self.source.end
+        self.run.left = self.source.left
+        if self.source.owner is None:  # not unpacked: these bytes are the window's, and can be viewed
+            self.source = None
+        return 0
+
+    cdef bint put_old(self) except -1:
+        """Rows for old messages; True where there are enough rows for now, or none is wanted any more."""
+        cdef list messages = self.source.legacy
+        cdef int status
+        while self.old_at < len(messages):
+            if self.rows.is_full():
+                return True
+            status = self.rows.put_record(
+                messages[self.old_at], &self.current, self.run.position, &self.predicate.filter
+            )
+            if status == ROWS_FULL:
+                return True
+            if status == ROWS_END:
+                self.finished = self.ended = True
+                return True
+            self.old_at += 1
+        self.old_at = -1
+        return False
+
+    cdef int tell_fault(self) except -1:
+        """Reads the batch again as Reader does, which raises what is wrong with it."""
+        self.run.p = NULL
+        self.batch = self.current
+        try:
+            records = self.records()
+            while records.next() is not None:
+                pass
+        except (CorruptRecordError, RecordTooLargeError) as e:
+            self.leave_batch(e)
+        return 0
+
+    cdef int leave_batch(self, error) except -1:
+        """A batch whose bytes are as written but whose records do not parse."""
+        if not self.skip:
+            raise error
+        self.note_skipped(self.at, self.batch.size, error)
+        return 0
+
+    cdef bint next_segment(self) except -1:
+        """Passes by the segments, and the beginning of one, that hold nothing as late as what is wanted.
+
+        Not where transactions were aborted: which batches count is known only from the markers before them."""
+        cdef int64_t since = self.predicate.filter.since
+        while Reader.next_segment(self):
+            if self.part_end >= 0:
+                self.window.stop = self.part_end
+                self.begun = -FAR  # all of it is wanted
+                return True
+            if since < 0 or self.watching:
+                return True
+            try:
+                found = self.segment.find_timestamp(since, self.start_offset)
+                if found is None and self.index == len(self.segments) - 1:
+                    self.go_behind()
+                    return True
+                if found is not None:
+                    located = self.segment.translate(found.offset)
+                    if located is not None and located.position > self.position:
+                        self.position = self.begun = located.position
+                    return True
+            except CorruptRecordError:
+                return True  # the walk meets it too, and says so
+        return False

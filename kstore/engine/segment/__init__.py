@@ -1,0 +1,1 @@
+"""A segment and its indexes: read, checked as recovery does, written."""

@@ -1,0 +1,379 @@
+"""The segment that is written: its .log, and its indexes as mapped files (spec 4, 5.1)."""
+
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cython cimport final, no_gc_clear
+from libc.errno cimport EDQUOT, EFBIG, ENOSPC, errno
+from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.string cimport memset
+
+from kstore.engine.io.file cimport File
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.io.mapped_file cimport Mapping
+from kstore.engine.segment.segment cimport Segment
+from libkstore.format cimport KS_OFFSET_ENTRY, KS_TIME_ENTRY, ks_batch
+
+from kstore.engine.io.file import unlink
+from kstore.engine.segment.index import TimestampOffset, TransactionIndex
+
+cdef extern from *:
+    """
+    /* A sequence lock: one writer, readers that try again. */
+    static inline long ks_begin_read(const long *version) { return __atomic_load_n(version, __ATOMIC_ACQUIRE); }
+    static inline int ks_changed(const long *version, long seen) {
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        return (seen & 1) || __atomic_load_n(version, __ATOMIC_RELAXED) != seen;
+    }
+    static inline void ks_begin_write(long *version) {
+        __atomic_store_n(version, *version + 1, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+    }
+    static inline void ks_end_write(long *version) { __atomic_store_n(version, *version + 1, __ATOMIC_RELEASE); }
+    """
+    long ks_begin_read(const long *version) nogil
+    bint ks_changed(const long *version, long seen) nogil
+    void ks_begin_write(long *version) nogil
+    void ks_end_write(long *version) nogil
+
+cdef enum:
+    LEAST_AHEAD = 64 << 10   # blocks are allocated ahead in steps as large as the log is, between these
+    MOST_AHEAD = 16 << 20
+
+ROLL_REASONS = ("", "size", "time", "offset_index", "time_index", "offset_range")
+
+
+@final
+@no_gc_clear  # its methods rely on the files and maps; whatever cycle it is in, others break it
+cdef class Active:
+    """The only segment of a log that grows. One thread at a time appends; any may take views meanwhile.
+
+    An append is staged batch by batch (`stage`), then written and published in one go (`write`), or forgotten
+    (`unstage`). Index files are made at the first append or flush, as Kafka does. `segment`: what is there already.
+    """
+
+    def __cinit__(
+        self,
+        str directory not None,
+        str stem not None,
+        int64_t base_offset,
+        *,
+        Segment segment=None,
+        next_offset=None,
+        int64_t created_ms=0,
+        int64_t roll_jitter_ms=0,
+        int64_t index_interval_bytes=4096,
+        int64_t segment_index_bytes=10 << 20,
+        int64_t segment_bytes=1 << 30,
+        int64_t max_decompressed_bytes=256 << 20,
+        bint preallocate=False,
+    ):
+        self.directory = directory
+        self.stem = stem
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.index_interval_bytes = index_interval_bytes
+        self.segment_index_bytes = segment_index_bytes
+        self.segment_bytes = segment_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
+        self.allocates = not preallocate
+        memset(&self.staged, 0, sizeof(self.staged))
+        self.staged.max_timestamp = -1
+        self.staged.max_timestamp_offset = base_offset
+        self.staged.next_offset = base_offset if next_offset is None else next_offset
+        if segment is None:
+            self.log = File(self.path_of(".log"), "w")
+            if preallocate and self.log.resize(segment_bytes) < 0:
+                self.log.raise_errno()
+            self._transaction_index = TransactionIndex(base_offset)
+        else:
+            self.log = File(self.path_of(".log"), "r+")
+            self.staged.size = self.allocated = segment.size
+            self.staged.max_timestamp, self.staged.max_timestamp_offset = segment.max_timestamp_so_far
+            self._transaction_index = segment.transaction_index
+            if self.staged.size:
+                self.staged.first_timestamp = segment.batch_at(0).max_timestamp
+            self.adopt_indexes(segment.offset_index, segment.time_index)
+        self.publish()
+
+    def path_of(self, str kind):
+        """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
+        return f"{self.directory}/{self.stem}{kind}"
+
+    @property
+    def path(self):
+        return self.path_of(".log")
+
+    @property
+    def size(self):
+        """Bytes written."""
+        return self.published.size
+
+    @property
+    def next_offset(self):
+        """The offset after the last record written; the base offset of an empty segment just made."""
+        return self.published.next_offset
+
+    @property
+    def transaction_index(self):
+        return self._transaction_index
+
+    # ---- indexes --------------------------------------------------------------------------------------------------
+
+    cdef object fresh(self, str kind):
+        """An empty index file under a new inode: readers of the old one keep what they have."""
+        unlink(self.path_of(kind), missing_ok=True)
+        return File(self.path_of(kind), "x")
+
+    cdef void adopt_indexes(self, OffsetIndex offsets, TimeIndex times):
+        """Keeps these entries until the files are made."""
+        self.offsets = offsets
+        self.times = times
+        self.staged.offset_entries = offsets.count
+        self.staged.time_entries = times.count
+
+    cdef int prepare(self) except -1:
+        """Makes the index files at their full size, with the entries there are, and maps them."""
+        cdef OffsetIndex offsets = self.offsets
+        cdef TimeIndex times = self.times
+        cdef int64_t size
+        if self.time_map is not None:
+            return 0
+        if offsets is None:
+            offsets = OffsetIndex(self.base_offset)
+            times = TimeIndex(self.base_offset)
+        size = max(self.segment_index_bytes, (offsets.count + 1) * KS_OFFSET_ENTRY) // KS_OFFSET_ENTRY * KS_OFFSET_ENTRY
+        offset_map = Mapping(self.fresh(".index"), size)
+        offsets = OffsetIndex.on(self.base_offset, offset_map, offsets)
+        size = max(self.segment_index_bytes, (times.count + 2) * KS_TIME_ENTRY) // KS_TIME_ENTRY * KS_TIME_ENTRY
+        time_map = Mapping(self.fresh(".timeindex"), size)
+        times = TimeIndex.on(self.base_offset, time_map, times)
+        self.offsets = offsets
+        self.times = times
+        self.offset_map = offset_map
+        self.time_map = time_map
+        return 0
+
+    def prepare_indexes(self):
+        """Makes the index files now. OSError."""
+        self.prepare()
+
+    cdef int reserve(self, int64_t batches) noexcept nogil:
+        """Sees to it that staging so many batches and sealing find room in the index files. -1 with errno set."""
+        if self.offsets.reserve(batches) < 0 or self.times.reserve(batches + 1) < 0:
+            return -1
+        return 0
+
+    # ---- appending ------------------------------------------------------------------------------------------------
+
+    cdef int roll_reason(
+        self, int64_t size, int64_t max_timestamp, int64_t last_offset, int64_t now, int64_t segment_bytes,
+        int64_t segment_ms,
+    ) noexcept nogil:
+        """Why a new segment must begin before `size` more bytes are appended (spec 5.1); ROLL_NOT if it need not."""
+        cdef ks_extent *s = &self.staged
+        cdef int64_t waited
+        if s.size > segment_bytes - size:
+            return ROLL_SIZE
+        if s.size > 0:
+            if s.first_timestamp >= 0:
+                waited = <int64_t>(<uint64_t>max_timestamp - <uint64_t>s.first_timestamp)
+            else:
+                waited = <int64_t>(<uint64_t>now - <uint64_t>self.created_ms)
+            if waited > segment_ms - self.roll_jitter_ms:
+                return ROLL_TIME
+        if self.offsets is not None:
+            if self.offsets.count >= self.offset_limit():
+                return ROLL_OFFSET_INDEX
+            if self.times.count >= self.time_limit():
+                return ROLL_TIME_INDEX
+        if last_offset < self.base_offset or last_offset - self.base_offset > INT32_MAX:
+            return ROLL_OFFSET
+        return ROLL_NOT
+
+    cdef inline int64_t offset_limit(self) noexcept nogil:
+        return self.segment_index_bytes // KS_OFFSET_ENTRY
+
+    cdef inline int64_t time_limit(self) noexcept nogil:
+        """One slot is kept for the entry that sealing adds. Of less than two slots every append finds it full."""
+        return self.segment_index_bytes // KS_TIME_ENTRY - 1
+
+    cdef void stage(self, const ks_batch *b) noexcept nogil:
+        """Counts a batch in, with its index entry where one is due (spec 4.1). An index that is full takes no more."""
+        cdef ks_extent *s = &self.staged
+        if s.size == 0:
+            s.first_timestamp = b.max_timestamp
+        if b.max_timestamp > s.max_timestamp:
+            s.max_timestamp = b.max_timestamp
+            s.max_timestamp_offset = b.last_offset
+        if s.since_index_entry > self.index_interval_bytes:
+            if self.offsets.count < self.offset_limit():
+                self.offsets.put(b.last_offset, s.size)
+                if self.times.count < self.time_limit():
+                    self.times.put(s.max_timestamp, s.max_timestamp_offset)
+            s.since_index_entry = 0
+        s.size += b.size
+        s.since_index_entry += b.size
+        s.next_offset = b.last_offset + 1
+        s.offset_entries = self.offsets.count
+        s.time_entries = self.times.count
+
+    cdef void unstage(self) noexcept nogil:
+        """Forgets what was staged and not written."""
+        self.staged = self.published
+        if self.offsets is not None:
+            self.offsets.count = self.staged.offset_entries
+            self.times.count = self.staged.time_entries
+
+    cdef int write(self, const uint8_t *data, int64_t size) noexcept nogil:
+        """Writes the bytes of the batches staged, and publishes them. REFUSED or UNKNOWN with errno set on failure."""
+        cdef int64_t at = self.published.size, done
+        cdef int error
+        if self.allocates and at + size > self.allocated:
+            self.allocate_ahead()
+        done = self.log.pwrite(data, size, at)
+        if done < size:
+            error = errno
+            self.unstage()
+            self.allocated = at
+            done = self.log.resize(at)
+            (&errno)[0] = error
+            return REFUSED if done == 0 and (error == ENOSPC or error == EDQUOT or error == EFBIG) else UNKNOWN
+        self.publish()
+        return 0
+
+    cdef int allocate_ahead(self) noexcept nogil:
+        """Blocks for what comes next. That there is no room for them now is for the write to find out."""
+        cdef int64_t step = min(max(self.staged.size, <int64_t>LEAST_AHEAD), <int64_t>MOST_AHEAD)
+        cdef int64_t until = min(self.staged.size + step, max(self.segment_bytes, self.staged.size))
+        cdef int status = self.log.allocate(self.published.size, until - self.published.size, True)
+        if status > 0:
+            self.allocates = False
+        self.allocated = until
+        return status
+
+    cdef void publish(self) noexcept nogil:
+        ks_begin_write(&self.version)
+        self.published = self.staged
+        ks_end_write(&self.version)
+
+    cdef int64_t taken(self, ks_extent *into) noexcept nogil:
+        """A copy of what is published, all of one moment; its size."""
+        cdef long seen
+        while True:
+            seen = ks_begin_read(&self.version)
+            into[0] = self.published
+            if not ks_changed(&self.version, seen):
+                return into.size
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def view(self):
+        """(segment, next offset) as they are now, for readers: later appends do not show. Thread-safe.
+
+        The same tuple is given as long as nothing was appended."""
+        cdef ks_extent extent
+        cdef Segment segment
+        self.taken(&extent)
+        if self._view is not None and self._view_size == extent.size and self._view[1] == extent.next_offset:
+            return self._view
+        segment = Segment(
+            self.directory,
+            self.stem,
+            self.base_offset,
+            INT64_MAX,
+            None,
+            0,
+            self.index_interval_bytes,
+            self.max_decompressed_bytes,
+        )
+        segment._log = self.log
+        segment._limit = extent.size
+        if self.offset_map is None:
+            segment._offset_index = OffsetIndex(self.base_offset) if self.offsets is None else self.offsets
+            segment._time_index = TimeIndex(self.base_offset) if self.times is None else self.times
+        else:
+            segment._offset_index = self.offsets.view(extent.offset_entries)
+            segment._time_index = self.times.view(extent.time_entries)
+        segment._max_timestamp_so_far = TimestampOffset(extent.max_timestamp, extent.max_timestamp_offset)
+        segment._transaction_index = self._transaction_index
+        self._view_size = extent.size
+        self._view = (segment, extent.next_offset)
+        return self._view
+
+    # ---- becoming inactive ----------------------------------------------------------------------------------------
+
+    def seal(self):
+        """Trims its files: the last time entry is added, indexes and log get their exact lengths (spec 4.2). OSError.
+
+        The blocks allocated ahead are given back."""
+        cdef int status = 0
+        if self.time_map is not None:
+            self.times.put(self.staged.max_timestamp, self.staged.max_timestamp_offset)
+            with nogil:
+                status = self.offset_map.file.resize(self.offsets.count * KS_OFFSET_ENTRY)
+                if status == 0:
+                    status = self.time_map.file.resize(self.times.count * KS_TIME_ENTRY)
+        if status == 0:
+            with nogil:
+                status = self.log.resize(self.staged.size)
+        if status < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+        self.allocated = self.staged.size
+
+    def unseal(self):
+        """Makes a sealed segment writable again, because the next one could not be made. OSError."""
+        cdef int status = 0
+        if self.time_map is not None:
+            self.times.count = self.published.time_entries
+            self.offset_map.reserved = 0
+            self.time_map.reserved = 0
+            status = self.offset_map.file.resize(self.offset_map.size)
+            if status == 0:
+                status = self.time_map.file.resize(self.time_map.size)
+            if status == 0:
+                status = self.offset_map.reserve(self.offsets.count * KS_OFFSET_ENTRY)
+            if status == 0:
+                status = self.time_map.reserve(self.times.count * KS_TIME_ENTRY)
+            if status < 0:
+                PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+
+    def sync(self, *, bint indexes=True):
+        """Brings the log, and its indexes, to the disk; index files that are not there yet are made. OSError."""
+        cdef int status
+        if indexes:
+            self.prepare()
+        with nogil:
+            status = self.log.sync_all()
+            if status == 0 and indexes:
+                status = self.offset_map.sync()
+            if status == 0 and indexes:
+                status = self.time_map.sync()
+        if status < 0:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+
+    def files(self):
+        """The Files of the log and of the indexes that were made: what must reach the disk once they are sealed."""
+        files = [self.log]
+        if self.time_map is not None:
+            files += [self.offset_map.file, self.time_map.file]
+        if self.transaction_file is not None:
+            files.append(self.transaction_file)
+        return files
+
+    def append_aborted(self, txn):
+        """Adds an aborted transaction to the .txnindex, which is made when the first one comes (spec 3.4). OSError."""
+        before = self._transaction_index.to_bytes()
+        if self.transaction_file is None:
+            self.transaction_file = File(self.path_of(".txnindex"), "a")
+        self._transaction_index.append(txn)
+        after = self._transaction_index.to_bytes()
+        self.transaction_file.write(len(before), after[len(before):])
+
+    def after_fork(self):
+        """Another thread, which a child of fork does not have, may have been publishing."""
+        if self.version & 1:
+            self.version -= 1
+            self.publish()
+
+    def __repr__(self):
+        return f"Active({self.path!r}, size={self.size})"

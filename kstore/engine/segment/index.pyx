@@ -1,0 +1,492 @@
+"""The three indexes of a segment (spec 3), held in memory.
+
+offset index       8 bytes an entry: i32 offset - base_offset, i32 position of the batch whose last offset it is
+time index        12 bytes an entry: i64 largest timestamp so far, i32 offset - base_offset
+transaction index 34 bytes an entry: i16 version, i64 producer id, first, last and last stable offset
+
+Entries are kept as they lie in the file, big-endian. A reader copies them once (2 MB for a segment of 1 GiB) instead of
+mapping the file: a broker shortens index files when it rolls, and a map of a shortened file kills the process. The
+writer, who owns its files, appends to a Mapping; readers beside it see views with a count of their own.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython cimport boundscheck, final, no_gc, no_gc_clear, wraparound
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kstore.engine.segment.entries cimport E_FULL, E_MEMORY, E_ORDER, E_RANGE, Entries
+from kstore.engine.io.mapped_file cimport Mapping
+from libkstore.format cimport (
+    KS_ABORTED_ENTRY,
+    KS_OFFSET_ENTRY,
+    KS_TIME_ENTRY,
+    ks_aborted_txn,
+    ks_entry_offset,
+    ks_entry_position,
+    ks_entry_timestamp,
+    ks_load_i32,
+    ks_parse_aborted_txn,
+    ks_store_u32,
+    ks_store_u64,
+    ks_time_entry_offset,
+)
+
+from kstore.errors import CorruptIndexError
+from typing import NamedTuple
+
+
+class OffsetPosition(NamedTuple):
+    """An entry of the offset index: the last offset of a batch, and the byte where that batch begins."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """An entry of the time index: a largest timestamp so far, and the last offset of the first batch to have it."""
+
+    timestamp: int
+    offset: int
+
+
+class AbortedTxn(NamedTuple):
+    """An entry of the transaction index (spec 3.4)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    version: int = 0
+
+
+cdef int raise_put(int status, str what, int64_t base_offset, int64_t offset, last) except -1:
+    if status == E_MEMORY:
+        raise MemoryError()
+    if status == E_FULL:
+        raise ValueError(f"the {what} index is full")
+    if status == E_RANGE:
+        raise OverflowError(f"offset {offset} cannot be told relative to base offset {base_offset}")
+    raise ValueError(f"{what} {offset} is not above the last one indexed, {last}")
+
+
+@final
+@no_gc
+cdef class OffsetIndex(Entries):
+    """The offset index of one segment. Offsets rise strictly; lookups are floor searches (spec 3.2)."""
+
+    def __cinit__(
+        self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
+    ):
+        cdef int64_t size = PyBytes_GET_SIZE(entries)
+        self.base_offset = base_offset
+        self.path = path
+        self.max_entries = max_entries
+        self.width = KS_OFFSET_ENTRY
+        if size % KS_OFFSET_ENTRY:
+            raise CorruptIndexError(
+                "size of an offset index", file=path, position=size, expected="a multiple of 8", found=size
+            )
+        self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
+
+    @staticmethod
+    cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries):
+        """An index that appends to a mapped file, after the entries of another. OSError: no room."""
+        cdef int64_t most = owner.size // KS_OFFSET_ENTRY
+        cdef OffsetIndex index = OffsetIndex(base_offset, path=owner.file.path, max_entries=most)
+        index.map_onto(owner, entries)
+        return index
+
+    cdef OffsetIndex view(self, int64_t count):
+        """The first `count` entries of a mapped index, which no append changes any more."""
+        cdef OffsetIndex index = OffsetIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
+        index.show(self, count)
+        return index
+
+    cdef int64_t offset_at(self, int64_t slot) noexcept nogil:
+        return ks_entry_offset(self.data, <size_t>slot, self.base_offset)
+
+    cdef int64_t position_at(self, int64_t slot) noexcept nogil:
+        return ks_entry_position(self.data, <size_t>slot)
+
+    cdef int64_t floor(self, int64_t target) noexcept nogil:
+        """Slot of the largest entry with offset <= target, or -1.
+
+        Offsets grow nearly evenly with their slots, so the slot is guessed from the ends; where the guess is off, the
+        bounds are moved out by doubled steps, and a search that no comparison makes branch does the rest."""
+        cdef int64_t n = self.count, low, high, half, first, last
+        cdef int64_t step = 4
+        if n == 0:
+            return -1
+        first = ks_load_i32(self.data)
+        last = ks_load_i32(self.data + (n - 1) * KS_OFFSET_ENTRY)
+        target -= self.base_offset
+        if target < first:
+            return -1
+        if target >= last:
+            return n - 1
+        low = <int64_t>(<double>(target - first) * <double>(n - 1) / <double>(last - first))
+        if low >= n:  # cannot be, unless entries are out of order
+            low = n - 1
+        high = low + step
+        while low > 0 and ks_load_i32(self.data + low * KS_OFFSET_ENTRY) > target:
+            high = low
+            low = max(<int64_t>0, low - step)
+            step *= 4
+        step = 4
+        while high < n and ks_load_i32(self.data + high * KS_OFFSET_ENTRY) <= target:
+            low = high
+            high = min(n, high + step)
+            step *= 4
+        n = min(high, n) - low
+        while n > 1:
+            half = n >> 1
+            low = low + half if ks_load_i32(self.data + (low + half) * KS_OFFSET_ENTRY) <= target else low
+            n -= half
+        return low
+
+    cdef int64_t floor_position(self, int64_t position) noexcept nogil:
+        """Slot of the largest entry with position < `position`, or -1."""
+        cdef int64_t low = 0, n = self.count, half
+        if n == 0 or self.position_at(0) >= position:
+            return -1
+        while n > 1:
+            half = n >> 1
+            low = low + half if self.position_at(low + half) < position else low
+            n -= half
+        return low
+
+    cdef int put(self, int64_t offset, int64_t position) noexcept nogil:
+        cdef uint8_t *p
+        cdef int status
+        if self.count and offset <= self.offset_at(self.count - 1):
+            return E_ORDER
+        status = self.one_more(offset)
+        if status < 0:
+            return status
+        p = self.data + self.count * KS_OFFSET_ENTRY
+        ks_store_u32(p, <uint32_t>(offset - self.base_offset))
+        ks_store_u32(p + 4, <uint32_t>position)
+        self.count += 1
+        return 0
+
+    @property
+    def last_offset(self):
+        """Offset of the last entry; the base offset of an empty index."""
+        return self.offset_at(self.count - 1) if self.count else self.base_offset
+
+    @property
+    def is_full(self):
+        return self.count >= self.max_entries
+
+    def entry(self, int64_t slot):
+        """The entry in `slot`; ValueError past the last."""
+        if not 0 <= slot < self.count:
+            raise ValueError(f"slot {slot} of an index of {self.count} entries")
+        return OffsetPosition(self.offset_at(slot), self.position_at(slot))
+
+    def __iter__(self):
+        cdef int64_t slot
+        for slot in range(self.count):
+            yield OffsetPosition(self.offset_at(slot), self.position_at(slot))
+
+    def lookup(self, int64_t target, /):
+        """(offset, position) of the largest entry with offset <= target; (base_offset, 0) if there is none."""
+        cdef int64_t slot = self.floor(target)
+        if slot < 0:
+            return self.base_offset, 0
+        return self.offset_at(slot), self.position_at(slot)
+
+    def locate(self, int64_t target, /):
+        """The position alone of `lookup`: where to begin reading for an offset. The quickest of the lookups."""
+        cdef int64_t slot = self.floor(target)
+        return self.position_at(slot) if slot >= 0 else 0
+
+    @boundscheck(False)  # i runs over the length of both views, which are made equal here
+    @wraparound(False)
+    def lookup_many(self, const int64_t[::1] targets, /):
+        """The positions of `lookup` for an int64 array of offsets, as an int64 array of the same length."""
+        import numpy
+
+        positions = numpy.empty(targets.shape[0], dtype=numpy.int64)
+        cdef int64_t[::1] out = positions
+        cdef Py_ssize_t i
+        cdef int64_t slot
+        with nogil:
+            for i in range(targets.shape[0]):
+                slot = self.floor(targets[i])
+                out[i] = self.position_at(slot) if slot >= 0 else 0
+        return positions
+
+    def fetch_upper_bound(self, int64_t position, int64_t size):
+        """The smallest entry with position >= position + size, or None (spec 3.2; 32-bit sums, as Kafka's).
+
+        Where that is the first entry, and exactly there, Kafka takes the next (spec 3.1), and so do we."""
+        cdef int32_t end = <int32_t><uint32_t>(<uint64_t>position + <uint64_t>size)
+        cdef int64_t slot = self.floor_position(end) + 1
+        if slot == 0 and self.count and self.position_at(0) == end:
+            slot = 1
+        return OffsetPosition(self.offset_at(slot), self.position_at(slot)) if slot < self.count else None
+
+    def append(self, int64_t offset, int64_t position):
+        """Adds an entry. ValueError when full or out of order, OverflowError past base offset + 2^31 - 1."""
+        if self.is_full:
+            raise ValueError(f"the index is full at {self.count} entries")
+        cdef int status = self.put(offset, position)
+        if status:
+            raise_put(status, "offset", self.base_offset, offset, self.last_offset)
+
+    def truncate_to(self, int64_t offset):
+        """Removes the entries with offset >= `offset`."""
+        cdef int64_t slot = self.floor(offset)
+        self.count = 0 if slot < 0 else slot if self.offset_at(slot) == offset else slot + 1
+
+    def check(self):
+        """CorruptIndexError unless offsets and positions rise from entry to entry, and start at base or above."""
+        cdef int64_t slot, last = self.base_offset - 1, at = -1
+        for slot in range(self.count):
+            if self.offset_at(slot) <= last or self.position_at(slot) <= at:
+                raise CorruptIndexError(
+                    "entry of an offset index",
+                    file=self.path,
+                    position=slot * KS_OFFSET_ENTRY,
+                    expected=f"offset above {last} and position above {at}",
+                    found=(self.offset_at(slot), self.position_at(slot)),
+                )
+            last, at = self.offset_at(slot), self.position_at(slot)
+
+    def sanity_check(self):
+        """Kafka's own, weaker check (spec 3.2): the last offset is not below the base offset."""
+        if self.count and self.last_offset < self.base_offset:
+            raise CorruptIndexError(
+                "last offset of an offset index",
+                file=self.path,
+                position=(self.count - 1) * KS_OFFSET_ENTRY,
+                expected=f"at least {self.base_offset}",
+                found=self.last_offset,
+            )
+
+    def copy(self):
+        """The same entries, in memory of their own."""
+        return OffsetIndex(self.base_offset, self.to_bytes(), path=self.path)
+
+
+@final
+@no_gc
+cdef class TimeIndex(Entries):
+    """The time index of one segment. Timestamps rise strictly, offsets do not fall (spec 3.3)."""
+
+    def __cinit__(
+        self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
+    ):
+        cdef int64_t size = PyBytes_GET_SIZE(entries)
+        self.base_offset = base_offset
+        self.path = path
+        self.max_entries = max_entries
+        self.width = KS_TIME_ENTRY
+        if size % KS_TIME_ENTRY:
+            raise CorruptIndexError(
+                "size of a time index", file=path, position=size, expected="a multiple of 12", found=size
+            )
+        self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
+
+    @staticmethod
+    cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries):
+        """An index that appends to a mapped file, after the entries of another. OSError: no room."""
+        cdef int64_t most = owner.size // KS_TIME_ENTRY
+        cdef TimeIndex index = TimeIndex(base_offset, path=owner.file.path, max_entries=most)
+        index.map_onto(owner, entries)
+        return index
+
+    cdef TimeIndex view(self, int64_t count):
+        """The first `count` entries of a mapped index, which no append changes any more."""
+        cdef TimeIndex index = TimeIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
+        index.show(self, count)
+        return index
+
+    cdef int64_t timestamp_at(self, int64_t slot) noexcept nogil:
+        return ks_entry_timestamp(self.data, <size_t>slot)
+
+    cdef int64_t offset_at(self, int64_t slot) noexcept nogil:
+        return ks_time_entry_offset(self.data, <size_t>slot, self.base_offset)
+
+    cdef int64_t floor(self, int64_t timestamp) noexcept nogil:
+        """Slot of the largest entry with timestamp <= `timestamp`, or -1."""
+        cdef int64_t low = 0, n = self.count, half
+        if n == 0 or timestamp < self.timestamp_at(0):
+            return -1
+        while n > 1:
+            half = n >> 1
+            low = low + half if self.timestamp_at(low + half) <= timestamp else low
+            n -= half
+        return low
+
+    cdef int put(self, int64_t timestamp, int64_t offset) noexcept nogil:
+        """Adds an entry if `timestamp` is above the last one's (spec 3.3, maybeAppend without the test for full)."""
+        cdef uint8_t *p
+        cdef int status
+        if self.count and (offset < self.offset_at(self.count - 1) or timestamp < self.timestamp_at(self.count - 1)):
+            return E_ORDER
+        if timestamp <= (self.timestamp_at(self.count - 1) if self.count else -1):
+            return 0
+        status = self.one_more(offset)
+        if status < 0:
+            return status
+        p = self.data + self.count * KS_TIME_ENTRY
+        ks_store_u64(p, <uint64_t>timestamp)
+        ks_store_u32(p + 8, <uint32_t>(offset - self.base_offset))
+        self.count += 1
+        return 0
+
+    @property
+    def last_entry(self):
+        """The last entry; (-1, base_offset) of an empty index."""
+        if self.count == 0:
+            return TimestampOffset(-1, self.base_offset)
+        return TimestampOffset(self.timestamp_at(self.count - 1), self.offset_at(self.count - 1))
+
+    @property
+    def is_full(self):
+        """One slot is kept for the entry that a roll adds."""
+        return self.count >= self.max_entries - 1
+
+    def entry(self, int64_t slot):
+        """The entry in `slot`; ValueError past the last."""
+        if not 0 <= slot < self.count:
+            raise ValueError(f"slot {slot} of an index of {self.count} entries")
+        return TimestampOffset(self.timestamp_at(slot), self.offset_at(slot))
+
+    def __iter__(self):
+        cdef int64_t slot
+        for slot in range(self.count):
+            yield TimestampOffset(self.timestamp_at(slot), self.offset_at(slot))
+
+    def lookup(self, int64_t timestamp, /):
+        """(timestamp, offset) of the largest entry with timestamp <= the one asked; (-1, base_offset) for none."""
+        cdef int64_t slot = self.floor(timestamp)
+        if slot < 0:
+            return -1, self.base_offset
+        return self.timestamp_at(slot), self.offset_at(slot)
+
+    def maybe_append(self, int64_t timestamp, int64_t offset, *, bint skip_full_check=False):
+        """Adds an entry if `timestamp` is above the last (spec 3.3). ValueError when full or when either falls."""
+        if not skip_full_check and self.is_full:
+            raise ValueError(f"the index is full at {self.count} entries")
+        cdef int status = self.put(timestamp, offset)
+        if status:
+            raise_put(status, "entry", self.base_offset, offset, self.last_entry)
+
+    def truncate_to(self, int64_t offset):
+        """Removes the entries with offset >= `offset`."""
+        while self.count and self.offset_at(self.count - 1) >= offset:
+            self.count -= 1
+
+    def check(self):
+        """CorruptIndexError unless timestamps rise, offsets do not fall, and both start where they may."""
+        cdef int64_t slot, last = -1, at = self.base_offset
+        for slot in range(self.count):
+            if self.timestamp_at(slot) <= last or self.offset_at(slot) < at:
+                raise CorruptIndexError(
+                    "entry of a time index",
+                    file=self.path,
+                    position=slot * KS_TIME_ENTRY,
+                    expected=f"timestamp above {last} and offset not below {at}",
+                    found=(self.timestamp_at(slot), self.offset_at(slot)),
+                )
+            last, at = self.timestamp_at(slot), self.offset_at(slot)
+
+    def sanity_check(self):
+        """Kafka's own check (spec 3.3): the last timestamp not below the first, the last offset not below the base."""
+        if self.count == 0:
+            return
+        if self.timestamp_at(self.count - 1) < self.timestamp_at(0) or self.last_entry.offset < self.base_offset:
+            raise CorruptIndexError(
+                "last entry of a time index",
+                file=self.path,
+                position=(self.count - 1) * KS_TIME_ENTRY,
+                expected=f"timestamp from {self.timestamp_at(0)}, offset from {self.base_offset}",
+                found=tuple(self.last_entry),
+            )
+
+    def copy(self):
+        """The same entries, in memory of their own."""
+        return TimeIndex(self.base_offset, self.to_bytes(), path=self.path)
+
+
+@final
+@no_gc_clear  # its methods rely on the list, which the collector empties by itself
+cdef class TransactionIndex:
+    """The aborted transactions whose markers lie in one segment, in the order of their markers (spec 3.4)."""
+
+    cdef readonly int64_t base_offset
+    cdef readonly str path
+    cdef list _entries
+
+    def __cinit__(self, int64_t base_offset, bytes entries not None=b"", *, str path not None=""):
+        self.base_offset = base_offset
+        self.path = path
+        self._entries = []
+        cdef ks_aborted_txn txn
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(entries)
+        cdef int64_t at
+        for at in range(0, PyBytes_GET_SIZE(entries) - KS_ABORTED_ENTRY + 1, KS_ABORTED_ENTRY):
+            ks_parse_aborted_txn(p + at, &txn)
+            if p[at]:  # the high byte, which is what Kafka reads back
+                raise CorruptIndexError(
+                    "version of an aborted transaction", file=path, position=at, expected=0, found=txn.version
+                )
+            self._entries.append(
+                AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset, txn.version)
+            )
+
+    @property
+    def is_empty(self):
+        return not self._entries
+
+    def __len__(self):
+        return len(self._entries)
+
+    def __iter__(self):
+        return iter(self._entries)
+
+    def append(self, txn, /):
+        """Adds an AbortedTxn. ValueError unless its last offset is above that of the entry before."""
+        if self._entries and txn.last_offset <= self._entries[-1].last_offset:
+            raise ValueError(f"last offset {txn.last_offset} is not above {self._entries[-1].last_offset}")
+        self._entries.append(txn)
+
+    def collect(self, int64_t fetch_offset, int64_t upper_bound):
+        """(transactions overlapping the range, whether later segments need not be asked) as spec 3.4 has it."""
+        found = []
+        for txn in self._entries:
+            if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound:
+                found.append(txn)
+            if txn.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    def truncate_to(self, int64_t offset):
+        """Removes everything from the first entry with last offset >= `offset` on."""
+        for slot, txn in enumerate(self._entries):
+            if txn.last_offset >= offset:
+                del self._entries[slot:]
+                return
+
+    def sanity_check(self):
+        """CorruptIndexError when a marker lies below the segment; Kafka runs this when it loads a log."""
+        for slot, txn in enumerate(self._entries):
+            if txn.last_offset < self.base_offset:
+                raise CorruptIndexError(
+                    "last offset of an aborted transaction",
+                    file=self.path,
+                    position=slot * KS_ABORTED_ENTRY,
+                    expected=f"at least {self.base_offset}",
+                    found=txn.last_offset,
+                )
+
+    def to_bytes(self):
+        """The entries as a file holds them."""
+        import struct
+
+        return b"".join(
+            struct.pack(">hqqqq", t.version, t.producer_id, t.first_offset, t.last_offset, t.last_stable_offset)
+            for t in self._entries
+        )

@@ -1,0 +1,177 @@
+"""The walk over every batch of a segment, as recovery does it (spec 8.4)."""
+
+from typing import NamedTuple
+
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+from kstore.engine.record.batch cimport raise_fault
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.record.batch_walk cimport DAMAGED, FAR, LOOK, NEAR, SYSTEM, step
+from kstore.engine.io.read_window cimport Window
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_CONTROL,
+    KS_E_CRC,
+    KS_E_LENGTH,
+    KS_E_OFFSET,
+    KS_OK,
+    ks_batch,
+    ks_check_batch,
+    ks_codec,
+    ks_fail,
+    ks_fault,
+    ks_load_i16,
+    ks_next_record,
+    ks_record,
+)
+
+from kstore.engine.segment.index import TimestampOffset
+from kstore.errors import CorruptRecordError
+
+
+class Survey(NamedTuple):
+    """What a walk over every batch of a segment found; the indexes are those that recovery would write.
+
+    It ends at the first byte that recovery would cut off; `error` says what is wrong there, None where nothing is
+    left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more than 2^31 - 1 above
+    the base, so the segment must be split.
+    """
+
+    valid_bytes: int
+    next_offset: int
+    batch_count: int
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    max_timestamp: TimestampOffset
+    leader_epochs: list[tuple[int, int]]
+    error: CorruptRecordError | None
+    disordered: bool
+    overflow: bool
+    has_producers: bool
+
+
+cdef int check_marker(const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
+    """What recovery reads of a transaction marker: its first record's key, and the version of its value (spec 2.4).
+
+    A value too short to be one is let pass, though Kafka fails on it (and cannot open such a log at all)."""
+    cdef const uint8_t *q = p + KS_BATCH_OVERHEAD
+    cdef ks_record r
+    if b.magic < 2 or not b.attributes & KS_CONTROL or b.producer_id < 0 or b.records_count <= 0 or ks_codec(b):
+        return KS_OK
+    if ks_next_record(&q, p + b.size, b, &r, fault) != KS_OK:
+        fault.at += KS_BATCH_OVERHEAD
+        return fault.status
+    if r.key_size < 4:
+        return ks_fail(fault, KS_E_LENGTH, KS_BATCH_OVERHEAD, 4, r.key_size)
+    if ks_load_i16(r.key) < 0:
+        return ks_fail(fault, KS_E_LENGTH, <size_t>(r.key - p), 0, ks_load_i16(r.key))
+    if r.value_size >= 2 and ks_load_i16(r.value) < 0:
+        return ks_fail(fault, KS_E_LENGTH, <size_t>(r.value - p), 0, ks_load_i16(r.value))
+    return KS_OK
+
+
+cdef object error_of(const ks_fault *fault, str path, int64_t position, int64_t offset):
+    try:
+        raise_fault(fault, path, position, offset)
+    except CorruptRecordError as e:
+        return e
+
+
+cdef object survey(Window w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify):
+    """A Survey of what the window may show, checksums verified if asked. The GIL is free meanwhile.
+
+    Offsets that do not rise from batch to batch are damage too (Kafka does not look); of two batches that contradict
+    each other the one out of line is blamed.
+    """
+    cdef OffsetIndex offsets = OffsetIndex(base_offset)
+    cdef TimeIndex times = TimeIndex(base_offset)
+    cdef ks_batch b
+    cdef ks_fault fault
+    cdef int64_t position = 0, size = 0, have, since = 0, count = 0, next_offset = base_offset
+    cdef int64_t max_timestamp = -1, max_offset = base_offset
+    cdef int64_t ahead = FAR, previous = -1, last = base_offset - 1
+    cdef int32_t epoch = -1
+    cdef int put = 0
+    cdef bint overflow = False
+    cdef bint producers = False
+    cdef bint unordered = False
+    cdef bint follows_on = True  # whether the last batch began right behind the one before
+    epochs = []
+    memset(&fault, 0, sizeof(fault))
+    with nogil:
+        while True:
+            size = step(w, position, ahead, &b, &fault)
+            if size < 0:
+                break
+            if verify:
+                have = w.fill(position, size, FAR)
+                if have < 0:
+                    size = SYSTEM
+                    break
+                if (
+                    ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK
+                    or check_marker(w.at(position), &b, &fault) != KS_OK
+                ):
+                    size = DAMAGED
+                    break
+            else:  # large batches: step over their records instead of reading them
+                ahead = LOOK if size > NEAR else FAR
+            if b.base_offset <= last or b.last_offset >= end_offset:
+                unordered = True
+                break
+            if b.last_offset - base_offset > INT32_MAX:
+                overflow = True
+                break
+            if b.max_timestamp > max_timestamp:
+                max_timestamp = b.max_timestamp
+                max_offset = b.last_offset
+            if since > interval:
+                put = offsets.put(b.last_offset, position)
+                if put == 0:
+                    put = times.put(max_timestamp, max_offset)
+                if put:
+                    break
+                since = 0
+            if b.leader_epoch > epoch and b.magic == 2:
+                epoch = b.leader_epoch
+                with gil:
+                    epochs.append((epoch, b.base_offset))
+            producers = producers or b.producer_id >= 0
+            count += 1
+            follows_on = b.base_offset == last + 1
+            last = b.last_offset
+            next_offset = last + 1
+            since += size
+            previous = position
+            position += size
+    if size == SYSTEM:
+        w.raise_failure(-1)
+    if unordered and not follows_on and b.base_offset <= last:  # the batch before is the one out of line
+        ks_fail(&fault, KS_E_OFFSET, 0, b.base_offset - 1, last)
+        error = error_of(&fault, path, previous, -1)
+        w.reset(w.file, previous, w.origin)
+        return survey(w, path, base_offset, end_offset, interval, verify)._replace(error=error)
+    error = None
+    if unordered:
+        ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+        size = DAMAGED
+    if put or overflow:
+        ks_fail(&fault, KS_E_OFFSET, 0, offsets.last_offset + 1, b.last_offset)
+        size = DAMAGED
+    if size == DAMAGED:
+        error = error_of(&fault, path, position, b.base_offset if fault.status == KS_E_CRC else -1)
+    elif position < w.limit:
+        error = CorruptRecordError(
+            "the bytes end inside a batch",
+            file=path,
+            position=position,
+            offset=next_offset,
+            expected="a whole batch",
+            found=f"{w.limit - position} bytes",
+        )
+    times.put(max_timestamp, max_offset)
+    return Survey(
+        position, next_offset, count, offsets, times, TimestampOffset(max_timestamp, max_offset), epochs, error,
+        put != 0, overflow, producers,
+    )

@@ -1,0 +1,781 @@
+"""One segment: NAME.log, and NAME.index, NAME.timeindex, NAME.txnindex beside it (spec 1.2, 3, 7).
+
+An index is a hint. What it names is compared with the batch found there; one that is missing or contradicts itself or
+its log is built anew in memory, which is slower and never wrong. Nothing is written.
+"""
+
+import os
+import time
+from typing import NamedTuple
+
+from cython cimport final
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+
+from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
+from kstore.engine.record.batch_headers cimport header_table
+from kstore.engine.io.file cimport File
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.recovery_walk cimport survey
+from kstore.engine.record.batch_walk cimport DAMAGED, LOOK, NEAR, NONE, SYSTEM, step
+from kstore.engine.io.read_window cimport Window
+from libkstore.format cimport (
+    KS_ABORTED_ENTRY,
+    KS_BATCH_OVERHEAD,
+    KS_CONTROL,
+    KS_E_OFFSET,
+    KS_MAGIC_END,
+    KS_MIN_SIZE,
+    KS_OFFSET_ENTRY,
+    KS_OK,
+    KS_TIME_ENTRY,
+    ks_batch,
+    ks_check_batch,
+    ks_codec,
+    ks_fail,
+    ks_fault,
+    ks_load_i32,
+    ks_load_i64,
+)
+
+from kstore.engine.segment.index import TransactionIndex
+from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
+
+
+cdef enum:
+    LEAST_BATCH = 26  # bytes: a message of magic 0 with neither key nor value
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Where a lookup ended: the offset and timestamp (-1 for none) of a record, and its leader epoch if known."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+class Located(NamedTuple):
+    """A batch in a segment: its base offset, the byte where it begins, its bytes."""
+
+    base_offset: int
+    position: int
+    size: int
+
+
+@final
+cdef class Segment:
+    """A segment of a log, read-only. Files are opened at first use and stay open as long as the segment lives.
+
+    base_offset is the number in its name, end_offset the base offset of the segment after it (2^63 - 1 for the last).
+    `suffixes` gives names such as NAME.log.swap, by kind; positions count from `origin`, which is 0 but where one file
+    stands for several segments (spec 8.7, split).
+    `size` is the part of the .log that counts: behind it may lie what recovery would cut off. `damage` is the error
+    that making the indexes anew met in the log, or None; the indexes then end there. Thread-safe.
+    """
+
+    def __cinit__(
+        self,
+        str directory not None,
+        str stem not None,
+        int64_t base_offset,
+        int64_t end_offset=INT64_MAX,
+        dict suffixes=None,
+        int64_t origin=0,
+        int64_t index_interval_bytes=4096,
+        int64_t max_decompressed_bytes=256 << 20,
+    ):
+        self.directory = directory
+        self.stem = stem
+        self.suffixes = suffixes
+        self.origin = origin
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
+        self._limit = -1
+        self._claimed = -1
+        self._modified = -2
+
+    # ---- files ----------------------------------------------------------------------------------------------------
+
+    def path_of(self, str kind):
+        """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
+        return f"{self.directory}/{self.stem}{kind}{self.suffixes.get(kind, '') if self.suffixes else ''}"
+
+    @property
+    def path(self):
+        if self._path is None:
+            self._path = self.path_of(".log")
+        return self._path
+
+    cdef File opened(self):
+        if self._log is None:
+            try:
+                self._log = File(self.path)
+            except FileNotFoundError:
+                raise self.changed("it was deleted", self.base_offset) from None
+        return self._log
+
+    cdef object changed(self, str what, int64_t offset):
+        """What to say of a segment whose file is no longer what it was."""
+        return LogChangedError(self.path, offset, min(self.end_offset, self.base_offset), self.base_offset, what)
+
+    cdef int64_t limit(self) except -1:
+        if self._limit < 0:
+            self._modified = self.opened().mtime_ms()
+            self._limit = self.opened().length() - self.origin
+        return self._limit
+
+    @property
+    def size(self):
+        """Bytes of the log that count. Taken when first asked, and kept: later appends are not seen."""
+        return self.limit()
+
+    def file(self):
+        """The .log as a File."""
+        return self.opened()
+
+    def mtime_ms(self):
+        """When the .log was last changed, in ms: Kafka's substitute for timestamps where there are none."""
+        return self.opened().mtime_ms()
+
+    cdef bytes contents(self, str kind, int64_t width):
+        """All of one of its index files, or None where there is none. CorruptIndexError where the log has not so many
+        batches as the file has room for entries of this width: it may be sparse, and larger than memory."""
+        cdef File file
+        cdef int64_t size, most
+        try:
+            file = File(self.path_of(kind))
+        except FileNotFoundError:
+            return None
+        size = file.length()
+        most = width * (self.opened().length() // LEAST_BATCH + 2)
+        if size > most:
+            raise CorruptIndexError(
+                "size of an index", file=self.path_of(kind), position=most, expected=f"at most {most}", found=size
+            )
+        return file.read(0, size)
+
+    def is_file_of_its_name(self):
+        """Whether the .log's name still stands for the file that this segment has open."""
+        try:
+            return os.stat(self.path).st_ino == os.fstat(self.opened().fd).st_ino
+        except FileNotFoundError:
+            return False
+
+    def change(self, int64_t offset, int64_t end_offset=INT64_MAX):
+        """Why an error that was met here is none of the file, as a LogChangedError; None where it is one.
+
+        The log was truncated, or deleted, since this segment was looked at, and perhaps written anew: then its files
+        are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in
+        readers.
+        """
+        from kstore.engine.scan.batch_reader import BatchReader
+
+        cdef int64_t modified, seen = -1
+        for _ in range(3):
+            try:
+                if not self.is_file_of_its_name():
+                    return self.changed("it was replaced", offset)
+                if self.opened().length() < self.origin + self.limit():
+                    return self.changed("it was truncated", offset)
+                if self.end_offset < INT64_MAX and not (
+                    self.suffixes or self.origin or os.path.exists(f"{self.directory}/{self.end_offset:020d}.log")
+                ):
+                    return self.changed("the log was truncated before the segment that followed", offset)
+                modified = self.opened().mtime_ms()
+                if offset < 0 or modified in (self._modified, seen):
+                    return None  # nobody has written there since, or since the look before
+                seen = modified
+                fresh = Segment(
+                    self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin
+                )
+                fresh.limit_to(min(fresh.size, self.limit()))
+                batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
+                if batch is not None and batch.last_offset < end_offset:
+                    return self.changed("it was truncated and written anew", offset)
+            except FileNotFoundError:
+                return self.changed("it was deleted", offset)
+            except CorruptFileError:
+                pass
+            time.sleep(0.005)  # longer than what the system's clock of files counts in
+        return None
+
+    cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
+        """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""
+        cdef Segment other = Segment(
+            self.directory, self.stem, self.base_offset, end_offset, self.suffixes, self.origin,
+            self.index_interval_bytes, self.max_decompressed_bytes,
+        )
+        other._log = self.opened()
+        other._limit = limit
+        return other
+
+    def limit_to(self, int64_t size):
+        """Lets nothing from byte `size` on count. Only before the segment is shared."""
+        self._limit = size
+
+    def adopt(self, OffsetIndex offset_index, TimeIndex time_index, transaction_index=None):
+        """Uses these indexes instead of the files'. Only before the segment is shared."""
+        if offset_index is not None:
+            self._offset_index = offset_index
+        if time_index is not None:
+            self._time_index = time_index
+        if transaction_index is not None:
+            self._transaction_index = transaction_index
+
+    def take_max_timestamp(self, max_timestamp):
+        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared."""
+        self._max_timestamp_so_far = max_timestamp
+
+    # ---- indexes --------------------------------------------------------------------------------------------------
+
+    cdef OffsetIndex offsets(self):
+        cdef OffsetIndex index
+        if self._offset_index is None:
+            try:
+                entries = self.contents(".index", KS_OFFSET_ENTRY)
+                if entries is None:
+                    raise CorruptIndexError("no offset index", file=self.path_of(".index"), position=0)
+                index = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
+                index.check()
+                if index.count and index.position_at(index.count - 1) >= self.limit():
+                    raise CorruptIndexError(
+                        "position in an offset index",
+                        file=index.path,
+                        position=8 * index.count - 4,
+                        expected=f"below {self.limit()}, the size of the log",
+                        found=index.position_at(index.count - 1),
+                    )
+                self._offset_index = index
+            except CorruptIndexError as e:
+                self.rebuild(e)
+        return self._offset_index
+
+    cdef TimeIndex times(self):
+        cdef TimeIndex index
+        if self._time_index is None:
+            try:
+                entries = self.contents(".timeindex", KS_TIME_ENTRY)
+                if entries is None:
+                    raise CorruptIndexError("no time index", file=self.path_of(".timeindex"), position=0)
+                index = TimeIndex(self.base_offset, entries, path=self.path_of(".timeindex"))
+                index.check()
+                self._time_index = index
+                self.check_last_time()
+            except CorruptIndexError as e:
+                self.rebuild(e)
+        return self._time_index
+
+    cdef int check_last_time(self) except -1:
+        """The last entry decides which segment a time is looked up in, so it is compared with its batch at once."""
+        cdef TimeIndex index = self._time_index
+        cdef ks_batch b
+        cdef Window w
+        cdef int64_t slot = index.count - 1
+        if slot >= 0:
+            w = self.borrow()
+            if (
+                self.locate(index.offset_at(slot), w, &b, False) < 0
+                or b.last_offset != index.offset_at(slot)
+                or b.max_timestamp != index.timestamp_at(slot)
+            ):
+                raise self.time_fault(index, slot, "another batch")
+            self._spare = w
+        return 0
+
+    def rebuild(self, reason):
+        """Replaces both indexes by ones made from the log, and notes why."""
+        found = self.scan(verify=False)
+        if found.error is not None:
+            self.damage = found.error
+            if self._offset_index is not None and self._offset_index.count:
+                self._claimed = max(self._claimed, self._offset_index.offset_at(self._offset_index.count - 1))
+        self._notes = (*self.notes, reason)
+        self.adopt(found.offset_index, found.time_index)
+
+    @property
+    def notes(self):
+        """Why an index was made anew, as errors; empty where its files served."""
+        return self._notes or ()
+
+    @property
+    def offset_index(self):
+        return self.offsets()
+
+    @property
+    def time_index(self):
+        return self.times()
+
+    @property
+    def transaction_index(self):
+        """Aborted transactions whose markers are in here; empty where there is no file. CorruptIndexError."""
+        if self._transaction_index is None:
+            self._transaction_index = TransactionIndex(
+                self.base_offset, self.contents(".txnindex", KS_ABORTED_ENTRY) or b"", path=self.path_of(".txnindex")
+            )
+        return self._transaction_index
+
+    @property
+    def max_timestamp_so_far(self):
+        """The largest timestamp and the last offset of the first batch to have it; (-1, base_offset) for none."""
+        if self._max_timestamp_so_far is not None:
+            return self._max_timestamp_so_far
+        return self.times().last_entry
+
+    @property
+    def largest_timestamp(self):
+        """The same timestamp, or the file's modification time where there is none (spec 7.6)."""
+        cdef int64_t timestamp = self.max_timestamp_so_far.timestamp
+        return timestamp if timestamp >= 0 else self.mtime_ms()
+
+    # ---- lookups --------------------------------------------------------------------------------------------------
+
+    cdef Window borrow(self):
+        """A window on the log: the spare one, or a new one while another thread has that."""
+        cdef Window w = self._spare
+        self._spare = None
+        if w is None:
+            w = Window.__new__(Window)
+        w.reset(self.opened(), self.limit(), self.origin)
+        return w
+
+    cdef int load(self, Window w, int64_t position, ks_batch *b) except -1:
+        """Brings the whole batch at `position`, whose header is b, into the window and checks it.
+
+        Its offsets, which no checksum covers, must lie in the segment and below those of the batch behind it."""
+        cdef ks_fault fault
+        cdef const uint8_t *p
+        cdef int64_t have = w.fill(position, min(b.size + KS_MAGIC_END, w.limit - position), b.size + LOOK)
+        cdef int64_t following = self.end_offset
+        if have < 0:
+            w.raise_failure(have)
+        p = w.at(position)
+        if ks_check_batch(p, p + have, b, &fault) != KS_OK:
+            raise_fault(&fault, self.path, position, b.base_offset)
+        if have >= b.size + KS_MAGIC_END and ks_load_i32(p + b.size + 8) >= KS_MIN_SIZE and p[b.size + 16] <= 2:
+            following = min(following, ks_load_i64(p + b.size))
+        if b.base_offset < self.base_offset or b.last_offset >= following:
+            ks_fail(&fault, KS_E_OFFSET, 0, following - 1, b.last_offset)
+            raise_fault(&fault, self.path, position, b.base_offset)
+        return 0
+
+    cdef Records records(self, Window w, int64_t position, const ks_batch *b):
+        """A cursor over the records of the batch at `position`, which was loaded."""
+        cdef Records records = Records.__new__(Records)
+        records.limit = self.max_decompressed_bytes
+        records.begin(w.at(position), b, self.path, position)
+        return records
+
+    cdef int load_between(self, Window w, int64_t position, int64_t end) except -1:
+        """Checks the batches from `position` up to `end` whole: a lookup passed them by on their headers' word."""
+        cdef ks_batch b
+        b.last_offset = self.base_offset - 1
+        b.size = 0
+        while 0 <= position < end:
+            position = self.after(w, position, &b)
+            if position >= 0:
+                self.load(w, position, &b)
+                position += b.size
+        return 0
+
+    cdef int64_t walk_to(
+        self, int64_t target, int64_t position, int64_t promised, Window w, ks_batch *b, ks_fault *fault
+    ) noexcept nogil:
+        """From `position` on, the position of the first batch with last offset >= target; or a negative status.
+
+        One of those passed must end at the offset that the index promised, unless that is -1. A fault's `at` is counted
+        from the start of the file; with NONE it is where the whole batches end."""
+        cdef int64_t size, last = self.base_offset - 1
+        while True:
+            size = step(w, position, LOOK, b, fault)
+            if size >= 0 and b.base_offset <= last:
+                ks_fail(fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+                size = DAMAGED
+            elif size >= 0 and last < promised < b.last_offset:
+                ks_fail(fault, KS_E_OFFSET, 0, promised, b.last_offset)
+                size = DAMAGED
+            if size < 0:
+                if size == DAMAGED:
+                    fault.at += <size_t>position
+                elif size == NONE:
+                    fault.at = <size_t>position
+                return size
+            last = b.last_offset
+            if b.last_offset >= target:
+                return position
+            position += size
+
+    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b, bint whole) except -2:
+        """Position of the first batch with last offset >= target, its header in b; NONE past the end.
+
+        `whole`: the caller goes on to read all of it, so as much is read at once."""
+        cdef OffsetIndex index = self.offsets()
+        cdef int64_t slot = index.floor(target), position, ahead, found
+        cdef ks_fault fault
+        cdef int attempt
+        for attempt in range(2):
+            # An entry holds the last offset of its batch, so the batch wanted is that of the entry at or above the
+            # target whenever every batch has an entry: look there first.
+            if slot < 0 or index.offset_at(slot) != target:
+                slot += 1
+            if slot < index.count:
+                position = index.position_at(slot)
+                ahead = index.position_at(slot + 1) - position if slot + 1 < index.count else <int64_t>NEAR
+                found = step(w, position, min(ahead + LOOK, <int64_t>NEAR) if whole else <int64_t>LOOK, b, &fault)
+                if found == SYSTEM:
+                    w.raise_failure(-1)
+                if found >= 0 and b.magic == 2 and b.base_offset <= target and b.last_offset == index.offset_at(slot):
+                    return position
+                if found < 0 or b.last_offset > index.offset_at(slot):
+                    index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
+                    slot = index.floor(target)
+                    continue
+            slot = index.floor(target)
+            position = index.position_at(slot) if slot >= 0 else 0
+            if slot >= 0:
+                found = step(w, position, LOOK, b, &fault)
+                if found == SYSTEM:
+                    w.raise_failure(-1)
+                if found < 0 or b.last_offset > index.offset_at(slot):
+                    index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
+                    slot = index.floor(target)
+                    continue
+            found = self.walk_to(target, position, index.offset_at(slot) if slot >= 0 else -1, w, b, &fault)
+            if found == SYSTEM:
+                w.raise_failure(-1)
+            if attempt == 0 and (
+                (slot >= 0 and found == position and b.base_offset > target)  # the batch before may be the one
+                or (slot >= 0 and found == DAMAGED)
+                or (found == NONE and index.count and target <= index.offset_at(index.count - 1))
+            ):
+                index = self.distrusted(max(slot, <int64_t>0), b.last_offset if found >= 0 else -1)
+                slot = index.floor(target)
+                continue
+            if found == DAMAGED:
+                at = <int64_t>fault.at
+                fault.at = 0
+                raise_fault(&fault, self.path, at, -1)
+            if found == NONE:
+                self.torn(<int64_t>fault.at, target)
+            return found
+        raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
+
+    cdef int torn(self, int64_t position, int64_t target) except -1:
+        """CorruptRecordError if the whole batches end at `position`, bytes are left, and something with the offset
+        `target` or others must follow: the log goes on behind this segment, or an index knew of more."""
+        if position < self.limit() and (self.end_offset != INT64_MAX or target <= self._claimed):
+            raise CorruptRecordError(
+                "a batch that ends behind the segment, and others follow",
+                file=self.path,
+                position=position,
+                expected="a whole batch",
+                found=f"{self.limit() - position} bytes",
+            )
+        return 0
+
+    def check_end(self):
+        """CorruptRecordError unless the batches from the last index entry on are sound."""
+        cdef OffsetIndex index = self.offsets()
+        cdef Window w = self.borrow()
+        self.load_between(w, index.position_at(index.count - 1) if index.count else 0, self.limit())
+        self._spare = w
+
+    cdef OffsetIndex distrusted(self, int64_t slot, int64_t found):
+        """The index made anew, because the entry in `slot` does not fit the log."""
+        cdef OffsetIndex index = self.offsets()
+        self.rebuild(
+            CorruptIndexError(
+                "entry of an offset index",
+                file=index.path or self.path_of(".index"),
+                position=8 * slot,
+                expected=f"a batch with last offset {index.offset_at(slot)} at byte {index.position_at(slot)}",
+                found="none" if found < 0 else found,
+            )
+        )
+        return self._offset_index
+
+    def translate(self, int64_t offset):
+        """The first batch with last offset >= `offset`, as a Located; None past the end (spec 7.1)."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef int64_t position = self.locate(offset, w, &b, False)
+        self.confirm_gap(w, position, &b, offset)
+        self._spare = w
+        if position < 0:
+            return None
+        base = self.batch_at(position).base_offset if b.magic < 2 and ks_codec(&b) else b.base_offset
+        return Located(base, position, b.size)
+
+    def batch_at(self, int64_t position):
+        """The batch that begins at this byte, as it lies there (`is_valid` tells whether it is sound)."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t size = step(w, position, NEAR, &b, &fault), have
+        if size == SYSTEM:
+            w.raise_failure(-1)
+        if size == DAMAGED:
+            raise_fault(&fault, self.path, position, -1)
+        if size == NONE:
+            raise CorruptRecordError(
+                "no whole batch", file=self.path, position=position, expected="a batch", found=f"{w.limit} bytes"
+            )
+        have = w.fill(position, size, size)
+        if have < size:
+            w.raise_failure(-1)
+        batch = RecordBatch.new(w.at(position), &b, self.path, position, self.max_decompressed_bytes)
+        self._spare = w
+        return batch
+
+    def get(self, int64_t offset):
+        """The first record of data with at least this offset; None if the segment has none. CRC checked."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef Record record = None
+        cdef int64_t position = self.locate(offset, w, &b, True)
+        self.confirm_gap(w, position, &b, offset)
+        while position >= 0 and record is None:
+            self.load(w, position, &b)
+            if not (b.magic == 2 and b.attributes & KS_CONTROL):
+                record = self.records(w, position, &b).first_from(offset)
+            if record is None:
+                position = self.after(w, position + b.size, &b)
+        self._spare = w
+        return record
+
+    cdef int confirm_gap(self, Window w, int64_t position, ks_batch *b, int64_t offset) except -1:
+        """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for:
+        in a gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they
+        begin."""
+        cdef int64_t slot
+        if position < 0 and (offset >= self.end_offset or self.end_offset == INT64_MAX):
+            return 0
+        if position >= 0 and (b.base_offset <= offset or b.magic < 2):
+            return 0
+        slot = self.offsets().floor(offset)
+        self.load_between(
+            w, self.offsets().position_at(slot) if slot >= 0 else 0, position if position >= 0 else self.limit()
+        )
+        if position < 0:
+            return 0
+        if b.base_offset > self.base_offset:
+            self.load(w, position, b)
+        return 0
+
+    cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2:
+        """`position` if a whole batch begins there (its header in b), NONE at the end. b was the batch before it."""
+        cdef ks_fault fault
+        cdef int64_t last = b.last_offset
+        cdef int64_t size = step(w, position, min(max(b.size + LOOK, <int64_t>4096), <int64_t>NEAR), b, &fault)
+        if size >= 0 and b.base_offset <= last:
+            ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+            size = DAMAGED
+        if size == SYSTEM:
+            w.raise_failure(-1)
+        if size == DAMAGED:
+            raise_fault(&fault, self.path, position, -1)
+        if size == NONE:
+            self.torn(position, last + 1)
+            return NONE
+        return position
+
+    def find_timestamp(self, int64_t timestamp, int64_t start_offset=0):
+        """The first record with at least this timestamp and at least start_offset, as OffsetAndTimestamp, or None.
+
+        Spec 7.6, steps 2 to 4: from the batch that the time index names on. Where that batch is not what the index
+        says, both indexes are made anew and the search begins again.
+        """
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef TimeIndex times
+        cdef Record record
+        cdef int64_t slot, hint, position, promised
+        for _ in range(2):
+            times = self.times()
+            slot = times.floor(timestamp)
+            hint = times.offset_at(slot) if slot >= 0 else self.base_offset
+            promised = hint if slot >= 0 else -1  # the batch ending here must have the index entry's timestamp
+            position = self.locate(max(hint, start_offset), w, &b, False)
+            if position < 0 and promised >= 0 and hint >= start_offset:
+                self.rebuild(self.time_fault(times, slot, "none"))
+                continue
+            while position >= 0:
+                if promised >= 0 and b.last_offset >= promised:
+                    if hint >= start_offset and (
+                        b.last_offset != promised or b.max_timestamp != times.timestamp_at(slot)
+                    ):
+                        break
+                    promised = -1
+                elif b.max_timestamp < timestamp:  # passed by on its header's word
+                    self.load(w, position, &b)
+                if b.max_timestamp >= timestamp:
+                    self.load(w, position, &b)
+                    record = self.records(w, position, &b).first_since(timestamp, start_offset)
+                    if record is not None:
+                        self._spare = w
+                        return OffsetAndTimestamp(
+                            record.offset, record.timestamp, b.leader_epoch if b.leader_epoch >= 0 else None
+                        )
+                position = self.after(w, position + b.size, &b)
+            if position < 0:
+                self._spare = w
+                return None
+            self.rebuild(self.time_fault(times, slot, (b.max_timestamp, b.last_offset)))
+        raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
+
+    cdef object time_fault(self, TimeIndex times, int64_t slot, found):
+        return CorruptIndexError(
+            "entry of a time index",
+            file=times.path or self.path_of(".timeindex"),
+            position=12 * slot,
+            expected=f"a batch with (max timestamp, last offset) {tuple(times.entry(slot))}",
+            found=found,
+        )
+
+    def find_max_timestamp(self):
+        """The first record with the segment's largest timestamp, as OffsetAndTimestamp, or None (spec 7.5)."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef Record record
+        timestamp, offset = self.max_timestamp_so_far
+        cdef int64_t wanted = timestamp, position = self.locate(offset, w, &b, True)
+        if position < 0:
+            return None
+        self.load(w, position, &b)
+        record = self.records(w, position, &b).first_since(wanted, 0)
+        self._spare = w
+        if record is None or record.timestamp != wanted or b.magic == 0:
+            return None
+        return OffsetAndTimestamp(record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None)
+
+    def read_next_offset(self):
+        """The offset after the last batch: from the last index entry to the end, checksums unread (spec 8.6).
+
+        A batch whose offsets contradict those before and after it does not count. `tail_bytes` then tells how many
+        bytes follow the last batch that does."""
+        cdef int64_t next_offset
+        cdef int64_t position = self.end_of_batches(&next_offset)
+        self.tail_bytes = self.limit() - position
+        return next_offset
+
+    cdef int64_t end_of_batches(self, int64_t *next_offset) except -1:
+        """Where the last batch that counts ends, and the offset after it."""
+        cdef Window w = self.borrow()
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef OffsetIndex index = self.offsets()
+        cdef int64_t slot, size, position, last, rival, rival_at = 0
+        cdef int attempt
+        cdef bint sure  # the last batch began where the one before it ended, or the index names it
+        for attempt in range(2):
+            slot = index.count - 1
+            position = index.position_at(slot) if slot >= 0 else 0
+            last = self.base_offset - 1
+            rival = -2  # the last offset of the batch before, if that contradicts those before it
+            sure = True
+            while True:
+                size = step(w, position, NEAR, &b, &fault)
+                if size < 0:
+                    break
+                if b.last_offset >= b.base_offset and (
+                    b.base_offset > last or not sure or b.base_offset == rival + 1
+                ):
+                    sure = b.base_offset in (last + 1, rival + 1) or (
+                        slot >= 0 and b.last_offset == index.offset_at(slot)
+                    )
+                    last = b.last_offset
+                    rival = -2
+                else:
+                    rival = b.last_offset
+                    rival_at = position
+                position += size
+            if size == SYSTEM:
+                w.raise_failure(-1)
+            if slot >= 0 and last < index.offset_at(slot) and attempt == 0:
+                index = self.distrusted(slot, last)
+                continue
+            break
+        self._spare = w
+        next_offset[0] = max(last + 1, self.base_offset)
+        return position if rival == -2 else rival_at
+
+    def head(self, int64_t position):
+        """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
+        cdef Window w = self._spare
+        if not 0 <= position <= self.limit():
+            raise ValueError(f"position {position} lies outside the {self.limit()} bytes of the segment")
+        if w is not None and w.file is self._log and w.holds(position, KS_BATCH_OVERHEAD):
+            return w.at(position)[:KS_BATCH_OVERHEAD]
+        return self.peek(position)
+
+    def peek(self, int64_t position):
+        """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
+        cdef uint8_t[61] found
+        cdef int64_t done = self.opened().pread(found, 61, self.origin + position)
+        if done < 0:
+            self._log.raise_errno()
+        return found[:done]
+
+    def whole_until(self, int64_t start, int64_t end):
+        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at
+        `start` on; headers only. Twice `start` where it ends behind `end`."""
+        cdef Window w
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef OffsetIndex index
+        cdef int64_t position = start, last = start, size, low, high, middle
+        if end <= start:
+            return start, start
+        index = self.offsets()
+        w = self.borrow()
+        low, high = 0, index.count
+        while low < high:  # to the first entry behind `end`
+            middle = (low + high) // 2
+            if index.position_at(middle) <= end:
+                low = middle + 1
+            else:
+                high = middle
+        if low > 0 and index.position_at(low - 1) > start:  # a hint: it counts if the batch there is the one it names
+            position = index.position_at(low - 1)
+            if step(w, position, LOOK, &b, &fault) < 0 or b.last_offset != index.offset_at(low - 1):
+                position = start
+        while True:
+            size = step(w, position, 4096, &b, &fault)
+            if size == SYSTEM:
+                w.raise_failure(-1)
+            if size < 0 or position + size > end:
+                break
+            last = position
+            position += size
+        if last == start and position > start:  # it ends where the entry's batch begins
+            if low > 1 and index.position_at(low - 2) > start:
+                last = index.position_at(low - 2)
+            while (size := step(w, last, 4096, &b, &fault)) > 0 and last + size < position:
+                last += size
+        self._spare = w
+        return position, last
+
+    # ---- walks ----------------------------------------------------------------------------------------------------
+
+    cdef Window fresh(self):
+        """A window of its own on the log: a walk reads far more at once than the spare one should keep."""
+        cdef Window w = Window.__new__(Window)
+        w.reset(self.opened(), self.limit(), self.origin)
+        return w
+
+    def scan(self, *, bint verify=True):
+        """Walks every batch (checking its CRC, unless verify is false) and returns a Survey."""
+        return survey(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
+
+    def read_headers(self, int64_t start=0):
+        """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
+
+        Columns: position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id, size, crc,
+        leader_epoch, last_offset_delta, base_sequence, records_count (-1 for magic 0 and 1), producer_epoch,
+        attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
+        end that hold no whole batch are left out. The GIL is free while it runs.
+        """
+        return header_table(self.fresh(), self.path, start)
+
+    def __repr__(self):
+        return f"Segment({self.path!r}, base_offset={self.base_offset})"

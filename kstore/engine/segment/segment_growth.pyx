@@ -1,0 +1,95 @@
+"""A segment that another process appends to: what came since it was opened, as another segment of the same file."""
+
+from libc.stdint cimport int64_t
+
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.segment cimport Segment
+from kstore.engine.record.batch_walk cimport FAR, NEAR, step
+from kstore.engine.io.read_window cimport Window
+from libkstore.format cimport KS_OK, ks_batch, ks_check_batch, ks_fault
+
+from kstore.engine.segment.index import TimestampOffset
+
+
+cdef int64_t sound(Window w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b) noexcept nogil:
+    """The size of the batch at `position` if it is whole, its checksum right and its offsets above `last` and below
+    `end`; its header is in b. Negative where it is not."""
+    cdef ks_fault fault
+    cdef int64_t size = step(w, position, ahead, b, &fault), have
+    if size < 0:
+        return size
+    have = w.fill(position, size, ahead)
+    if have < size or ks_check_batch(w.at(position), w.at(position) + have, b, &fault) != KS_OK:
+        return -1
+    return size if b.base_offset > last and b.last_offset < end else -1
+
+
+def grown(Segment segment not None, int64_t end_offset):
+    """The same segment with the whole batches that were appended to it since, checksums verified, and another offset
+    behind it; itself where there is nothing new.
+
+    Its indexes are added to as the writer's were."""
+    cdef Segment twin
+    cdef Window w = Window.__new__(Window)
+    cdef OffsetIndex offsets
+    cdef TimeIndex times
+    cdef ks_batch b
+    cdef int64_t position = segment.limit(), size, since, last = segment.base_offset - 1
+    cdef int64_t length = segment.opened().length() - segment.origin
+    if length <= position and end_offset == segment.end_offset:
+        return segment
+    if position:
+        last = segment.read_next_offset() - 1
+    offsets = segment.offsets().copy()
+    times = segment.times().copy()
+    timestamp, offset = segment.max_timestamp_so_far
+    cdef int64_t max_timestamp = timestamp, max_offset = offset
+    since = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
+    w.reset(segment.opened(), length, segment.origin)
+    with nogil:
+        while (size := sound(w, position, FAR, last, end_offset, &b)) >= 0:
+            if b.max_timestamp > max_timestamp:
+                max_timestamp = b.max_timestamp
+                max_offset = b.last_offset
+            if since > segment.index_interval_bytes:
+                if offsets.put(b.last_offset, position) == 0:
+                    times.put(max_timestamp, max_offset)
+                since = 0
+            last = b.last_offset
+            since += size
+            position += size
+    if position == segment.limit() and end_offset == segment.end_offset:
+        return segment
+    twin = segment.shown_until(position, end_offset)
+    twin._offset_index = offsets
+    twin._time_index = times
+    twin._max_timestamp_so_far = TimestampOffset(max_timestamp, max_offset)
+    return twin
+
+
+def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20):
+    """(segment, its last offset): the one whose last offset is given, with the whole batches that were appended behind
+    it, checksums verified; itself where there are none. About `most` bytes at most.
+
+    Unlike `grown` it leaves the indexes as they are, so that what it costs does not depend on the segment."""
+    cdef Segment twin
+    cdef Window w
+    cdef ks_batch b
+    cdef int64_t position = segment.limit(), size, until = position + most
+    cdef int64_t length = segment.opened().length() - segment.origin
+    if length <= position:
+        return segment, last_offset
+    w = segment.borrow()
+    w.reset(segment.opened(), length, segment.origin)  # whose limit was the segment's
+    with nogil:
+        while position < until and (size := sound(w, position, NEAR, last_offset, segment.end_offset, &b)) >= 0:
+            last_offset = b.last_offset
+            position += size
+    if position == segment.limit():
+        segment._spare = w
+        return segment, last_offset
+    twin = segment.shown_until(position, segment.end_offset)
+    twin._offset_index = segment.offsets()
+    twin._time_index = segment.times()
+    twin._spare = w
+    return twin, last_offset

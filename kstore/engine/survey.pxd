@@ -1,5 +1,0 @@
-from libc.stdint cimport int64_t
-
-from kstore.engine.window cimport Window
-
-cdef object survey(Window w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify)

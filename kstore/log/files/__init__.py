@@ -1,0 +1,1 @@
+"""The directory of a partition and the small files in it: names, checkpoints, locks."""

@@ -1,0 +1,150 @@
+"""The small text files of a log directory and of a partition (spec 1.4 to 1.6)."""
+
+import base64
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from kstore.engine.io.file import read_whole, write_whole
+from kstore.errors import CorruptCheckpointError
+from kstore.log.files.layout import TopicPartition
+from kstore.properties import parse_integer
+
+Entry = TypeVar("Entry")
+
+
+def _read(
+    path: Path, parse: Callable[[list[str]], Entry], form: str, salvage: list[Entry] | None = None
+) -> list[Entry]:
+    """The entries of a checkpoint file: a version line, a count, and so many lines; an empty file has none.
+
+    If it is damaged, `salvage` gets the entries of the lines that do parse before the error is raised.
+    """
+
+    def fail(line: int, expected: str, found: object) -> CorruptCheckpointError:
+        return CorruptCheckpointError(
+            "checkpoint file", file=str(path), position=line, expected=expected, found=found
+        )
+
+    # Not splitlines(), which knows more ends of lines than Java.
+    lines = read_whole(str(path)).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        return []
+    errors = []
+    if lines[0].strip() != "0":
+        errors.append(fail(1, "version 0", lines[0]))
+    if len(lines) == 1 and not errors:
+        return []
+    count = -1
+    try:
+        count = parse_integer(lines[1].strip()) if len(lines) > 1 else 0
+    except ValueError:
+        errors.append(fail(2, "the number of entries", lines[1]))
+    entries = []
+    for at, line in enumerate(lines[2:], 3):
+        try:
+            entries.append(parse(line.split()))
+        except (ValueError, TypeError):
+            errors.append(fail(at, form, line))
+    if not errors and len(entries) != count:
+        errors.append(fail(2, f"{count} entries", len(entries)))
+    if errors:
+        if salvage is not None:
+            salvage += entries
+        raise errors[0]
+    return entries
+
+
+def _parse_number(word: str, least: int, most: int) -> int:
+    number = parse_integer(word)
+    if not least <= number <= most:
+        raise ValueError(word)
+    return number
+
+
+def _parse_offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
+    topic, partition, offset = words
+    return TopicPartition(topic, _parse_number(partition, -(2**31), 2**31 - 1)), _parse_number(
+        offset, -(2**63), 2**63 - 1
+    )
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """The offsets of one of the four checkpoint files of a log directory. OSError, CorruptCheckpointError."""
+    return dict(_read(path, _parse_offset_entry, "TOPIC PARTITION OFFSET"))
+
+
+def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheckpointError | None]:
+    """What can be read of such a file, line by line, and what is wrong with it; nothing of one that is not there.
+
+    OSError.
+    """
+    found: list[tuple[TopicPartition, int]] = []
+    try:
+        return read_offsets(path), None
+    except FileNotFoundError:
+        return {}, None
+    except CorruptCheckpointError as e:
+        with contextlib.suppress(CorruptCheckpointError):
+            _read(path, _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
+        return dict(found), e
+
+
+def read_epochs(path: Path) -> list[tuple[int, int]]:
+    """(epoch, start offset) pairs of a leader-epoch-checkpoint, in the file's order."""
+
+    def parse(words: list[str]) -> tuple[int, int]:
+        epoch, start_offset = words
+        return _parse_number(epoch, -(2**31), 2**31 - 1), _parse_number(start_offset, -(2**63), 2**63 - 1)
+
+    return _read(path, parse, "EPOCH START_OFFSET")
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    write_whole(str(path), "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode())
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replaces one of the four checkpoint files of a log directory, durably. OSError."""
+    _write(path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+
+
+def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
+    """Replaces a leader-epoch-checkpoint, durably. OSError."""
+    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries])
+
+
+def write_topic_id(path: Path, topic_id: uuid.UUID) -> None:
+    """Writes a partition.metadata file, durably (spec 1.5). OSError."""
+    write_whole(str(path), f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
+
+
+def read_topic_id(path: Path) -> uuid.UUID:
+    """The topic id in a partition.metadata file (spec 1.5)."""
+
+    def fail(expected: str, found: object) -> CorruptCheckpointError:
+        return CorruptCheckpointError(
+            "partition.metadata", file=str(path), position=1, expected=expected, found=found
+        )
+
+    text = read_whole(str(path)).decode("utf-8", "replace")
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    try:
+        version = parse_integer(fields["version"].strip())
+        topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"].strip() + "=="))
+    except (KeyError, ValueError):
+        raise fail("version and topic_id", text[:200]) from None
+    if version < 0:
+        raise fail("version 0", version)
+    if topic_id.int == 0:
+        raise fail("a topic id that is not zero", topic_id)
+    return topic_id
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

@@ -1,0 +1,168 @@
+"""One writer a directory: an fcntl lock on `.lock`, as a Kafka broker takes it (spec 1.8)."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import weakref
+from functools import partial
+from pathlib import Path
+
+from kstore.engine.io.file import Directory, File
+from kstore.engine.io.mutex import Guard
+from kstore.errors import LogLockedError
+from kstore.log.files import layout
+
+_FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
+_guard = Guard()
+_held: dict[str, "DirectoryLock"] = {}
+
+
+def _holder(fd: int) -> int | None:
+    """The process that holds the lock on this file, if the system tells."""
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
+    except (OSError, struct.error):
+        return None
+    return pid if kind != fcntl.F_UNLCK and pid > 0 else None
+
+
+class User:
+    """One log that uses a lock. A log that is garbage uses it no longer, whether it said so or not."""
+
+
+class DirectoryLock:
+    """The lock of one directory, shared by all logs that this process writes in it; the last one to leave unlocks.
+
+    The system lets a process lock a file again that it has locked, and drops the lock when any descriptor of the file
+    is closed, so the file is opened once a process and this object is handed round. Every method may be interrupted,
+    and called again.
+    """
+
+    def __init__(self, directory: str, file: File) -> None:
+        self.directory = directory
+        self.writing = Guard()  # for the files that its users share
+        self._users: dict[str, weakref.ref[User]] = {}  # by partition directory
+        self._file: File | None = file
+        self._pid = os.getpid()
+
+    @classmethod
+    def acquire(cls, directory: Path, partition: Path, user: User) -> "DirectoryLock":
+        """Locks `directory` for a log in `partition`. LogLockedError if another process, or that same log, has it."""
+        key, name = os.path.realpath(directory), os.path.realpath(partition)
+        path = f"{key}/{layout.LOCK}"
+        with _guard:
+            lock = _held.get(key)
+            if lock is None:
+                lock = _held[key] = cls(key, _locked(path))
+            else:
+                known = lock._users.get(name)
+                if known is not None and known() is not None:
+                    raise LogLockedError(path, os.getpid())
+            lock._users[name] = weakref.ref(user)
+            return lock
+
+    def release(self, partition: Path, user: User) -> None:
+        """Gives the lock up for one log; the file goes with the last."""
+        _guard.later(partial(self._drop, os.path.realpath(partition), user))
+
+    def _unlink(self) -> None:
+        """Removes the file, unless the directory was renamed and another log's lock has its path."""
+        path = Path(self.directory, layout.LOCK)
+        with contextlib.suppress(FileNotFoundError):
+            if self._file is not None and os.path.samestat(path.stat(), os.fstat(self._file.fd)):
+                path.unlink()
+
+    def _drop(self, name: str, user: User) -> None:
+        known = self._users.get(name)
+        if known is None or known() not in (None, user):
+            return
+        others = any(ref() is not None for ref in self._users.values() if ref is not known)
+        if not others and _held.get(self.directory) is self:
+            if os.getpid() == self._pid:  # a forked child does not own it
+                self._unlink()
+            _held.pop(self.directory, None)
+            self._file = None  # closes it
+        self._users.pop(name, None)
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a log in this directory, or whose state it keeps, is open for writing, here or in another process."""
+    key = os.path.realpath(directory)
+    if key in _held:
+        return True
+    try:
+        file = File(f"{key}/{layout.LOCK}")
+    except OSError:
+        return False
+    return _holder(file.fd) is not None
+
+
+class PartitionLock:
+    """Keeps a partition directory to one writer by whatever path it is opened, and wherever its state is kept.
+
+    The lock is on the directory itself, so it needs no file: Kafka knows nothing of it. It goes with this object.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory: Directory | None = Directory(str(directory))
+        _partition_locks.add(self)
+        try:
+            fcntl.flock(self._directory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.drop()
+            raise LogLockedError(str(directory), None) from None
+        except OSError:  # a file system that knows no such locks
+            pass
+
+    def is_at(self, directory: Path) -> bool:
+        """Whether that path still leads to the directory that was locked."""
+        try:
+            mine = self._directory
+            return mine is not None and os.path.samestat(os.fstat(mine.fd), directory.stat())
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        """Unlocks, also where a child of fork still has the descriptor."""
+        if self._directory is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._directory.fd, fcntl.LOCK_UN)
+            self.drop()
+
+    def drop(self) -> None:
+        """Closes the descriptor, and unlocks unless another process has it too."""
+        self._directory = None
+
+
+_partition_locks: "weakref.WeakSet[PartitionLock]" = weakref.WeakSet()
+
+
+def _locked(path: str) -> File:
+    """The locked file; tried again if it was removed before it was locked."""
+    while True:
+        file = File(path, "a")
+        try:
+            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file.fd).st_ino == Path(path).stat().st_ino:
+                return file
+        except FileNotFoundError:
+            pass
+        except OSError as e:
+            if e.errno in (errno.EACCES, errno.EAGAIN):
+                raise LogLockedError(path, _holder(file.fd)) from None
+            raise
+
+
+def _forget() -> None:
+    """A forked child has no lock: what it inherited belongs to its parent."""
+    global _guard
+    _guard = Guard()
+    _held.clear()
+    for lock in list(_partition_locks):
+        lock.drop()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,272 @@
+"""Where a partition's lock, clean marker and checkpoints lie: in its log directory, or in itself (spec 1.4 to 1.8).
+
+A broker keeps them in the directory around the partitions. A partition that lies in no such directory keeps its own, in
+the same form: so programs can write partitions side by side, and Kafka passes the files over.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from kstore.engine.io.file import sync_directory, unlink, write_whole
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import DirectoryLock, PartitionLock, User
+
+_SIGNS = (
+    layout.META_PROPERTIES,
+    layout.LOCK,
+    layout.CLEAN_SHUTDOWN,
+    layout.RECOVERY_POINTS,
+    layout.LOG_STARTS,
+    layout.HIGH_WATERMARKS,
+    layout.CLEANER_OFFSETS,
+)
+
+
+class Complaint(NamedTuple):
+    """A checkpoint file that could not be read."""
+
+    file: str
+    text: str
+
+
+def directory_of(path: Path) -> Path:
+    """The directory that keeps the state of a partition: the log directory around it, or itself.
+
+    A log directory keeps the state of partitions by topic and number. So a directory whose name a broker would not give
+    to a partition keeps its own, also in there: its name could be another's in the checkpoints, or spoil them.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link to another log directory
+    parent = path.parent
+    if not layout.is_partition_name(path.name):
+        return path
+    return parent if any((parent / name).exists() for name in _SIGNS) else path
+
+
+def name_of(path: Path) -> TopicPartition:
+    """What the checkpoints call a partition. One that keeps its own is alone in them, so any name serves."""
+    name = Path(os.path.abspath(path)).name  # noqa: PTH100
+    tp = layout.parse_directory(name) if layout.is_partition_name(name) else None
+    return tp or TopicPartition("log", 0)
+
+
+class State(NamedTuple):
+    """What is known of a partition beside its own files."""
+
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    complaints: tuple[Complaint, ...]
+
+
+def read_state(path: Path) -> State:
+    """Reads the marker and the checkpoints. Of a damaged checkpoint the lines that can be read count."""
+    directory, tp = directory_of(path), name_of(path)
+    if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
+        return State(False, 0, 0, ())
+    complaints: list[Complaint] = []
+    alone = directory == Path(os.path.abspath(path))  # noqa: PTH100
+    recovery_point = _offset_of(directory / layout.RECOVERY_POINTS, tp, alone, complaints)
+    log_start_offset = _offset_of(directory / layout.LOG_STARTS, tp, alone, complaints)
+    if not alone and (path / layout.LOG_STARTS).exists():  # it kept its own state before it was put here
+        log_start_offset = max(log_start_offset, _offset_of(path / layout.LOG_STARTS, tp, True, complaints))
+    clean = (directory / layout.CLEAN_SHUTDOWN).exists()
+    return State(clean, recovery_point, log_start_offset, tuple(complaints))
+
+
+def _offset_of(path: Path, tp: TopicPartition, alone: bool, complaints: list[Complaint]) -> int:
+    try:
+        offsets, error = checkpoints.salvage_offsets(path)
+    except OSError as e:
+        complaints.append(Complaint(str(path), f"not read: {e}"))
+        return 0
+    if alone and tp not in offsets and len(offsets) == 1:  # the directory was given another name
+        tp = next(iter(offsets))
+    offset = offsets.get(tp, 0)
+    if error is not None:
+        what = f"the offset of {tp} in it, {offset}, counts" if tp in offsets else f"nothing is known of {tp}"
+        complaints.append(Complaint(str(path), f"damaged, {what}: {error}"))
+    if offset < 0:
+        complaints.append(
+            Complaint(str(path), f"an offset of {tp} that is negative, {offset}, does not count")
+        )
+        return 0
+    return offset
+
+
+class Home:
+    """The state of a partition that is written: holds the lock from its making to `leave`.
+
+    `leave` may be interrupted, and called again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = name_of(path)
+        self.directory = directory_of(path)
+        self._pid = os.getpid()
+        self._user = User()
+        self._left = self._entered = False
+        self._lock: DirectoryLock | None = None
+        self._partition_lock: PartitionLock | None = None
+        try:
+            self._lock = DirectoryLock.acquire(self.directory, path, self._user)
+            self._writing = self._lock.writing
+            self._partition_lock = PartitionLock(path)
+            self.state = self._enter()
+        except BaseException:
+            self.leave(clean=False)
+            raise
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the lock was given up, or is another process's."""
+        return self._left or os.getpid() != self._pid
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the directory was renamed or removed meanwhile: by its path another one may be reached."""
+        return self._partition_lock is None or not self._partition_lock.is_at(self.path)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether the checkpoints are the partition's own."""
+        return self.directory == Path(os.path.abspath(self.path))  # noqa: PTH100
+
+    def _enter(self) -> State:
+        """Takes the clean marker away: until it is written again, a stop is not a clean one."""
+        with self._writing:
+            state = read_state(self.path)
+            session = _sessions.setdefault(self.directory, _Session(state.clean))
+            session.open[self.name] = self._user
+            marker = self.directory / layout.CLEAN_SHUTDOWN
+            if marker.exists():
+                unlink(str(marker))
+                sync_directory(str(self.directory))
+            clean = session.was_clean(self.name)
+            self._entered = True
+            return state._replace(clean=clean)
+
+    def store(self, recovery_point: int, log_start_offset: int | None) -> None:
+        """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
+        with self._writing:
+            self._store(layout.RECOVERY_POINTS, recovery_point)
+            self._store(layout.LOG_STARTS, log_start_offset)
+            if not self._alone and (self.path / layout.LOG_STARTS).exists():
+                unlink(
+                    str(self.path / layout.LOG_STARTS)
+                )  # from before it was put here; now the other one tells
+
+    def store_high_watermark(self, offset: int) -> None:
+        """Writes what a broker takes for the high watermark; only in a log directory. OSError."""
+        if not self._alone:
+            with self._writing:
+                self._store(layout.HIGH_WATERMARKS, offset)
+
+    def _store(self, file: str, offset: int | None) -> None:
+        path = self.directory / file
+        offsets, damage = checkpoints.salvage_offsets(path)
+        before = dict(offsets)
+        if self._alone:
+            offsets.clear()
+        if offset is None:
+            offsets.pop(self.name, None)
+        else:
+            offsets[self.name] = offset
+        if damage is not None or offsets != before:
+            checkpoints.write_offsets(path, offsets)
+
+    def leave(self, *, clean: bool) -> None:
+        """Unlocks. After a clean close the marker is written, if every partition around is clean with this one.
+
+        OSError if the marker could not be written: the lock is given up all the same.
+        """
+        if (
+            self._left or self._lock is None or os.getpid() != self._pid
+        ):  # in a forked child it is the parent's
+            return
+        with self._writing:
+            try:
+                self._end_session(clean)
+            except OSError:
+                self._end_session(False)
+                raise
+            finally:
+                self._give_up()
+
+    def _end_session(self, clean: bool) -> None:
+        session = _sessions.get(self.directory)
+        if session is None or session.open.get(self.name) is not self._user:
+            if session is not None and not session.open:  # of an opening that was interrupted
+                _sessions.pop(self.directory, None)
+            return
+        if self._entered:  # else it was left as it was found
+            (session.closed if clean else session.unclean).add(self.name)
+        others = len(session.open) > 1
+        if clean and not others and session.all_clean(self.directory):
+            write_whole(str(self.directory / layout.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+        if not others:
+            _sessions.pop(self.directory, None)
+        session.open.pop(self.name, None)
+
+    def _give_up(self) -> None:
+        """Gives the lock up, once nothing more is to be written."""
+        session = _sessions.get(self.directory)
+        if session is None or session.open.get(self.name) is not self._user:
+            assert self._lock is not None
+            if self._partition_lock is not None:
+                self._partition_lock.release()
+            self._lock.release(self.path, self._user)
+            self._left = True
+
+    def leave_unclean(self) -> None:
+        """Leaves when that can be done: nobody closed the log, and it is garbage now."""
+        if not self._left and self._lock is not None and os.getpid() == self._pid:
+            self._writing.later(self._leave_inside)
+
+    def _leave_inside(self) -> None:
+        """Leaves, for whoever is under the guard already."""
+        try:
+            self._end_session(False)
+        finally:
+            self._give_up()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it was interrupted while it was made
+            self.leave_unclean()
+
+
+class _Session:
+    """What this process has done in one directory since it locked it."""
+
+    def __init__(self, clean: bool) -> None:
+        self.clean = clean
+        self.open: dict[TopicPartition, User] = {}
+        self.closed: set[TopicPartition] = set()
+        self.unclean: set[TopicPartition] = set()
+
+    def was_clean(self, name: TopicPartition) -> bool:
+        """Whether a partition that is opened now was left clean; the answer counts once."""
+        clean = name not in self.unclean and (self.clean or name in self.closed)
+        self.closed.discard(name)
+        self.unclean.discard(name)
+        return clean
+
+    def all_clean(self, directory: Path) -> bool:
+        """Whether the marker may say that every partition of the directory is clean."""
+        if self.unclean:
+            return False
+        if self.clean:
+            return True
+        names = {
+            layout.parse_directory(entry.name)
+            for entry in directory.iterdir()
+            if layout.is_partition_name(entry.name) and any(entry.glob("*.log"))
+        }
+        return names <= self.closed
+
+
+_sessions: dict[Path, _Session] = {}
+os.register_at_fork(after_in_child=_sessions.clear)

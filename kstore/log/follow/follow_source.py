@@ -1,0 +1,244 @@
+"""Where a follower gets new batches from: a log written by this process, or a directory written by another."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from kstore.engine.io.eventfd import Bell
+from kstore.engine.io.inotify import MODIFY, Watch
+from kstore.engine.scan.batch_reader import BatchReader
+from kstore.engine.segment.segment import Segment
+from kstore.engine.segment.segment_growth import followed
+from kstore.errors import CorruptRecordError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.log.files import layout
+from kstore.log.files.log_dir_state import directory_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kstore.log.partition import PartitionLog
+    from kstore.log.recovery.loader import Loaded
+
+_INDEX_AFTER = 16 << 20  # so many bytes may lie behind the indexes before they are brought up to date
+
+
+class Found:
+    """A reader of new batches, and the offset that is reached with it."""
+
+    def __init__(self, segments: tuple[Segment, ...], reader: BatchReader, stop: int) -> None:
+        self.segments = segments
+        self.reader = reader
+        self.stop = stop
+
+
+def is_cut(segments: tuple[Segment, ...]) -> bool:
+    """Whether a file has become shorter than what its segment shows of it."""
+    try:
+        return any(s.file().size() < s.origin + s.size for s in segments)
+    except FileNotFoundError:
+        return True
+
+
+def traces_of(segments: tuple[Segment, ...]) -> tuple[tuple[int, int, int], ...]:
+    """What tells that files of segments, or what their names stand for, were changed."""
+    found = []
+    for segment in segments:
+        try:
+            stat = os.stat(segment.path)  # noqa: PTH116 - the path is a str
+        except FileNotFoundError:
+            found.append((0, 0, 0))
+        else:
+            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(found)
+
+
+def check_range(offset: int, now: "Loaded") -> None:
+    """OffsetOutOfRangeError where a follower's position was deleted or truncated away."""
+    if not now.log_start_offset <= offset <= now.log_end_offset:
+        raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
+
+
+def _found(log: "PartitionLog", now: "Loaded", offset: int, isolation: str) -> Found | None:
+    """What a view of a log has from an offset on for this isolation."""
+    segments, _, stop, aborted = log._range(now, offset, None, isolation)
+    if stop <= offset:
+        return None
+    reader = BatchReader(segments, offset, stop, end_offset=now.log_end_offset, aborted=aborted)
+    return Found(segments, reader, stop)
+
+
+class Feed(Protocol):
+    """What a follower asks of either."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """What tells of changes beside the bell; None where nothing does."""
+
+    @property
+    def told(self) -> bool:
+        """Whether the bell or the watch tells of every change; where not, it must be asked again and again."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+
+    def arm(self, bell: Bell) -> None:
+        """Has the bell rung at the next change, unless the watch tells of it."""
+
+    def look(self) -> None:
+        """Takes in what the watch tells."""
+
+    def doubt(self) -> None:
+        """Something may have changed of which nobody told."""
+
+    def read(self, offset: int) -> Found | None:
+        """What there is from an offset on that was reached; None for nothing. OffsetOutOfRangeError."""
+
+
+class WriterFeed:
+    """A log that this process writes: every change rings the bell."""
+
+    watch: Watch | None = None
+    told = True
+
+    def __init__(
+        self,
+        log: "PartitionLog",
+        current: "Callable[[], Loaded]",
+        ring: Callable[[Bell], None],
+        isolation: str,
+    ) -> None:
+        self._log = log
+        self._current = current
+        self._ring = ring
+        self._isolation = isolation
+
+    @property
+    def ended(self) -> bool:
+        return self._log.is_closed
+
+    def arm(self, bell: Bell) -> None:
+        self._ring(bell)
+
+    def look(self) -> None:
+        pass
+
+    def doubt(self) -> None:
+        pass
+
+    def read(self, offset: int) -> Found | None:
+        now = self._current()
+        check_range(offset, now)
+        return None if offset == now.log_end_offset else _found(self._log, now, offset, self._isolation)
+
+
+class DirectoryFeed:
+    """A directory that any process may write. inotify says what has changed.
+
+    Where it is only that the last segment has grown, the new bytes alone are looked at; everything else makes the log
+    refresh its view. So do transactions where only what is committed is read.
+    """
+
+    def __init__(self, log: "PartitionLog", isolation: str, path: "Path") -> None:
+        self._log = log  # a view of the follower's own
+        self._isolation = isolation
+        self._settled = False  # no transaction is open, or none matters
+        self._stale = True  # what happened before the watch began
+        self._grown = False
+        self._unindexed = 0
+        self._segment: Segment | None = None
+        self._end = -1
+        self.ended = False
+        self.watch: Watch | None = None
+        self._partition = -1
+        try:
+            watch = Watch()
+            self._partition = watch.add(str(path))
+            home = directory_of(path)  # the log start offset is kept there
+            if home != path:
+                watch.add(str(home))
+            self.watch = watch
+        except FileNotFoundError:
+            raise LogNotFoundError(f"no partition directory at {path}") from None
+        except OSError:
+            pass  # no inotify, or all of it taken: the follower asks again and again
+
+    @property
+    def told(self) -> bool:
+        return self.watch is not None
+
+    def arm(self, bell: Bell) -> None:
+        pass
+
+    def doubt(self) -> None:
+        self._stale = True
+
+    def look(self) -> None:
+        if self.watch is None:
+            self._grown = True
+            return
+        last = None if self._segment is None else f"{self._segment.stem}.log"
+        for directory, bits, name in self.watch.take():
+            if directory == self._partition and name.endswith(".log"):
+                if name == last and bits == MODIFY:
+                    self._grown = True
+                else:
+                    self._stale = True
+            elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS) or not name or directory < 0:
+                self._stale = True
+
+    def read(self, offset: int) -> Found | None:
+        if self._grown and not self._settled:
+            self._grown, self._stale = False, True
+        if not self._stale and self._grown:
+            found = self._read_grown(offset)
+            if found is not None or not self._stale:
+                return found
+        if self._stale:
+            self._refresh()
+            check_range(offset, self._log._now())
+        return None if offset >= self._end else _found(self._log, self._log._now(), offset, self._isolation)
+
+    def _read_grown(self, offset: int) -> Found | None:
+        """What was appended to the last segment."""
+        segment = self._segment
+        if segment is None or offset != self._end:
+            self._stale = True
+            return None
+        position = segment.size
+        grown, last = followed(segment, offset - 1)
+        if grown is segment:
+            self._grown = False
+            # it was truncated, and may have grown again; or it was preallocated
+            self._stale = segment.file().size() != segment.origin + position
+            return None
+        if self._is_committed() and not self._is_plain(
+            BatchReader((grown,), offset, first_position=position)
+        ):
+            self._grown, self._stale = False, True
+            return None
+        self._segment, self._end = grown, last + 1
+        self._unindexed += grown.size - position
+        if self._unindexed > _INDEX_AFTER:
+            self._stale = True
+        reader = BatchReader((grown,), offset, first_position=position, end_offset=self._end)
+        return Found((grown,), reader, self._end)
+
+    def _refresh(self) -> None:
+        self._log.refresh()
+        self._stale = self._grown = False
+        now = self._log._now()
+        self._segment = now.segments[-1] if now.segments else None
+        self._end = now.log_end_offset
+        self._unindexed = 0
+        self._settled = not self._is_committed() or self._log.last_stable_offset() == self._end
+
+    def _is_plain(self, reader: BatchReader) -> bool:
+        """Whether no batch belongs to a transaction."""
+        try:
+            return not any(batch.is_transactional for batch in reader)
+        except (FileNotFoundError, CorruptRecordError):
+            return False  # something has changed: another look tells what
+
+    def _is_committed(self) -> bool:
+        return self._isolation == "read_committed"

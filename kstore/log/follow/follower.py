@@ -1,0 +1,237 @@
+"""Following a log: what is there, and then what comes, as it comes."""
+
+import select
+from collections import deque
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Generic, Self, TypeVar, cast
+
+from kstore.engine.io.eventfd import Bell
+from kstore.engine.record.batch import Record, RecordBatch
+from kstore.engine.scan.batch_reader import BatchReader
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptRecordError, LogNotFoundError
+from kstore.log.follow.follow_source import Feed, is_cut, traces_of
+
+Item = TypeVar("Item", bound=RecordBatch | Record)
+
+_HEARTBEAT = (
+    1.0  # s: for changes that inotify does not tell, such as those that another machine makes to a share
+)
+_POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where nothing tells of changes
+_LOOKS = 20  # at a place that keeps changing while it is read
+_TURNS = 32  # items that one asyncio task takes before the others have a turn
+
+
+class Follower(Generic[Item]):
+    """An iterator, also an asynchronous one, of the batches (or records) from an offset on; at the end it waits for more.
+
+    It ends when nothing has come for `timeout` seconds, when it is closed, and when the writer of this process that it
+    follows is closed and all is read. OffsetOutOfRangeError when its position is deleted or truncated away before it
+    gets there: `first` and `end` of the error tell what is left, `offset` of the follower where it was. For one thread
+    (or task) at a time; `close` is for any.
+    """
+
+    def __init__(self, feed: Feed, offset: int, timeout: float | None, records: bool) -> None:
+        self.offset = offset
+        self.timeout = timeout
+        self._feed = feed
+        self._first = offset
+        self._records = records
+        self._reader: BatchReader | None = None
+        self._stop = offset
+        self._pending: deque[Record] = deque()
+        self._segments: tuple[Segment, ...] = ()
+        self._fresh = False  # nothing was read of it yet
+        self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached
+        self._doubts = 0  # how many looks have failed since one did not
+        self._fault: tuple[object, ...] | None = None  # what the last of them met
+        self._closed = False
+        self._taken = 0
+        self._bell = Bell()
+        self._poll = select.epoll()
+        self._poll.register(self._bell.fileno(), select.EPOLLIN)
+        if feed.watch is not None:
+            self._poll.register(feed.watch.fileno(), select.EPOLLIN)
+
+    # ---- taking what is there -------------------------------------------------------------------------------------
+
+    def take(self) -> Item | None:
+        """The next one if it is there, else None. Does not wait. OffsetOutOfRangeError, CorruptRecordError, OSError."""
+        if not self._records:
+            return cast("Item | None", self._take_batch())
+        while not self._pending:
+            batch = self._take_batch()
+            if batch is None:
+                return None
+            if not batch.is_control:
+                self._pending.extend(r for r in batch.records(verify=False) if r.offset >= self._first)
+                self._first = self.offset  # a batch written after a truncation may begin below
+        return cast(Item, self._pending.popleft())
+
+    def _take_batch(self) -> RecordBatch | None:
+        while not self._closed:
+            try:
+                if self._reader is None:
+                    found = self._feed.read(self.offset)
+                    if found is None:
+                        return None
+                    self._reader, self._stop, self._fresh = found.reader, found.stop, True
+                    self._segments = found.segments
+                batch = next(self._reader, None)
+            except (FileNotFoundError, CorruptRecordError) as e:
+                self._reader = None
+                if not self._doubt(e):
+                    return None
+                continue
+            if batch is not None:
+                self._fresh = False
+                self._doubts = 0
+                self._fault = None
+                self.offset = batch.last_offset + 1
+                return batch
+            self._reader = None
+            if self._fresh:
+                # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but not before
+                # who truncates is done.
+                if is_cut(self._segments):
+                    self._feed.doubt()
+                    return None
+                if self._empty == (self.offset, self._stop):
+                    self.offset = self._stop
+                else:
+                    self._empty = (self.offset, self._stop)
+                    self._feed.doubt()
+        return None
+
+    def _doubt(self, error: Exception) -> bool:
+        """Whether to look again at once, after an error. Raises it where nothing has changed since it was met before.
+
+        Deleted before it was opened, or truncated and written anew under the reader? Then another look finds something
+        else there, but not before who truncates is done: one who waits is told when that is."""
+        if isinstance(error, LogNotFoundError):
+            raise error
+        cut = is_cut(self._segments)
+        fault = (self.offset, str(error), traces_of(self._segments))
+        same = fault == self._fault
+        self._fault = fault
+        self._doubts += 1
+        if self._doubts > _LOOKS or (same and not cut):
+            raise error
+        self._feed.doubt()
+        if same:
+            return False
+        if self._doubts > 1:
+            sleep(_POLLS[0])
+        return True
+
+    # ---- waiting --------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Item:
+        wait = _Wait(self.timeout)
+        while (item := self._look(wait)) is None:
+            if wait.pause is None:
+                raise StopIteration
+            self._heard(bool(self._poll.poll(wait.pause)), wait)
+        return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        import asyncio
+
+        wait = _Wait(self.timeout)
+        self._taken += 1
+        if self._taken % _TURNS == 0:
+            await asyncio.sleep(0)
+        while (item := self._look(wait)) is None:
+            if wait.pause is None:
+                raise StopAsyncIteration
+            self._heard(await self._readable(wait.pause), wait)
+        return item
+
+    def _look(self, wait: "_Wait") -> Item | None:
+        """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""
+        ended = self._feed.ended
+        item = self.take()
+        if item is None and not self._closed and not ended:
+            # Armed first and looked at then, or what comes between the look and the arming would be slept through.
+            ended = self._feed.ended
+            self._feed.arm(self._bell)
+            self._feed.look()
+            item = self.take()
+        if item is None:
+            wait.pause = None if self._closed or ended else wait.seconds(self._feed.told)
+        return item
+
+    async def _readable(self, seconds: float) -> bool:
+        """Whether something tells of a change within that time."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+
+        def wake(told: bool) -> None:
+            if not future.done():
+                future.set_result(told)
+
+        loop.add_reader(self._poll.fileno(), wake, True)
+        timer = loop.call_later(seconds, wake, False)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            if not self._poll.closed:
+                loop.remove_reader(self._poll.fileno())
+
+    def _heard(self, told: bool, wait: "_Wait") -> None:
+        if told:
+            self._bell.clear()
+        elif not self._feed.told or wait.beat():
+            self._feed.doubt()
+
+    # ---- closing --------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the iteration, also of a thread that waits in it."""
+        self._closed = True
+        self._bell.ring()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Follower(offset={self.offset})"
+
+
+class _Wait:
+    """How long one wait for the next item may last, and how much of it at a time."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.pause: float | None = None
+        self._deadline = None if timeout is None else monotonic() + timeout
+        self._poll = _POLLS[0]
+
+    def seconds(self, told: bool) -> float | None:
+        """How long to sleep now; None when the time is over."""
+        most = _HEARTBEAT
+        if not told:
+            most = self._poll
+            self._poll = min(2 * most, _POLLS[1])
+        if self._deadline is None:
+            return most
+        left = self._deadline - monotonic()
+        return min(left, most) if left > 0 else None
+
+    def beat(self) -> bool:
+        """Whether a silence is one to doubt: not where it is the time that has run out."""
+        return self._deadline is None or self._deadline > monotonic()

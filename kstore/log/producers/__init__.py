@@ -1,0 +1,1 @@
+"""Who wrote a log: producer state, snapshots, transactions."""

@@ -1,0 +1,87 @@
+"""The .snapshot files of a partition: which there are, which stay, writing one (spec 3.5, 6.7, 8.5)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kstore.engine.io.file import read_whole, unlink, write_whole
+from kstore.errors import CorruptFileError
+from kstore.log.files import layout
+from kstore.log.producers.states import ProducerState, encode_snapshot, read_snapshot
+
+
+class Snapshots:
+    """The producer snapshots in one directory."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._paths: dict[int, str] = {}
+        for path in Path(directory).iterdir() if not Path(directory).is_file() else ():
+            offset = layout.parse_offset(path.name)
+            if offset is not None and path.name.partition(".")[2] == "snapshot":
+                self._paths[offset] = str(path)
+
+    @property
+    def offsets(self) -> list[int]:
+        return sorted(self._paths)
+
+    @property
+    def latest(self) -> int:
+        """The offset of the newest; -1 where there is none."""
+        return max(self._paths, default=-1)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._paths
+
+    def path_of(self, offset: int) -> str:
+        return self._paths.get(offset) or f"{self.directory}/{layout.segment_stem(offset)}.snapshot"
+
+    def write(self, offset: int, states: Iterable[ProducerState], *, durable: bool = False) -> None:
+        """Writes the state at an offset. OSError."""
+        write_whole(self.path_of(offset), encode_snapshot(states), durable=durable)
+        self._paths[offset] = self.path_of(offset)
+
+    def remove(self, offset: int) -> None:
+        """Removes one, if it is there. OSError."""
+        path = self._paths.pop(offset, None)
+        if path is not None:
+            unlink(path, missing_ok=True)
+
+    def clear(self) -> None:
+        """Removes all. OSError."""
+        for offset in self.offsets:
+            self.remove(offset)
+
+    def set_aside(self, offset: int) -> str | None:
+        """Takes one out of account and returns its path, for who deletes it later."""
+        return self._paths.pop(offset, None)
+
+    def strays(self, bases: Iterable[int]) -> list[int]:
+        """Those at no segment's base, but for the newest of them if it is above all bases."""
+        known = set(bases)
+        strays = [offset for offset in self.offsets if offset not in known]
+        return strays[:-1] if strays and strays[-1] >= max(known, default=0) else strays
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """Removes them. OSError."""
+        for offset in self.strays(bases):
+            self.remove(offset)
+
+    def remove_outside(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Removes those that say nothing of the log: at its start or below, or above its end."""
+        for offset in self.offsets:
+            if offset > log_end_offset or offset <= log_start_offset:
+                self.remove(offset)
+
+    def read(self, offset: int) -> list[ProducerState]:
+        """The producers in one. CorruptSnapshotError, OSError."""
+        return read_snapshot(read_whole(self._paths[offset]), self._paths[offset])
+
+    def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
+        """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by Kafka."""
+        for offset in reversed(self.offsets):
+            if offset <= most:
+                try:
+                    return offset, self.read(offset)
+                except CorruptFileError:
+                    self.remove(offset)
+        return None

@@ -1,0 +1,372 @@
+"""Producer state: who wrote last, which transactions are open, which were aborted (spec 3.5, 6.6 to 6.8, 8.5)."""
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from kstore.config import MAX64
+from kstore.engine.append.record_appender import Appended
+from kstore.engine.record.batch import RecordBatch, control_type
+from kstore.engine.record.crc32c import crc32c
+from kstore.engine.segment.index import AbortedTxn
+from kstore.engine.segment.segment import Segment
+from kstore.errors import (
+    CorruptRecordError,
+    CorruptSnapshotError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+
+_HEADER = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_MAX_SEQUENCE = 2**31 - 1
+_MAX_EPOCH = 2**15 - 1
+REMEMBERED_BATCHES = 5
+ABORT, COMMIT = 0, 1
+
+
+class BatchMetadata(NamedTuple):
+    """One of the last batches of a producer: what a retry is recognised by."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        n = self.last_sequence - self.offset_delta
+        return n if n >= 0 else _MAX_SEQUENCE + n + 1
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """What a log remembers of one producer id."""
+
+    producer_id: int
+    producer_epoch: int = -1
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    current_txn_first_offset: int | None = None
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+
+    def move_to(self, epoch: int) -> None:
+        """Another epoch forgets the batches of the one before."""
+        if epoch != self.producer_epoch:
+            self.producer_epoch = epoch
+            self.batches.clear()
+
+
+class Expiry(NamedTuple):
+    """Which producers are forgotten: those that wrote nothing for so long and have no open transaction (spec 6.7)."""
+
+    expiration_ms: int
+    now_ms: int
+
+    def is_over(self, state: ProducerState) -> bool:
+        silent = self.now_ms - state.last_timestamp
+        return state.current_txn_first_offset is None and silent >= self.expiration_ms
+
+
+def read_snapshot(data: bytes, file: str = "") -> list[ProducerState]:
+    """The producers in a .snapshot file. CorruptSnapshotError."""
+
+    def fail(reason: str, position: int, expected: object, found: object) -> CorruptSnapshotError:
+        return CorruptSnapshotError(reason, file=file, position=position, expected=expected, found=found)
+
+    if len(data) < _HEADER.size:
+        raise fail("size of a producer snapshot", 0, f"at least {_HEADER.size}", len(data))
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != 1:
+        raise fail("version of a producer snapshot", 0, 1, version)
+    if count < 0 or _HEADER.size + count * _ENTRY.size > len(data):
+        fits = (len(data) - _HEADER.size) // _ENTRY.size
+        raise fail("number of producers in a snapshot", 6, f"0 to {fits}", count)
+    computed = crc32c(memoryview(data)[6:])
+    if computed != crc:
+        raise fail("checksum of a producer snapshot", 2, crc, computed)
+    states = []
+    for slot in range(count):
+        pid, epoch, sequence, last_offset, delta, timestamp, coordinator, txn = _ENTRY.unpack_from(
+            data, _HEADER.size + slot * _ENTRY.size
+        )
+        state = ProducerState(pid, epoch, coordinator, timestamp, txn if txn >= 0 else None)
+        if last_offset >= 0:
+            state.batches.append(BatchMetadata(sequence, last_offset, delta, timestamp))
+        states.append(state)
+    return states
+
+
+def _java_order(states: list[ProducerState]) -> list[ProducerState]:
+    """The order in which a Java HashMap with these ids gives them out: Kafka writes snapshots in it."""
+    capacity = 16
+    while len(states) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(state: ProducerState) -> int:
+        folded = (state.producer_id ^ (state.producer_id >> 32)) & 0xFFFFFFFF
+        return (folded ^ (folded >> 16)) & (capacity - 1)
+
+    return sorted(states, key=bucket)
+
+
+def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
+    """The bytes of a .snapshot file; of each producer's batches the last one is kept (spec 3.5)."""
+    entries = []
+    for state in _java_order(list(states)):
+        last = state.batches[-1] if state.batches else BatchMetadata(-1, -1, 0, -1)
+        txn = state.current_txn_first_offset
+        entries.append(
+            _ENTRY.pack(
+                state.producer_id,
+                state.producer_epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                state.last_timestamp,
+                state.coordinator_epoch,
+                -1 if txn is None else txn,
+            )
+        )
+    body = len(entries).to_bytes(4, "big") + b"".join(entries)
+    return _HEADER.pack(1, crc32c(body), len(entries)) + body[4:]
+
+
+def _copied(state: ProducerState | None, producer_id: int) -> ProducerState:
+    return ProducerState(producer_id) if state is None else replace(state, batches=state.batches.copy())
+
+
+def _check(
+    batch: RecordBatch,
+    updated: ProducerState,
+    current: ProducerState | None,
+    origin: str,
+    transaction_version: int,
+) -> None:
+    """Epoch, sequence and transaction of one batch against its producer's state."""
+    pid, epoch = batch.producer_id, batch.producer_epoch
+    if batch.is_control:
+        _check_marker(batch, updated, transaction_version)
+        return
+    if epoch < updated.producer_epoch:
+        raise InvalidProducerEpochError(
+            f"producer {pid}: epoch {epoch} is below {updated.producer_epoch}, at offset {batch.base_offset}"
+        )
+    if origin == "client":
+        _check_sequence(batch, updated, current)
+    if updated.current_txn_first_offset is not None and not batch.is_transactional:
+        raise InvalidTxnStateError(
+            f"producer {pid}: a batch outside the transaction that it opened at offset "
+            f"{updated.current_txn_first_offset}"
+        )
+
+
+def _check_sequence(batch: RecordBatch, updated: ProducerState, current: ProducerState | None) -> None:
+    first = batch.base_sequence
+    if batch.producer_epoch != updated.producer_epoch:
+        follows, last = first == 0 or updated.producer_epoch == -1, -1
+    else:
+        if updated.batches:
+            last = updated.batches[-1].last_sequence
+        elif current is not None and current.producer_epoch == batch.producer_epoch and current.batches:
+            last = current.batches[-1].last_sequence
+        else:
+            last = -1
+        fresh = current is None or current.producer_epoch == -1
+        follows = fresh or first == last + 1 or (first == 0 and last == _MAX_SEQUENCE)
+    if not follows:
+        raise OutOfOrderSequenceError(
+            f"producer {batch.producer_id}, epoch {batch.producer_epoch}: sequence {first} does not follow on {last}, "
+            f"at offset {batch.base_offset}"
+        )
+
+
+def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_version: int) -> None:
+    if batch.records_count == 0:
+        return
+    if transaction_version not in (0, 1, 2):
+        raise ValueError(
+            f"a transaction marker needs its transaction_version, 0 to 2, not {transaction_version}"
+        )
+    known, epoch = updated.producer_epoch, batch.producer_epoch
+    # with version 2 every marker raises the epoch; the same one again is a retry of one that is there
+    retry = epoch == known and (updated.current_txn_first_offset is None or epoch == _MAX_EPOCH)
+    if epoch < known or (transaction_version == 2 and epoch == known and not retry):
+        raise InvalidProducerEpochError(
+            f"producer {batch.producer_id}: a marker of epoch {epoch}, where {known} is known"
+        )
+    value = batch.records(verify=False)[0].value or b""
+    coordinator = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1
+    if coordinator < updated.coordinator_epoch:
+        raise TransactionCoordinatorFencedError(
+            f"producer {batch.producer_id}: coordinator epoch {coordinator} is below {updated.coordinator_epoch}"
+        )
+
+
+class Producers:
+    """The states of all producers of a log, kept up by applying its batches in order, as replication does."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, ProducerState] = {}
+        self.ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id
+        self.end_offset = 0
+
+    def restore(self, states: Iterable[ProducerState], end_offset: int) -> None:
+        """Begins anew from a snapshot."""
+        self.states = {state.producer_id: state for state in states}
+        self.ongoing = {
+            state.current_txn_first_offset: state.producer_id
+            for state in self.states.values()
+            if state.current_txn_first_offset is not None
+        }
+        self.end_offset = end_offset
+
+    def forget(self, expiry: Expiry) -> None:
+        """Removes the producers whose time is over."""
+        for producer_id in [pid for pid, state in self.states.items() if expiry.is_over(state)]:
+            del self.states[producer_id]
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return min(self.ongoing, default=None)
+
+    def analyze(
+        self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1
+    ) -> Appended | None:
+        """Checks batches that are about to be appended (spec 6.6); an Appended when one is a retry of what is there.
+
+        origin "replication" is checked as a follower does: hardly. Nothing is changed.
+        """
+        updated: dict[int, ProducerState] = {}
+        for batch in batches:
+            if batch.producer_id < 0 or origin == "replication":
+                continue
+            current = self.states.get(batch.producer_id)
+            if origin == "client" and current is not None and current.producer_epoch == batch.producer_epoch:
+                first, last = batch.base_sequence, batch.last_sequence
+                for known in current.batches:
+                    if (known.first_sequence, known.last_sequence) == (first, last):
+                        return Appended(known.first_offset, known.last_offset, 0, True)
+            working = updated.get(batch.producer_id)
+            if working is None:
+                working = updated[batch.producer_id] = _copied(current, batch.producer_id)
+            _check(batch, working, current, origin, transaction_version)
+            if not batch.is_control:
+                working.move_to(batch.producer_epoch)
+                working.batches.append(
+                    BatchMetadata(
+                        batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+                    )
+                )
+                if batch.is_transactional and working.current_txn_first_offset is None:
+                    working.current_txn_first_offset = batch.base_offset
+        return None
+
+    def apply(self, batch: RecordBatch) -> AbortedTxn | None:
+        """Takes one batch with a producer id; returns the transaction that it aborts, if it does."""
+        state = self.states.get(batch.producer_id)
+        if state is None:
+            state = self.states[batch.producer_id] = ProducerState(batch.producer_id)
+        self.end_offset = batch.last_offset + 1
+        if batch.is_control:
+            return self._end(state, batch)
+        state.move_to(batch.producer_epoch)
+        first_offset = batch.last_offset - batch.last_offset_delta
+        state.batches.append(
+            BatchMetadata(
+                batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+            )
+        )
+        state.last_timestamp = batch.max_timestamp
+        if batch.is_transactional and state.current_txn_first_offset is None:
+            state.current_txn_first_offset = first_offset
+            self.ongoing[first_offset] = batch.producer_id
+        return None
+
+    def _end(self, state: ProducerState, batch: RecordBatch) -> AbortedTxn | None:
+        """A transaction marker. Replayed ones are taken whatever their epochs, as Kafka does for replicas."""
+        if batch.records_count == 0:
+            return None
+        marker = batch.records(verify=False)[0]
+        kind = control_type(marker.key, batch.file, batch.position)
+        if kind not in (ABORT, COMMIT):
+            raise CorruptRecordError(
+                "type of a transaction marker",
+                file=batch.file,
+                position=batch.position,
+                offset=batch.base_offset,
+                expected="ABORT or COMMIT",
+                found=marker.key,
+            )
+        first_offset = state.current_txn_first_offset
+        aborted = None
+        if first_offset is not None:
+            others = [start for start, pid in self.ongoing.items() if pid != batch.producer_id]
+            if kind == ABORT:
+                stable = min(others, default=batch.last_offset + 1)
+                aborted = AbortedTxn(batch.producer_id, first_offset, batch.base_offset, stable)
+            self.ongoing.pop(first_offset, None)
+        state.move_to(batch.producer_epoch)
+        value = marker.value or b""
+        if len(value) >= 6:  # Kafka fails on a shorter one; the log is sound without it
+            state.coordinator_epoch = int.from_bytes(value[2:6], "big", signed=True)
+        state.last_timestamp = marker.timestamp
+        state.current_txn_first_offset = None
+        return aborted
+
+
+def batches_of_producers(
+    segment: Segment, start_offset: int, *, strict: bool = False
+) -> Iterable[RecordBatch]:
+    """The batches of a segment, from start_offset on, that have a producer id: headers find them.
+
+    strict: CorruptRecordError where offsets contradict each other, bytes are left between the batches and the next
+    segment, or one of these batches is damaged. Otherwise they count as they are, as for Kafka.
+    """
+    headers = segment.read_headers()
+    if strict:
+        _check_order(segment, headers)
+    wanted = (headers["producer_id"] >= 0) & (headers["last_offset"] >= start_offset)
+    for position in headers["position"][wanted].tolist():
+        batch = segment.batch_at(position)
+        if strict:
+            batch.ensure_valid()
+        yield batch
+
+
+def _check_order(segment: Segment, headers: Any) -> None:
+    """CorruptRecordError unless the batches follow each other and fill a segment that another one follows."""
+    if not len(headers):
+        end = 0
+    else:
+        wrong = headers["last_offset"][:-1] >= headers["base_offset"][1:]
+        at = int(wrong.argmax()) if wrong.any() else len(headers) - 1
+        last = int(headers["last_offset"][at])
+        following = segment.end_offset if at == len(headers) - 1 else int(headers["base_offset"][at + 1])
+        if last >= following:
+            raise CorruptRecordError(
+                "offsets of a batch",
+                file=segment.path,
+                position=int(headers["position"][at]),
+                offset=int(headers["base_offset"][at]),
+                expected=f"a last offset below {following}, where the next batch begins",
+                found=last,
+            )
+        end = int(headers["position"][-1] + headers["size"][-1])
+    if end < segment.size and segment.end_offset < MAX64:
+        raise CorruptRecordError(
+            "a batch that ends behind the segment, and others follow",
+            file=segment.path,
+            position=end,
+            expected="a whole batch",
+            found=f"{segment.size - end} bytes",
+        )

@@ -1,0 +1,1 @@
+"""Reads of a log: slices, scans, lookups by time."""

@@ -1,0 +1,40 @@
+"""Which segment is the first to reach a timestamp (spec 7.6)."""
+
+from bisect import bisect_left
+from threading import Lock
+
+from kstore.engine.segment.segment import Segment
+
+
+class Reached:
+    """The largest timestamp of the segments up to each of some, asked of the segments once and only as far as needed."""
+
+    def __init__(self, segments: tuple[Segment, ...], known: list[int] | None = None) -> None:
+        self.segments = segments
+        self._known = known or []
+        self._asking = Lock()
+
+    def first(self, timestamp: int) -> int:
+        """The index of the first segment whose largest timestamp is at least this; as many as there are for none."""
+        known = self._known
+        at = bisect_left(known, timestamp)
+        if at < len(known):
+            return at
+        with self._asking:
+            for segment in self.segments[len(known) :]:
+                largest = segment.largest_timestamp
+                if segment.damage is not None:  # it is the largest of a part only
+                    raise segment.damage.with_traceback(None)
+                known.append(max(largest, known[-1]) if known else largest)
+                if known[-1] >= timestamp:
+                    break
+        return bisect_left(known, timestamp)
+
+    def moved_to(self, segments: tuple[Segment, ...]) -> "Reached":
+        """The same for other segments, keeping what is known of the first ones that are the same objects."""
+        same = 0
+        for mine, theirs in zip(self.segments, segments, strict=False):
+            if mine is not theirs:
+                break
+            same += 1
+        return Reached(segments, self._known[:same])

@@ -1,0 +1,118 @@
+"""Where a time lies in a log: Kafka's answers (spec 7.4 to 7.6)."""
+
+from typing import NoReturn
+
+from kstore.engine.segment.segment import OffsetAndTimestamp
+from kstore.errors import CorruptFileError, CorruptRecordError
+from kstore.log.read.max_timestamp_index import Reached
+from kstore.log.recovery.loader import Loaded
+
+EARLIEST = -2
+LATEST = -1
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+SPECIAL = range(EARLIEST_PENDING_UPLOAD, 0)
+_NAMED = {
+    "earliest": EARLIEST,
+    "latest": LATEST,
+    "max": MAX_TIMESTAMP,
+    "max_timestamp": MAX_TIMESTAMP,
+    "earliest_local": EARLIEST_LOCAL,
+}
+
+
+def time_called(name: str) -> int:
+    """The value that Kafka has for a name. ValueError."""
+    if name not in _NAMED:
+        raise ValueError(f"timestamp is milliseconds or one of {', '.join(_NAMED)}, not {name!r}")
+    return _NAMED[name]
+
+
+def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
+    """The answer to one of the negative values that stand for something, those in SPECIAL."""
+    epochs = now.leader_epochs
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        known = epochs.entries[:1]
+        epoch = known[0][0] if known and known[0][1] <= now.log_start_offset else None
+        return OffsetAndTimestamp(now.log_start_offset, -1, epoch)
+    if timestamp == LATEST:
+        return OffsetAndTimestamp(now.log_end_offset, -1, epochs.latest)
+    if timestamp == MAX_TIMESTAMP:
+        if not now.segments:
+            return None
+        best = max(now.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
+        for segment in now.segments:
+            if segment.damage is not None:
+                raise segment.damage.with_traceback(None)
+        check_complete(now)
+        found = best.find_max_timestamp()
+        if found is not None:
+            check_inside(now, found.offset)
+        return found
+    return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
+
+
+def raise_told(now: Loaded, error: CorruptFileError, offset: int = -1) -> NoReturn:
+    """Raises an error that a lookup from an offset on met in a view; LogChangedError where the log has changed since."""
+    for segment in now.segments:
+        if error.file.startswith(f"{segment.directory}/{segment.stem}."):
+            change = segment.change(offset, now.log_end_offset)
+            if change is not None:
+                raise change from error
+    raise error
+
+
+def check_inside(now: Loaded, offset: int) -> None:
+    """CorruptRecordError for an offset that was found behind the end of the log: its batch is damaged."""
+    if offset >= now.log_end_offset:
+        raise CorruptRecordError(
+            "offset of a batch",
+            file=now.segments[-1].path,
+            offset=offset,
+            expected=f"below {now.log_end_offset}, the end of the log",
+            found=offset,
+        )
+
+
+def check_complete(now: Loaded) -> None:
+    """CorruptRecordError where the last segment ends before the log does because of damage. For lookups that have found
+    nothing."""
+    if not now.segments:
+        return
+    last = now.segments[-1]
+    next_offset = last.read_next_offset()
+    if next_offset >= now.log_end_offset:
+        return
+    if last.tail_bytes:
+        raise CorruptRecordError(
+            "a batch that ends behind the log",
+            file=last.path,
+            position=last.size - last.tail_bytes,
+            offset=next_offset,
+            expected=f"batches up to offset {now.log_end_offset}",
+            found=f"{last.tail_bytes} bytes that are none",
+        )
+    last.check_end()  # the log may end behind its last batch; but is that one as it was written?
+
+
+def find_time(now: Loaded, reached: Reached, timestamp: int) -> OffsetAndTimestamp | None:
+    """The first record with at least this timestamp; None where there is none. `reached` is of the log's segments."""
+    segments = now.segments
+    at = reached.first(timestamp)
+    while at < len(segments):
+        segment = segments[at]
+        found = segment.find_timestamp(timestamp, now.log_start_offset)
+        # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
+        # would make a guess into an answer, so there we do.
+        if found is not None:
+            check_inside(now, found.offset)
+            return found
+        if segment.base_offset not in now.lost_time_indexes:
+            break
+        at += 1
+        while at < len(segments) and segments[at].largest_timestamp < timestamp:
+            at += 1
+    check_complete(now)
+    return None

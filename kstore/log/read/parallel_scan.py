@@ -1,0 +1,157 @@
+"""Threads that decode the parts of a log side by side."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+
+from kstore.engine.columns.array import ColumnBatch
+from kstore.engine.scan.column_scanner import Scanner
+from kstore.log.read.scan_splits import Part
+
+MOST_BATCHES = 64  # of a part, before they are asked for
+IDLE = 0.1  # s: a helper that has nothing to do for so long ends, or those of a scan that nobody goes on with would stay
+
+
+class Share:
+    """A part that one of a team decodes."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.begun: tuple[Scanner, deque[ColumnBatch]] | None = None  # the rest of it, and what comes before
+        self._free = Lock()
+        self._pending = Lock()
+        self._pending.acquire()
+
+    def claim(self) -> bool:
+        """Whether it is the caller's to decode: nobody else's then."""
+        return self._free.acquire(blocking=False)
+
+    @property
+    def pending(self) -> bool:
+        return self._pending.locked()
+
+    def end(self) -> None:
+        """It is no longer pending: for the helper that claimed it."""
+        self._pending.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is no longer pending, within that time; true but once."""
+        return self._pending.acquire(timeout=seconds)
+
+
+class Team:
+    """The batches of all parts, in order: iterate it once. The thread that asks for batches decodes too.
+
+    Of every `threads` parts the first is left to it. It hands out as it decodes, in memory that stays in its cache; what
+    its helpers decode must wait for its turn. They take that part as well where they have nothing else to do, because
+    more is done with the batches than is done here.
+    """
+
+    def __init__(
+        self, parts: Iterator[Part], begin: Callable[[Part, int], Scanner], threads: int, room: int
+    ) -> None:
+        """`begin` makes the scanner of a part, given the last offset before it, or -1. `room`: bytes of columns that may
+        wait for each part, but for one batch."""
+        self._parts = parts
+        self._begin = begin
+        self._threads = threads
+        self._room = room
+        self._todo: SimpleQueue[Share | None] = SimpleQueue()
+        self._helpers: list[Thread] = []
+
+    def _decode(self, share: Share, other: Share | None = None) -> None:
+        """What a part begins with, as far as there is room, or until the `other` is no longer pending."""
+        scanner, found = self._begin(share.part, -1), deque[ColumnBatch]()
+        room = self._room
+        with suppress(Exception):  # asked again, the scanner raises it again, when its turn has come
+            while room > 0 and len(found) < MOST_BATCHES and (other is None or other.pending):
+                batch = next(scanner, None)
+                if batch is None:
+                    break
+                found.append(batch)
+                room -= batch.nbytes
+        share.begun = scanner, found
+
+    def _help(self) -> None:
+        """What a helper does."""
+        with suppress(Empty):
+            while (share := self._todo.get(timeout=IDLE)) is not None:
+                if share.claim():
+                    try:
+                        self._decode(share)
+                    finally:
+                        share.end()
+
+    def _muster(self) -> None:
+        """Sees to it that all helpers are there."""
+        self._helpers = [helper for helper in self._helpers if helper.is_alive()]
+        while len(self._helpers) < self._threads - 1:
+            helper = Thread(target=self._help, name="kstore-scan")
+            helper.start()
+            _keep_apart(helper)
+            self._helpers.append(helper)
+
+    def _await(self, share: Share, later: Iterable[Share]) -> None:
+        """Decodes what nobody has begun, as long as what is wanted next is not there."""
+        for other in later:
+            if share.pending and other.claim():
+                self._decode(other, share)
+        while not share.wait(1) and any(helper.is_alive() for helper in self._helpers):
+            pass  # in a process that was forked meanwhile no helper is, and nobody ends what is pending
+
+    def __iter__(self) -> Iterator[ColumnBatch]:
+        shares: deque[Share] = deque()
+        last = -1
+        try:
+            while True:
+                while len(shares) <= self._threads and (
+                    group := [Share(part) for part in islice(self._parts, self._threads)]
+                ):
+                    shares += group
+                    for share in (*group[1:], group[0]):
+                        self._todo.put(share)
+                    self._muster()
+                if not shares:
+                    return
+                share = shares.popleft()
+                if share.begun is None and not share.claim():
+                    self._await(share, shares)
+                part = share.part
+                scanner, found = share.begun or (None, deque[ColumnBatch]())
+                del share
+                if scanner is None or scanner.reached[2] < 0:
+                    scanner = self._begin(part, last)
+                elif scanner.reached[2] <= last:  # out of order: one reader for the rest tells
+                    yield from self._begin(part._replace(end=-1), last)
+                    return
+                while found:
+                    yield found.popleft()
+                yield from scanner
+                position, reached, first = scanner.reached
+                if scanner.ended:
+                    return
+                if first >= 0:
+                    last = reached
+                if position != part.end:  # the index was wrong: the parts behind begin at no batch
+                    yield from self._begin(Part(part.segment_at, position, -1), last)
+                    return
+        finally:
+            for share in shares:
+                share.claim()  # nobody wants it any more
+            for _ in self._helpers:
+                self._todo.put(None)
+
+
+def _keep_apart(helper: Thread) -> None:
+    """Keeps a helper off the processor where this thread is just now, if it may run elsewhere.
+
+    When it has waited for the GIL, Linux may wake it up there, and leave both there for many ms."""
+    with suppress(OSError):  # no other processor, or no right to choose
+        words = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()
+        assert helper.native_id
+        os.sched_setaffinity(helper.native_id, os.sched_getaffinity(0) - {int(words[36])})

@@ -1,0 +1,142 @@
+"""Scans: the records of a log as Arrow columns."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from kstore.engine.columns.array import ColumnBatch, Field
+from kstore.engine.columns.export import schema_capsule, stream_capsule
+from kstore.engine.scan.batch_reader import Skipped
+from kstore.engine.scan.column_builder import Rows
+from kstore.engine.scan.column_scanner import Scanner
+from kstore.engine.scan.predicate import Predicate
+from kstore.engine.segment.segment import Segment
+from kstore.log.read.parallel_scan import Team
+from kstore.log.read.scan_splits import Part, divide
+
+COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+Header = str | tuple[str, bytes | None] | Mapping[str, bytes | None]
+
+
+class Wanted(NamedTuple):
+    """What a scan is asked for: rows, how they come, and which."""
+
+    columns: tuple[str, ...]
+    batch_rows: int
+    batch_bytes: int
+    views: bool
+    since: int | None
+    until: int | None
+    key: bytes | None
+    key_prefix: bytes | None
+    header: Header | None
+    in_order: bool
+    on_error: str
+
+
+class Scan:
+    """An iterable of ColumnBatch objects, which also exports itself as an Arrow stream: pyarrow.table(scan), Polars,
+    DuckDB and pandas take it. Every iteration, and every export, reads the log anew, as it was when the scan was made.
+
+    `skipped` lists what the last iteration with on_error="skip" left out.
+    """
+
+    def __init__(
+        self,
+        segments: tuple[Segment, ...],
+        start: int,
+        stop: int,
+        log_end_offset: int,
+        aborted: list[tuple[int, int]] | None,
+        wanted: Wanted,
+        threads: int,
+    ) -> None:
+        self._segments = segments
+        self._start = start
+        self._stop = stop
+        self._log_end_offset = log_end_offset
+        self._aborted = aborted
+        self._wanted = wanted
+        self._threads = threads
+        self._scanner: Scanner | None = None
+        self._predicate = Predicate(
+            start, stop, wanted.since, wanted.until, wanted.key, wanted.key_prefix, wanted.header
+        )
+        self._schema = self._rows().schema
+
+    def _rows(self) -> Rows:
+        w = self._wanted
+        return Rows(w.columns, w.batch_rows, w.batch_bytes, w.views)
+
+    def _begin(self, part: Part, after: int) -> Scanner:
+        """A scanner of a part; `after` is the last offset before it, or -1."""
+        scanner = Scanner(
+            self._segments[part.segment_at :],
+            self._start,
+            self._stop,
+            first_position=part.position,
+            end_offset=self._log_end_offset,
+            aborted=self._aborted,
+            on_error=self._wanted.on_error,
+        )
+        return scanner.configure(
+            self._rows(), self._predicate, part_end=part.end, after=after, in_order=self._wanted.in_order
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return self._wanted.columns
+
+    @property
+    def schema(self) -> Field:
+        """The type of the batches, as a struct."""
+        return self._schema
+
+    def __iter__(self) -> Iterator[ColumnBatch]:
+        # markers change what later batches mean, and damage moves the place to go on from: one thread for those
+        if self._threads > 1 and not self._aborted and self._wanted.on_error == "raise":
+            w = self._wanted
+            parts = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
+            return iter(Team(parts, self._begin, self._threads, 4 * w.batch_bytes))
+        self._scanner = self._begin(Part(0, -1, -1), -1)
+        return self._scanner
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What the last iteration with on_error="skip" has left out so far."""
+        return [] if self._scanner is None else list(self._scanner.skipped)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segments that may be read."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def bytes_passed(self) -> int:
+        """How many of them the last iteration on one thread has behind it."""
+        if self._scanner is None:
+            return 0
+        at, position = self._scanner.place
+        at = max(at, 0)
+        return sum(segment.size for segment in self._segments[:at]) + position
+
+    # ---- Arrow ----------------------------------------------------------------------------------------------------
+
+    def __arrow_c_schema__(self) -> object:
+        return schema_capsule(self._schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule with a stream of the batches. `requested_schema` is not looked at, as Arrow permits."""
+        return stream_capsule(self._schema, iter(self))
+
+    def __repr__(self) -> str:
+        return f"<scan of {self._start} .. {self._stop}: {', '.join(self.columns)}>"
+
+
+def checked_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns wanted, by default all that a Record has."""
+    if columns is None:
+        return COLUMNS
+    if isinstance(columns, str):
+        raise TypeError("columns is a sequence of names, not one str")
+    return tuple(columns)

@@ -1,0 +1,70 @@
+"""A log in parts that can be read side by side."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptRecordError
+
+PART_BYTES = 4 << 20
+
+
+class Part(NamedTuple):
+    """Bytes of one segment, from a batch to a batch as far as the index is right; end -1 is the end of the log."""
+
+    segment_at: int
+    position: int
+    end: int
+
+
+def _ends_early(segment: Segment, first: int, stop: int) -> bool:
+    """Whether bytes that are no batch are left at the end of a log, though offsets that are wanted should be there."""
+    return max(segment.read_next_offset(), first) < stop and segment.tail_bytes > 0
+
+
+def divide(
+    segments: tuple[Segment, ...], start: int, stop: int, since: int | None, rows: int
+) -> Iterator[Part]:
+    """A log in parts that begin where an index says that batches begin. Whether they do shows when the part before has
+    been read: it must end there. A part has a multiple of `rows` records, or a few less, so that no small batch of
+    columns is left over."""
+    for at, segment in enumerate(segments):
+        if segment.base_offset >= stop:
+            return
+        position, end = 0, segment.size
+        first = start
+        try:
+            if since is not None and 0 <= since < 1 << 63:
+                found = segment.find_timestamp(since, first)
+                if found is None:
+                    if at + 1 == len(segments) and _ends_early(segment, first, stop):
+                        yield Part(at, segment.size - segment.tail_bytes, segment.size)
+                    continue
+                first = found.offset
+            if first > segment.base_offset:
+                located = segment.translate(first)
+                if located is None:
+                    if at + 1 == len(segments) and _ends_early(segment, first, stop):
+                        yield Part(at, segment.size - segment.tail_bytes, segment.size)
+                    continue
+                position = located.position
+            if stop < segment.end_offset:
+                located = segment.translate(stop)
+                if located is not None:
+                    end = max(position, located.position + located.size)
+        except CorruptRecordError:
+            position, end = 0, segment.size  # the walk says it better
+        index, last = segment.offset_index, max(first, segment.base_offset) - 1
+        while position < end:
+            border = index.fetch_upper_bound(position, PART_BYTES)
+            if border is None or not position < border.position < end:  # its sums wrap near 2 GiB
+                break
+            offset, until = border
+            if whole := (offset - last) // rows * rows:
+                nearer = index.lookup(last + whole)
+                if nearer[1] > position:
+                    offset, until = nearer
+            yield Part(at, position, until)
+            position, last = until, index.lookup(offset - 1)[0]
+        if position < end:
+            yield Part(at, position, end)

@@ -1,0 +1,154 @@
+"""What a read returns: a part of one segment, not a copy of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from kstore.engine.record.batch import Record
+from kstore.engine.scan.batch_reader import BatchReader, RecordReader
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptRecordError
+from kstore.log.send.sending import Outlet, Sent, send_parts
+
+
+class Slice:
+    """`size` bytes at `position` of a segment, beginning with the batch that holds `offset` (spec 7.1).
+
+    A slice begins at a batch and may end inside one, because the size asked for ended there (whole_batches=True sees
+    that it does not); what is cut off is ignored. Iterating gives the records from `offset` on; markers and, for
+    read_committed, records of aborted transactions are left out. The file stays readable as long as the slice lives,
+    whatever becomes of its name.
+    """
+
+    def __init__(
+        self,
+        segment: Segment | None,
+        offset: int,
+        position: int,
+        size: int,
+        *,
+        first_batch_size: int = 0,
+        aborted: list[tuple[int, int]] | None = None,
+        stop_offset: int = 2**63 - 1,
+        end_offset: int = 2**63 - 1,
+        on_error: str = "raise",
+        marks: Sequence[tuple[int, bytes]] = (),
+    ) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.position = position
+        self.size = size
+        self.first_entry_incomplete = size < first_batch_size
+        self.aborted = aborted
+        self._stop_offset = stop_offset
+        self._end_offset = end_offset
+        self._on_error = on_error
+        self._marks = marks  # how batches in here begin: (position, header); they are rewritten where a log is truncated
+
+    def __bool__(self) -> bool:
+        return self.size > 0
+
+    @property
+    def base_offset(self) -> int | None:
+        """The base offset of the segment, None for a slice of an empty log."""
+        return None if self.segment is None else self.segment.base_offset
+
+    def records(self) -> RecordReader:
+        """An iterator of its records, with `.skipped` for what on_error="skip" left out."""
+        return RecordReader(
+            self._segments,
+            self.offset,
+            self._stop_offset,
+            first_position=self.position,
+            byte_limit=self.size,
+            end_offset=self._end_offset,
+            aborted=self.aborted,
+            on_error=self._on_error,
+        )
+
+    def batches(self) -> BatchReader:
+        """The same for its whole batches, control batches included."""
+        return BatchReader(
+            self._segments,
+            self.offset,
+            self._stop_offset,
+            first_position=self.position,
+            byte_limit=self.size,
+            end_offset=self._end_offset,
+            aborted=self.aborted,
+            on_error=self._on_error,
+        )
+
+    # ---- sending --------------------------------------------------------------------------------------------------
+
+    def send(self, sock: Outlet, position: int = 0) -> Sent:
+        """Sends its bytes from byte `position` of the slice on, without copying them where that is possible.
+
+        A blocking socket takes all; one with a timeout what it takes in that time (TimeoutError for nothing); a
+        non-blocking one what it takes at once, perhaps nothing. `size` of the result counts the bytes, to go on from;
+        `path` is "sendfile", or "copy" for TLS sockets and others that cannot do that. OSError.
+
+        CorruptRecordError if the log was truncated since the slice was made, also if it has grown again: then what was
+        sent may hold half a batch, and the connection is of no more use. The kernel sends from the page cache, some of
+        it after this has returned: what another process overwrites in that time cannot be seen here.
+        """
+        return send_parts([self], sock, position)
+
+    async def send_async(self, to: object, position: int = 0) -> Sent:
+        """The same for asyncio, all of it: `to` is a StreamWriter, a transport or a non-blocking socket."""
+        from kstore.log.send.transports import send_parts_async
+
+        return await send_parts_async([self], to, position)
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """The descriptor of its file, and where in that a byte of the slice lies."""
+        assert self.segment is not None
+        return self.segment.file().fileno(), self.segment.origin + self.position + position
+
+    def _send_to(self, target: int, position: int) -> int:
+        """By sendfile to a descriptor, what it takes at once."""
+        assert self.segment is not None
+        sent = self.segment.file().send(target, self._place(position)[1], self.size - position)
+        return sent or self._shortened(position)
+
+    def _copy(self, position: int, size: int) -> bytes:
+        """A copy of up to `size` of its bytes."""
+        assert self.segment is not None
+        data = self.segment.file().read(self._place(position)[1], min(size, self.size - position))
+        return data or self._shortened(position)
+
+    def _check_unchanged(self) -> None:
+        """CorruptRecordError unless its batches still begin as they did when it was made."""
+        assert self.segment is not None
+        for position, head in self._marks:
+            until = self.position + self.size - position  # what follows the slice may change
+            if self.segment.peek(position)[:until] != head[:until]:
+                self._shortened(position - self.position)
+
+    def _shortened(self, position: int) -> NoReturn:
+        assert self.segment is not None
+        raise CorruptRecordError(
+            "the log was truncated while it was sent",
+            file=self.segment.path,
+            position=self.position + position,
+            offset=self.offset,
+            expected=f"{self.size - position} bytes",
+            found="the end of the file, or other bytes",
+        )
+
+    @property
+    def _segments(self) -> tuple[Segment, ...]:
+        return () if self.segment is None or self.size == 0 else (self.segment,)
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def __bytes__(self) -> bytes:
+        if self.segment is None:
+            return b""
+        data = self.segment.file().read(self.segment.origin + self.position, self.size)
+        if len(data) < self.size:
+            self._shortened(len(data))
+        return data
+
+    def __repr__(self) -> str:
+        return f"Slice(segment={self.base_offset}, position={self.position}, size={self.size})"

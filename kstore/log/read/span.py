@@ -1,0 +1,38 @@
+"""A part of a log that reaches over segments, for sending."""
+
+from collections.abc import Iterator
+
+from kstore.engine.record.batch import Record
+from kstore.log.read.slice import Slice
+from kstore.log.send.sending import Outlet, Sent, send_parts
+
+
+class Span:
+    """Slices of consecutive segments, of one moment. Its bytes are theirs one after the other, `size` in number."""
+
+    def __init__(self, slices: list[Slice]) -> None:
+        self.slices = tuple(slices)
+        self.size = sum(part.size for part in slices)
+
+    def __bool__(self) -> bool:
+        return self.size > 0
+
+    def send(self, sock: Outlet, position: int = 0) -> Sent:
+        """Sends its bytes from byte `position` of the span on, as Slice.send does."""
+        return send_parts(self.slices, sock, position)
+
+    async def send_async(self, to: object, position: int = 0) -> Sent:
+        """The same for asyncio, all of it: `to` is a StreamWriter, a transport or a non-blocking socket."""
+        from kstore.log.send.transports import send_parts_async
+
+        return await send_parts_async(self.slices, to, position)
+
+    def __iter__(self) -> Iterator[Record]:
+        for part in self.slices:
+            yield from part.records()
+
+    def __bytes__(self) -> bytes:
+        return b"".join(map(bytes, self.slices))
+
+    def __repr__(self) -> str:
+        return f"Span({list(self.slices)})"

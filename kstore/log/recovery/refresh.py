@@ -1,0 +1,140 @@
+"""A log that is read, brought up to date with what others have written."""
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from time import sleep
+from typing import NamedTuple
+
+from kstore.config import MAX64
+from kstore.engine.segment.segment import Segment
+from kstore.engine.segment.segment_growth import grown
+from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.leader_epochs import LeaderEpochs
+from kstore.log.files.log_dir_state import read_state
+from kstore.log.recovery.loader import Loaded, load
+from kstore.log.recovery.segment_factory import SegmentMaker
+from kstore.log.recovery.single_file import load_file
+
+
+class LoadOptions(NamedTuple):
+    """How a log was opened for reading; what is None comes from the directory around it."""
+
+    clean: bool | None
+    recovery_point: int | None
+    log_start_offset: int | None
+    index_interval_bytes: int
+    max_decompressed_bytes: int
+    recover: bool
+
+
+_LOOKS = 20  # at a log that changes while it is looked at
+
+
+def look(path: Path, options: LoadOptions) -> Loaded:
+    """The log now. What another process deletes or truncates meanwhile is looked at again: LogChangedError if it does not
+    come to rest. LogNotFoundError, CorruptFileError, OSError."""
+    if path.is_file():
+        return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
+    for attempt in range(_LOOKS):
+        before = _traces(path)
+        try:
+            return load(path, **options._asdict())
+        except LogNotFoundError:
+            raise
+        except (FileNotFoundError, CorruptFileError) as e:
+            if isinstance(e, CorruptFileError) and before == _traces(path):
+                raise
+            if attempt == _LOOKS - 1:
+                if isinstance(e, KstoreError):
+                    raise
+                raise LogChangedError(e.filename or str(path), 0, 0, 0, "it was deleted") from e
+        sleep(0.001 * attempt)
+    raise AssertionError
+
+
+def _traces(path: Path) -> list[tuple[str, int, int, int]]:
+    """What tells that files of a directory were changed."""
+    found = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                stat = entry.stat()
+                found.append((entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return sorted(found)
+
+
+def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
+    """Whether the last segment still has a batch that ends where the log did: it may have been truncated, and have grown
+    beyond that point since."""
+    try:
+        return max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
+    except (CorruptFileError, FileNotFoundError):
+        return False
+
+
+def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
+    """The log now, given what it was: the same object where nothing has changed.
+
+    Segments that are still there are taken as they were, but for the last: it may have grown, and others may follow.
+    """
+    try:
+        return _grown_from(path, before, options)
+    except LogNotFoundError:
+        raise
+    except (FileNotFoundError, CorruptFileError):  # it changed meanwhile, or is damaged: all of it anew
+        return look(path, options)
+
+
+def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
+    last = before.segments[-1] if before.segments else None
+    stems = {}
+    try:
+        names = os.listdir(path)  # noqa: PTH208 - iterdir takes thrice as long
+    except FileNotFoundError:
+        raise LogNotFoundError(f"no partition directory at {path}") from None
+    for name in names:
+        offset = layout.parse_offset(name)
+        if name.endswith(".log") and offset is not None and offset >= 0:
+            stems[offset] = name[:-4]
+    known = {segment.base_offset for segment in before.segments} & stems.keys()
+    if (
+        last is None
+        or last.base_offset not in known
+        or last.origin
+        or any(base not in known for base in stems if base < last.base_offset)
+        or last.file().size() < last.size
+        or not last.is_file_of_its_name()
+        or not _ends_as_it_did(last, before)
+    ):
+        return look(path, options)
+    log_start_offset = options.log_start_offset
+    if log_start_offset is None:
+        log_start_offset = read_state(path).log_start_offset
+    log_start_offset = max(log_start_offset, min(known))
+    later = sorted(base for base in stems if base > last.base_offset)
+    active = grown(last, later[0] if later else MAX64)
+    same = active is last and not later and len(known) == len(before.segments)
+    if same and log_start_offset == before.log_start_offset:
+        return before
+    segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [active]
+    make = SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
+    for at, base in enumerate(later):
+        segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX64)
+        found = segment.scan()
+        segment.limit_to(found.valid_bytes)
+        segment.adopt(found.offset_index, found.time_index)
+        segments.append(segment)
+    epochs = LeaderEpochs(before.leader_epochs.entries)
+    with contextlib.suppress(OSError, CorruptFileError):
+        epochs = LeaderEpochs(e for e in checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if min(e) >= 0)
+    end = segments[-1].read_next_offset()
+    return replace(
+        before,
+        segments=tuple(segments),
+        log_start_offset=log_start_offset,
+        log_end_offset=max(end, log_start_offset),
+        leader_epochs=epochs,
+    )

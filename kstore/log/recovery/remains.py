@@ -1,0 +1,29 @@
+"""What can still be read of bytes that recovery cuts off."""
+
+from typing import NamedTuple
+
+from kstore.config import MAX64
+from kstore.engine.scan.batch_reader import BatchReader
+from kstore.engine.segment.segment import Segment
+
+
+class Remains(NamedTuple):
+    """Sound batches behind damage: how many, and the offsets of the first and the last."""
+
+    batch_count: int
+    first_offset: int
+    last_offset: int
+
+    def __str__(self) -> str:
+        batches = "1 sound batch" if self.batch_count == 1 else f"{self.batch_count} sound batches"
+        return f"{batches}, offsets {self.first_offset} to {self.last_offset}"
+
+
+def remains_of(segment: Segment, position: int) -> Remains | None:
+    """The sound batches in a segment from a byte on, whatever lies between them; None if there are none. OSError."""
+    count, first, last = 0, -1, -1
+    for batch in BatchReader((segment,), 0, MAX64, first_position=position, on_error="skip"):
+        first = batch.base_offset if count == 0 else first
+        last = batch.last_offset
+        count += 1
+    return Remains(count, first, last) if count else None

@@ -1,0 +1,109 @@
+"""What recovery does to the files of a partition (spec 8.2 to 8.4, 8.7). What to do, the loader decides."""
+
+from collections.abc import Callable, Sequence
+
+from kstore.engine.io.file import File, rename, set_mtime_ms, sync_directory, unlink
+from kstore.engine.segment.segment import Segment
+from kstore.log.files import layout
+
+CUT = ".cut"  # what bytes that were cut off are kept under; Kafka passes such files over
+
+
+class Repairs:
+    """Carries decisions out in one directory. `keep_cut`: bytes that are cut off are kept beside the log.
+
+    What was cut off although it was flushed once (`keep`) is kept in any case.
+    """
+
+    def __init__(self, directory: str, *, keep_cut: bool = False) -> None:
+        self.directory = directory
+        self.keep_cut = keep_cut
+        self.kept: list[str] = []
+
+    def delete(self, name: str) -> None:
+        """Removes a file."""
+        unlink(f"{self.directory}/{name}", missing_ok=True)
+
+    def rename(self, name: str, target: str) -> None:
+        """Gives a file its final name."""
+        rename(f"{self.directory}/{name}", f"{self.directory}/{target}")
+
+    def write_index(self, segment: Segment, kind: str, entries: bytes) -> None:
+        """Replaces an index file."""
+        path = segment.path_of(kind)
+        unlink(path, missing_ok=True)
+        file = File(path, "x")
+        file.write(0, entries)
+        file.sync()
+
+    def _keep(self, source: str, position: int) -> None:
+        """Copies what a file holds from a byte on to a file of its own."""
+        target = f"{source}.{position}{CUT}"
+        old, new = File(source), File(target, "w")
+        at = position
+        while chunk := old.read(at, 1 << 20):
+            new.write(at - position, chunk)
+            at += len(chunk)
+        new.sync()
+        self.kept.append(target)
+
+    def cut(self, segment: Segment, size: int, *, keep: bool) -> None:
+        """Cuts a .log off after `size` bytes."""
+        if self.keep_cut or keep:
+            self._keep(segment.path, segment.origin + size)
+        file = File(segment.path, "r+")
+        file.truncate(segment.origin + size)
+        file.sync()
+
+    def delete_segment(self, segment: Segment, *, keep: bool) -> None:
+        """Removes the files of a segment."""
+        segment.file()  # readers of this object go on reading
+        for kind in layout.SEGMENT_KINDS:
+            if kind == ".log" and (self.keep_cut or keep):
+                rename(segment.path, f"{segment.path}.0{CUT}")
+                self.kept.append(f"{segment.path}.0{CUT}")
+            else:
+                unlink(segment.path_of(kind), missing_ok=True)
+
+    def split(
+        self, segment: Segment, parts: Sequence[Segment], make: Callable[..., Segment]
+    ) -> list[Segment]:
+        """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec 8.7)."""
+        mtime = segment.mtime_ms()
+        names = []
+        for part in parts:
+            stem = layout.segment_stem(part.base_offset)
+            found = part.scan(verify=False)
+            contents = {
+                ".index": found.offset_index.to_bytes(),
+                ".timeindex": found.time_index.to_bytes(),
+            }
+            log = File(f"{self.directory}/{stem}.log.cleaned", "w")
+            at, end = 0, part.size
+            while at < end:
+                chunk = part.file().read(part.origin + at, min(1 << 20, end - at))
+                log.write(at, chunk)
+                at += len(chunk)
+            log.sync()
+            names.append(f"{stem}.log")
+            for kind, entries in contents.items():
+                file = File(f"{self.directory}/{stem}{kind}.cleaned", "w")
+                file.write(0, entries)
+                file.sync()
+                names.append(stem + kind)
+            for kind in (".log", *contents):
+                set_mtime_ms(f"{self.directory}/{stem}{kind}.cleaned", mtime)
+        for name in reversed(names):
+            self.rename(name + ".cleaned", name + ".swap")
+        segment.file()
+        for kind in layout.SEGMENT_KINDS:
+            name = segment.stem + kind
+            if name not in names:
+                self.delete(name)
+        for name in names:
+            self.rename(name + ".swap", name)
+        sync_directory(self.directory)
+        return [
+            make(layout.segment_stem(part.base_offset), part.base_offset, None, part.end_offset)
+            for part in parts
+        ]

@@ -1,0 +1,32 @@
+"""How the segments of one log are made."""
+
+from kstore.config import MAX64
+from kstore.engine.segment.segment import Segment
+
+
+class SegmentMaker:
+    """Makes segments of one directory with the options of this opening."""
+
+    def __init__(self, directory: str, index_interval_bytes: int, max_decompressed_bytes: int) -> None:
+        self.directory = directory
+        self.index_interval_bytes = index_interval_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
+
+    def __call__(
+        self,
+        stem: str,
+        base_offset: int,
+        suffixes: dict[str, str] | None = None,
+        end_offset: int = MAX64,
+        origin: int = 0,
+    ) -> Segment:
+        return Segment(
+            self.directory,
+            stem,
+            base_offset,
+            end_offset,
+            suffixes,
+            origin,
+            self.index_interval_bytes,
+            self.max_decompressed_bytes,
+        )

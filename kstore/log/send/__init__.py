@@ -1,0 +1,1 @@
+"""Bytes of segments to sockets."""

@@ -1,0 +1,100 @@
+"""Bytes of segments to asyncio's writers, transports and sockets. Imported when first used: asyncio takes its time."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import IO, Any, cast
+
+from kstore.log.send.sending import CHUNK, Part, Sent, Target, parts_from, result_of
+
+
+class _Opened:
+    """The file of a slice, as asyncio wants it for its sendfile."""
+
+    mode = "rb"
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+
+async def send_parts_async(parts: Sequence[Any], to: object, position: int) -> Sent:
+    """Sends parts one after the other; see Slice.send_async."""
+    transport = getattr(to, "transport", to)
+    if isinstance(transport, asyncio.BaseTransport):
+        return await _send_by_transport(parts, to, transport, position)
+    if not hasattr(to, "send"):
+        raise TypeError(f"{to!r} is no StreamWriter, transport or socket")
+    return await _send_by_socket(parts, to, position)
+
+
+async def _send_by_socket(parts: Sequence[Part], sock: Any, position: int) -> Sent:
+    if sock.gettimeout() != 0:
+        raise ValueError("asyncio needs a non-blocking socket: sock.setblocking(False)")
+    target = Target(sock)
+    sent = 0
+    for part, at in parts_from(parts, position):
+        while at < part.size:
+            try:
+                size = target.push(part, at)
+            except BlockingIOError:
+                await _writable(sock)
+                continue
+            at += size
+            sent += size
+            await asyncio.sleep(0)  # a socket that takes all at once must not keep the others waiting
+        part._check_unchanged()
+    return result_of(target, sent)
+
+
+async def _writable(sock: Any) -> None:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    loop.add_writer(sock.fileno(), wake)
+    try:
+        await future
+    finally:
+        loop.remove_writer(sock.fileno())
+
+
+async def _send_by_transport(
+    parts: Sequence[Any], to: Any, transport: asyncio.BaseTransport, position: int
+) -> Sent:
+    loop = asyncio.get_running_loop()
+    copies = transport.get_extra_info("sslcontext") is not None
+    if not isinstance(transport, asyncio.WriteTransport):
+        raise TypeError(f"{transport!r} cannot be written to")
+    sent = 0
+    for part, at in parts_from(parts, position):
+        while at < part.size:
+            if not copies:
+                descriptor, start = part._place(at)
+                file = cast(IO[bytes], _Opened(descriptor))
+                try:
+                    # the loop first sends what is still in the transport's buffer
+                    size = await loop.sendfile(transport, file, start, part.size - at, fallback=False)
+                except (asyncio.SendfileNotAvailableError, NotImplementedError, RuntimeError):
+                    if transport.is_closing():
+                        raise
+                    copies = True
+                    continue
+                if size == 0:
+                    part._shortened(at)
+            else:
+                data = part._copy(at, CHUNK)
+                transport.write(data)
+                size = len(data)
+                if hasattr(to, "drain"):
+                    await to.drain()
+                else:
+                    await asyncio.sleep(0)
+            at += size
+            sent += size
+        part._check_unchanged()
+    return Sent(sent, "copy" if copies else "sendfile")

@@ -1,0 +1,1 @@
+"""What a writer does beside appending: many threads, flushing, retention, truncation."""

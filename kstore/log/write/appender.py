@@ -1,0 +1,119 @@
+"""log.appender(): small appends of many threads become few batches."""
+
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from kstore.arguments import number
+from kstore.engine.append.record_accumulator import Batcher
+from kstore.errors import LogClosedError
+from kstore.log.write.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from kstore.log.writer import LogWriter
+
+MAX_LINGER_MS = 86_400_000  # a day
+_appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
+
+
+class Appender(Batcher):
+    """Takes records from many threads and appends them in batches of up to `batch_bytes`.
+
+    `append` returns a Ticket, whose wait() gives the record's offset. A batch waits for company at most `linger_ms`,
+    then a thread of this object appends it. Use it in a `with`, or close it: what still waits is lost with the process.
+    """
+
+    def __init__(self, log: "LogWriter", *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
+        self._linger = number("linger_ms", linger_ms, 0, MAX_LINGER_MS) / 1000
+        if log.is_closed:
+            raise LogClosedError(f"{log.path} is closed")
+        self._batch = Wakeup()  # a batch is being gathered
+        self._stopped = Wakeup()
+        self._is_stopped = False
+        self._thread = threading.Thread(
+            target=_linger,
+            args=(weakref.ref(self), self._batch, self._stopped),
+            name="kstore-appender",
+            daemon=True,
+        )
+        self._thread.start()
+        self._log = log
+        _appenders.add(self)
+
+    def _began(self) -> None:
+        self._batch.set()
+
+    def close(self) -> None:
+        """Appends what was gathered, and ends. OSError."""
+        if self._is_stopped:
+            return
+        try:
+            self._close()
+        finally:
+            self._stop()
+            self._thread.join()
+            if isinstance(self._log._appenders, set):
+                self._log._appenders.discard(self)
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self._stopped.set()
+        self._batch.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an appender cannot be pickled: it belongs to the process that has the log open for writing"
+        )
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread"):
+            self._stop()
+
+
+def _linger(appender: "weakref.ref[Appender]", batch: Wakeup, stopped: Wakeup) -> None:
+    while batch.take():
+        own = appender()
+        if own is None or own._is_stopped:
+            return
+        gathered, linger = own._open_batch, own._linger
+        del own
+        if stopped.take(linger):
+            return
+        own = appender()
+        if own is None:
+            return
+        # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock: this thread must not die.
+        with contextlib.suppress(Exception):
+            own._flush_batch(gathered)
+        del own
+
+
+def _forked() -> None:
+    """In a child of fork, the log is its parent's, and so is what was gathered for it."""
+    for appender in list(_appenders):
+        appender._leave_to_parent()
+        appender._is_stopped = True
+    _appenders.clear()
+
+
+def _flush_all() -> None:
+    """At the end of the interpreter: what was gathered is appended, though nobody closed the appender."""
+    for appender in list(_appenders):
+        with contextlib.suppress(Exception):
+            appender.flush()
+
+
+os.register_at_fork(after_in_child=_forked)
+atexit.register(_flush_all)

@@ -1,0 +1,51 @@
+"""Files of segments that the log has let go (spec 9.3)."""
+
+import contextlib
+import errno
+import os
+from collections import deque
+
+from kstore.engine.io.file import rename, unlink
+from kstore.engine.segment.segment import Segment
+from kstore.log.files import layout
+
+SUFFIX = ".deleted"
+
+
+class Discarded:
+    """Files that were given the suffix .deleted, and go when their time has come, oldest first."""
+
+    def __init__(self) -> None:
+        self._files: deque[tuple[int, str]] = deque()  # (when it may go, path)
+
+    def set_aside(self, segment: Segment, due_ms: int) -> None:
+        """Takes the .log of a segment out of the log: without it the other files are no segment. OSError.
+
+        If a full disk has no room for the longer name, the file goes at once.
+        """
+        segment.file()  # readers that have it go on reading
+        try:
+            rename(segment.path, segment.path + SUFFIX)
+        except OSError as e:
+            if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            unlink(segment.path)
+        else:
+            self._files.append((due_ms, segment.path + SUFFIX))
+
+    def set_rest_aside(self, segment: Segment, snapshot: str | None, due_ms: int) -> None:
+        """Does the same with its other files, and with a snapshot. Those that cannot be renamed keep their names until
+        they go: they count for nothing."""
+        paths = [segment.path_of(kind) for kind in layout.INDEX_KINDS]
+        for path in [*paths, *([snapshot] if snapshot else [])]:
+            if os.path.exists(path):  # noqa: PTH110
+                with contextlib.suppress(OSError):
+                    rename(path, path + SUFFIX)
+                    path += SUFFIX
+                self._files.append((due_ms, path))
+
+    def unlink(self, now_ms: int) -> None:
+        """Removes those whose time has come. OSError."""
+        while self._files and self._files[0][0] <= now_ms:
+            unlink(self._files[0][1], missing_ok=True)
+            self._files.popleft()

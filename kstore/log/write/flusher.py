@@ -1,0 +1,94 @@
+"""Flushing in the background: sealed segments, flush.messages, flush.ms (spec 5.3, 8.8)."""
+
+import contextlib
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from kstore.config import MAX64
+from kstore.errors import KstoreError, LogClosedError
+from kstore.log.write.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from kstore.log.writer import LogWriter
+
+
+class Flusher:
+    """One thread a log, started when there is first something to do. A sync that fails stops the log, not the thread.
+
+    Its methods take no lock, so a signal handler may call them at any moment. All but `stop` are called with the
+    mutex of the log held.
+    """
+
+    def __init__(self, log: "LogWriter", flush_ms: int) -> None:
+        self._log = weakref.ref(log)
+        self._flush_ms = flush_ms
+        self._wake = Wakeup()
+        self._due = self._stopped = False
+        self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
+        if flush_ms < MAX64:
+            self._start()
+
+    def _start(self) -> None:
+        if not self._stopped and (self._thread is None or self._thread.ident is None):
+            self._thread = threading.Thread(target=self._run, name="kstore-flusher", daemon=True)
+            with contextlib.suppress(
+                RuntimeError
+            ):  # no more threads: the next time, or whoever flushes, does it
+                self._thread.start()
+
+    def sealed(self) -> None:
+        """A segment was sealed: bring it to the disk."""
+        self._start()
+        self._wake.set()
+
+    def flush_now(self) -> None:
+        """Bring everything to the disk."""
+        self._due = True
+        self._start()
+        self._wake.set()
+
+    def flush_every(self, flush_ms: int) -> None:
+        """Another flush.ms."""
+        self._flush_ms = flush_ms
+        if flush_ms < MAX64:
+            self._start()
+        self._wake.set()
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Ends the thread, after what it is doing now. Who is collecting garbage must not wait: it may be anywhere, also
+        inside here."""
+        self._stopped = True
+        self._wake.set()
+        thread = self._thread
+        if (
+            wait
+            and thread is not None
+            and thread.ident is not None
+            and thread is not threading.current_thread()
+        ):
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            limit = self._flush_ms / 1000 if self._flush_ms < threading.TIMEOUT_MAX * 1000 else None
+            due = not self._wake.take(limit)
+            if self._stopped:
+                return
+            if self._due:
+                self._due, due = False, True
+            log = self._log()
+            if log is None:
+                return
+            try:
+                if due:
+                    log.flush()
+                else:
+                    log._sync_sealed()
+                    log._store_recovery_point()
+            except LogClosedError:
+                pass  # closing syncs everything itself
+            except (OSError, KstoreError) as e:
+                self.failure = e  # if the log refuses to write from here on, closing it tells
+            del log

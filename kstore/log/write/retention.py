@@ -1,0 +1,161 @@
+"""Which segments a log lets go, and why (spec 9.1, 9.2). Pure: facts in, decisions out."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple, Protocol
+
+from kstore.config import LogConfig
+from kstore.engine.segment.segment import Segment
+
+
+class SegmentFacts(NamedTuple):
+    """What retention asks of a segment: offsets, bytes, milliseconds since 1970.
+
+    `next_offset` is where the next segment begins; for the last one, the log end offset. `largest_timestamp` is that
+    of its records, or the time its .log file was modified where they have none, and then `timestamp_is_mtime`.
+    """
+
+    base_offset: int
+    next_offset: int
+    size: int
+    largest_timestamp: int
+    timestamp_is_mtime: bool = False
+
+
+class Decision(NamedTuple):
+    """What becomes of a segment. `rule` says what lets it go, None where it stays; `reason` is a sentence."""
+
+    base_offset: int
+    delete: bool
+    rule: Literal["start_offset", "size", "time"] | None
+    reason: str
+
+
+def facts_of(segments: Sequence[Segment], log_end_offset: int) -> list[SegmentFacts]:
+    """What retention asks of the segments of a log. OSError."""
+    ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
+    facts = []
+    for segment, next_offset in zip(segments, ends, strict=False):  # no segments: one end too many
+        newest = segment.max_timestamp_so_far.timestamp
+        timestamp = newest if newest >= 0 else segment.mtime_ms()
+        facts.append(SegmentFacts(segment.base_offset, next_offset, segment.size, timestamp, newest < 0))
+    return facts
+
+
+def decide(
+    segments: Sequence[SegmentFacts],
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> list[Decision]:
+    """One decision for each segment, oldest first; those to delete come first (spec 9.1, 9.2).
+
+    Three rules follow one another, each over what the one before left, from the oldest segment on until one must stay:
+    by log start offset, and with a cleanup_policy that has delete, by size and by time. A segment that is not wholly
+    below the high watermark stays, and so does a last segment that is empty; a last one that is not may go. Rules for
+    tiered storage are left out. ValueError for facts that contradict each other.
+    """
+    _check(segments, log_end_offset)
+    decisions: list[Decision] = []
+    left = sum(segment.size for segment in segments)
+    for at, segment in enumerate(segments):
+        is_last = at == len(segments) - 1
+        left -= segment.size
+        if segment.next_offset > high_watermark:
+            verdict = _kept(
+                f"it reaches to offset {segment.next_offset}, the high watermark is {high_watermark}"
+            )
+        elif is_last and segment.size == 0:
+            verdict = _kept("it is the last one, and empty")
+        else:
+            # One walk does for three: where a rule by offset or by size has stopped, it would not go on later.
+            verdicts = [_by_start_offset(segment, is_last, log_start_offset)]
+            if config.deletes:
+                verdicts += [_by_size(segment, left, config), _by_time(segment, now_ms, config)]
+            else:
+                verdicts.append(_kept(f"cleanup.policy is {','.join(config.cleanup_policy) or 'empty'}"))
+            verdict = next((v for v in verdicts if v.rule), _kept("; ".join(v.reason for v in verdicts)))
+        decisions.append(
+            Decision(segment.base_offset, verdict.rule is not None, verdict.rule, verdict.reason)
+        )
+        if verdict.rule is None:
+            break
+    behind = f"the older segment {decisions[-1].base_offset} stays" if decisions else ""
+    return decisions + [Decision(s.base_offset, False, None, behind) for s in segments[len(decisions) :]]
+
+
+class _Log(Protocol):
+    @property
+    def segments(self) -> Sequence[Segment]: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+def decide_for(log: _Log, config: LogConfig, now_ms: int) -> list[Decision]:
+    """The same for a log as it is: without replicas the high watermark is its end. OSError."""
+    return decide(
+        facts_of(log.segments, log.log_end_offset),
+        config,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.log_end_offset,
+        now_ms=now_ms,
+    )
+
+
+class _Verdict(NamedTuple):
+    """What one rule says of a segment."""
+
+    rule: Literal["start_offset", "size", "time"] | None
+    reason: str
+
+
+def _kept(reason: str) -> _Verdict:
+    return _Verdict(None, reason)
+
+
+def _by_start_offset(segment: SegmentFacts, is_last: bool, log_start_offset: int) -> _Verdict:
+    """Spec 9.2: the next segment begins at or below the log start offset."""
+    start = f"the log start offset is {log_start_offset}"
+    if is_last:
+        return _kept(f"it is the last one, and {start}")
+    reason = f"the next segment begins at offset {segment.next_offset}, {start}"
+    return _Verdict("start_offset" if segment.next_offset <= log_start_offset else None, reason)
+
+
+def _by_size(segment: SegmentFacts, left: int, config: LogConfig) -> _Verdict:
+    """Spec 9.2: without it the log would not be below retention.bytes."""
+    limit = config.retention_bytes
+    if limit < 0:
+        return _kept(f"retention.bytes is {limit}, no limit")
+    reason = f"without its {segment.size} bytes the log would have {left}, retention.bytes is {limit}"
+    return _Verdict("size" if left >= limit else None, reason)
+
+
+def _by_time(segment: SegmentFacts, now_ms: int, config: LogConfig) -> _Verdict:
+    """Spec 9.2: its largest timestamp is more than retention.ms ago."""
+    limit, age = config.retention_ms, now_ms - segment.largest_timestamp
+    if limit < 0:
+        return _kept(f"retention.ms is {limit}, no limit")
+    what = "file was modified" if segment.timestamp_is_mtime else "newest record is stamped"
+    when = f"{age} ms ago" if age >= 0 else f"{-age} ms in the future"
+    return _Verdict("time" if age > limit else None, f"its {what} {when}, retention.ms is {limit}")
+
+
+def _check(segments: Sequence[SegmentFacts], log_end_offset: int) -> None:
+    """ValueError unless each segment begins where the one before says, and the last ends with the log."""
+    for one, following in pairwise(segments):
+        if one.next_offset != following.base_offset:
+            raise ValueError(
+                f"segment {one.base_offset} says the next begins at {one.next_offset}, "
+                f"but it begins at {following.base_offset}"
+            )
+    if segments and segments[-1].next_offset != log_end_offset:
+        raise ValueError(
+            f"the last segment says the log ends at {segments[-1].next_offset}, not at {log_end_offset}"
+        )
