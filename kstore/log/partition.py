@@ -20,11 +20,11 @@ from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import CorruptFileError, CorruptRecordError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.follow_source import DirectoryFeed, Feed
+from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
-from kstore.log.read.max_timestamp_index import Reached
+from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
     check_complete,
@@ -34,7 +34,7 @@ from kstore.log.read.offset_lookup import (
     raise_told,
     time_called,
 )
-from kstore.log.read.page_cache import CACHE, Pages, Residency, residency_of
+from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
 from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.read.slice import Slice
 from kstore.log.read.span import Span
@@ -71,9 +71,9 @@ def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
     return now.log_end_offset, len(segments) - 1, segments[-1].size
 
 
-def _pages(cache: str) -> Pages:
+def _pages(cache: str) -> PageCache:
     choice("cache", cache, CACHE)
-    return Pages(drop=cache == "drop")
+    return PageCache(drop=cache == "drop")
 
 
 class _Bound(NamedTuple):
@@ -126,7 +126,7 @@ class PartitionLog:
         self._loaded = look(Path(path), self._options)
         self._closed = False
         self._transactions: Transactions | None = None
-        self._reached = Reached(())
+        self._max_timestamps = MaxTimestampIndex(())
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
@@ -369,7 +369,7 @@ class PartitionLog:
         twin._loaded = now
         twin._closed = False
         twin._transactions = self._known_transactions()
-        twin._reached = Reached(())
+        twin._max_timestamps = MaxTimestampIndex(())
         return twin
 
     def _is_committed(self, isolation: str) -> bool:
@@ -578,10 +578,10 @@ class PartitionLog:
             if timestamp < 0 and timestamp in SPECIAL:
                 return find_special(now, timestamp)
             reached = (
-                self._reached
+                self._max_timestamps
             )  # the largest timestamps of these segments, as far as they were asked before
             if reached.segments is not now.segments:
-                reached = self._reached = reached.moved_to(now.segments)
+                reached = self._max_timestamps = reached.moved_to(now.segments)
             return find_time(now, reached, timestamp)
         except CorruptFileError as e:
             raise_told(now, e)
@@ -665,14 +665,14 @@ class PartitionLog:
             timeout = number("timeout", timeout, 0)
         now = self._now()
         offset = now.log_end_offset if offset is None else any_integer("offset", offset)
-        feed = self._feed(isolation)
+        feed = self._source(isolation)
         if records:
             return Follower[Record](feed, offset, timeout, True)
         return Follower[RecordBatch](feed, offset, timeout, False)
 
-    def _feed(self, isolation: str) -> Feed:
+    def _source(self, isolation: str) -> FollowSource:
         """Where a follower gets new batches from."""
-        return DirectoryFeed(self._twin(self._now()), isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
+        return DirectorySource(self._twin(self._now()), isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
 
     # ---- closing --------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,10 @@ from typing import Any
 from kstore.arguments import MAX_EPOCH, MAX_OFFSET, choice, integer
 from kstore.config import MAX64, LogConfig
 from kstore.engine.append.log_appender import DURABILITY
-from kstore.engine.append.record_appender import Appended, Intake
+from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.file import File, make_directory, rename, sync_directory, unlink, write_whole
 from kstore.engine.record.batch import RecordBatch
-from kstore.engine.segment.active_segment import Active
+from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     InvalidConfigError,
@@ -33,20 +33,20 @@ from kstore.errors import (
     PolicyViolationError,
 )
 from kstore.log.files import checkpoints, layout
-from kstore.log.files.epoch_checkpoint import EpochFile
+from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
 from kstore.log.files.lock import is_locked
-from kstore.log.files.log_dir_state import Home, directory_of
-from kstore.log.follow.follow_source import Feed, WriterFeed
+from kstore.log.files.log_dir_state import LogDirState, directory_of
+from kstore.log.follow.follow_source import FollowSource, WriterSource
 from kstore.log.partition import PartitionLog
-from kstore.log.producers.manager import Ledger
+from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
-from kstore.log.read.max_timestamp_index import Reached
+from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.repairs import Repairs
-from kstore.log.recovery.segment_factory import SegmentMaker
+from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.write.appender import Appender
-from kstore.log.write.deleted_segments import Discarded
+from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.write.flusher import Flusher
 from kstore.log.write.log_validator import validate
 from kstore.log.write.rebase_segment import renumber
@@ -60,7 +60,7 @@ class DataLossWarning(UserWarning):
     """Recovery took away records that were sound or had been flushed. What was there is kept in .cut files."""
 
 
-class LogWriter(Intake, PartitionLog):
+class LogWriter(RecordAppender, PartitionLog):
     """A partition open for writing: a PartitionLog that also appends, rolls, retains, truncates.
 
     Thread-safe: one thread at a time changes the log, readers take no lock. A call from within a call, as a signal
@@ -72,7 +72,7 @@ class LogWriter(Intake, PartitionLog):
     path = ""
     _closed = True  # of an object that was never opened, and until it is
     _left = True
-    _home: Home
+    _log_dir: LogDirState
     _flusher: Flusher | None = None
     _appenders: "set[Appender] | tuple[()]" = ()  # kept, so that what they gathered is appended though nobody has them
 
@@ -122,7 +122,7 @@ class LogWriter(Intake, PartitionLog):
             else integer("the time that the log's clock gives, in ms,", clock())
         )
         directory = Path(os.path.abspath(self.path))  # noqa: PTH100
-        self._limit(self._config, durability)
+        self._apply_config(self._config, durability)
         made = not directory.is_dir()
         if made:
             if not create:
@@ -130,7 +130,7 @@ class LogWriter(Intake, PartitionLog):
             make_directory(str(directory))
         self._directory = str(directory)
         try:
-            self._home = Home(directory)
+            self._log_dir = LogDirState(directory)
         except BaseException:
             if made:  # it was locked, say: an empty directory would be a partition that nobody has closed
                 with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ class LogWriter(Intake, PartitionLog):
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
-                self._set_leader_epoch(max(self._epoch_file.epochs.latest or 0, 0))
+                self._set_leader_epoch(max(self._epoch_checkpoint.epochs.latest or 0, 0))
             self._appenders = set()
             self._flusher = Flusher(self, self._config.flush_ms)
             _writers.add(self)
@@ -175,7 +175,7 @@ class LogWriter(Intake, PartitionLog):
             log_start_offset=log_start_offset,
             index_interval_bytes=self._config.index_interval_bytes,
             max_decompressed_bytes=self._max_decompressed_bytes,
-            state=self._home.state,
+            state=self._log_dir.state,
             repairs=repairs,
         )
         self._loaded = loaded
@@ -188,10 +188,10 @@ class LogWriter(Intake, PartitionLog):
                 f"; kept in {len(repairs.kept)} .cut files, {repairs.kept[0]} first" if repairs.kept else ""
             )
             warnings.warn(f"{self.path}: {'; '.join(losses)}{kept}", DataLossWarning, stacklevel=4)
-        self._epoch_file = EpochFile(self._directory, loaded.leader_epochs)
+        self._epoch_checkpoint = LeaderEpochCheckpoint(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
-        self._ledger = Ledger(self._directory, self._producer_id_expiration_ms)
-        for base, index in self._ledger.open(loaded, now).items():
+        self._producer_states = ProducerStateManager(self._directory, self._producer_id_expiration_ms)
+        for base, index in self._producer_states.open(loaded, now).items():
             path = f"{self._directory}/{layout.segment_stem(base)}.txnindex"
             if not index.is_empty or os.path.exists(path):  # noqa: PTH110
                 write_whole(path, index.to_bytes())
@@ -206,9 +206,9 @@ class LogWriter(Intake, PartitionLog):
         self._start = loaded.log_start_offset
         self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
-        self._reached = Reached(())
+        self._max_timestamps = MaxTimestampIndex(())
         self._transactions = None
-        self._discarded = Discarded()
+        self._deleted = DeletedSegments()
         self._stored_recovery_point = self._untold_end = -1
         self._told_point = recovery.recovery_point  # what the checkpoint says at most
         if recovery.clean:
@@ -224,10 +224,10 @@ class LogWriter(Intake, PartitionLog):
 
     def _make_active(
         self, stem: str, base_offset: int, now: int, next_offset: int, segment: Segment | None = None
-    ) -> Active:
+    ) -> ActiveSegment:
         config = self._config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        return Active(
+        return ActiveSegment(
             self._directory,
             stem,
             base_offset,
@@ -242,9 +242,11 @@ class LogWriter(Intake, PartitionLog):
             preallocate=config.preallocate,
         )
 
-    def _make_segment(self) -> SegmentMaker:
+    def _make_segment(self) -> SegmentFactory:
         """Makes segments of this log as its configuration is now."""
-        return SegmentMaker(self._directory, self._config.index_interval_bytes, self._max_decompressed_bytes)
+        return SegmentFactory(
+            self._directory, self._config.index_interval_bytes, self._max_decompressed_bytes
+        )
 
     def _identify(self, topic_id: uuid.UUID | None) -> None:
         """partition.metadata: the topic id that a broker gave the topic (spec 1.5)."""
@@ -267,7 +269,7 @@ class LogWriter(Intake, PartitionLog):
         """The log at this moment, or as it was when it was closed."""
         held = self._segments
         view = held[1].view()
-        start, epochs = self._start, self._epoch_file.epochs
+        start, epochs = self._start, self._epoch_checkpoint.epochs
         seen = (held, view, start, epochs)
         shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
         if shown and all(a is b or a == b for a, b in zip(shown, seen, strict=False)):
@@ -293,7 +295,7 @@ class LogWriter(Intake, PartitionLog):
         config = self._config.replace(**changes)
         with self._held():
             self._check_usable()
-            self._limit(config, self._durability)
+            self._apply_config(config, self._durability)
             self._config = config
             self._names_retention = self._names_retention or "retention_ms" in changes
             assert self._flusher is not None
@@ -319,12 +321,12 @@ class LogWriter(Intake, PartitionLog):
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)
 
-    def _feed(self, isolation: str) -> Feed:
-        return WriterFeed(self, self._current, self._ring_at_change, isolation)
+    def _source(self, isolation: str) -> FollowSource:
+        return WriterSource(self, self._current, self._notify_at_change, isolation)
 
     def _read_transactions(self) -> Transactions:
         now = self._current()
-        return self._ledger.transactions(now.log_start_offset, now.log_end_offset)
+        return self._producer_states.transactions(now.log_start_offset, now.log_end_offset)
 
     def _known_transactions(self) -> Transactions:
         return self._read_transactions()
@@ -332,22 +334,22 @@ class LogWriter(Intake, PartitionLog):
     def last_stable_offset(self) -> int:
         """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end."""
         now = self._current()
-        return self._ledger.last_stable_offset(now.log_start_offset, now.log_end_offset)
+        return self._producer_states.last_stable_offset(now.log_start_offset, now.log_end_offset)
 
     def producers(self) -> dict[int, ProducerState]:
         """The state of every producer id that the log remembers."""
-        return self._ledger.producers.states
+        return self._producer_states.producers.states
 
     # ---- what appending needs (called with the mutex held) --------------------------------------------------------
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch < 0:
             if (
-                start_offset >= 0 and self._epoch_file.epochs.entries
+                start_offset >= 0 and self._epoch_checkpoint.epochs.entries
             ):  # messages of magic 0 and 1 know no epochs
-                self._epoch_file.clear()
+                self._epoch_checkpoint.clear()
             return
-        self._epoch_file.assign(epoch, start_offset)
+        self._epoch_checkpoint.assign(epoch, start_offset)
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
@@ -369,11 +371,11 @@ class LogWriter(Intake, PartitionLog):
                     unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
                 old.seal()
                 active = self._make_active(stem, base, now, self._end_offset)
-                self._ledger.write_snapshot(base)
+                self._producer_states.write_snapshot(base)
                 sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
                 files: list[File | str] = [*old.files()]
-                if base in self._ledger.snapshots:
-                    files.append(self._ledger.snapshots.path_of(base))
+                if base in self._producer_states.snapshots:
+                    files.append(self._producer_states.snapshots.path_of(base))
             except BaseException:
                 unlink(f"{self._directory}/{stem}.log", missing_ok=True)
                 old.unseal()
@@ -399,17 +401,17 @@ class LogWriter(Intake, PartitionLog):
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
 
     def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
-        duplicate = self._ledger.analyze(batches, origin, transaction_version, self.clock_ms())
+        duplicate = self._producer_states.analyze(batches, origin, transaction_version, self.clock_ms())
         if duplicate is None:
-            self._ledger.hold(self.last_stable_offset())
+            self._producer_states.hold(self.last_stable_offset())
         return duplicate
 
     def _forget_analysis(self) -> None:
-        self._ledger.let_go()
+        self._producer_states.let_go()
 
     def _account(self, batches: list[RecordBatch]) -> None:
         active = self.active
-        self._ledger.enter(batches, active.append_aborted, self._end_offset)
+        self._producer_states.enter(batches, active.append_aborted, self._end_offset)
         if active.transaction_file is not None:
             self._owe_sync([active.transaction_file], True)
 
@@ -465,11 +467,11 @@ class LogWriter(Intake, PartitionLog):
                 change.undone()
                 raise
             segment = self._make_segment()(empty.stem, base)
-            segment.adopt(found.offset_index, found.time_index)
+            segment.use_indexes(found.offset_index, found.time_index)
             segment.take_max_timestamp(found.max_timestamp)
             active = self._make_active(empty.stem, base, self.clock_ms(), found.next_offset, segment)
             active.prepare_indexes()
-            self._ledger.enter((), active.append_aborted, found.next_offset)
+            self._producer_states.enter((), active.append_aborted, found.next_offset)
             self._owe_sync([], True)
             self._publish(self._sealed, active)
             self._move_end(found.next_offset, base)
@@ -507,14 +509,14 @@ class LogWriter(Intake, PartitionLog):
 
     def _check_place(self) -> None:
         """LogFailedError if the directory is no longer where it was: another log may be there by now."""
-        if self._home.is_moved:
+        if self._log_dir.is_moved:
             self._refuse(f"{self._directory} was renamed or removed")
         self._check_usable()
 
     def _store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably. OSError: the old ones or the new ones are there."""
         self._told_point = max(self._told_point, recovery_point)
-        self._home.store(recovery_point, log_start_offset)
+        self._log_dir.store(recovery_point, log_start_offset)
         self._told_point = recovery_point
 
     def _point_to_store(self) -> int:
@@ -565,8 +567,8 @@ class LogWriter(Intake, PartitionLog):
                 self._refuse_defaults(decisions)
                 if gone:
                     self._delete_oldest(gone, now_ms)
-                self._discarded.unlink(now_ms)
-                self._ledger.forget(now_ms)
+                self._deleted.unlink(now_ms)
+                self._producer_states.forget(now_ms)
                 if gone:
                     self._store_deletion()
             return decisions
@@ -587,7 +589,7 @@ class LogWriter(Intake, PartitionLog):
         if sealed:
             self._delete_sealed(sealed, now_ms)
         if count > sealed:
-            self._discarded.unlink(now_ms)
+            self._deleted.unlink(now_ms)
             self._roll("retention", self._end_offset)  # a new one must be there first
             self._delete_sealed(1, now_ms)
 
@@ -600,7 +602,7 @@ class LogWriter(Intake, PartitionLog):
         with self._unfinished("the deletion of segments"):
             for segment in self._sealed[:count]:
                 try:
-                    self._discarded.set_aside(segment, due)
+                    self._deleted.set_aside(segment, due)
                 except OSError as e:
                     failure = e
                     break
@@ -613,14 +615,14 @@ class LogWriter(Intake, PartitionLog):
             if gone:
                 sync_directory(self._directory)  # without its other files no log must come back
             for segment in gone:
-                snapshot = self._ledger.snapshots.set_aside(segment.base_offset)
-                self._discarded.set_rest_aside(segment, snapshot, due)
+                snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
+                self._deleted.set_rest_aside(segment, snapshot, due)
         if failure is not None:
             raise failure
 
     def _store_deletion(self) -> None:
         """Brings to the disk what follows from a deletion, as far as there is room: an opening would find it out."""
-        self._epoch_file.truncate_from_start(self._start)
+        self._epoch_checkpoint.truncate_from_start(self._start)
         with contextlib.suppress(OSError):
             # before the log start may be forgotten, as the first segment tells it
             sync_directory(self._directory)
@@ -651,7 +653,7 @@ class LogWriter(Intake, PartitionLog):
                         change.undone()
                         raise
                     self._start = offset
-                    self._epoch_file.truncate_from_start(offset)
+                    self._epoch_checkpoint.truncate_from_start(offset)
             return self._start
 
     def truncate_to(self, offset: int) -> bool:
@@ -666,7 +668,7 @@ class LogWriter(Intake, PartitionLog):
             self._check_place()
             now_ms = self.clock_ms()
             if offset >= self._end_offset:
-                self._epoch_file.truncate_from_end(self._end_offset)
+                self._epoch_checkpoint.truncate_from_end(self._end_offset)
                 return False
             if self._first_base() > offset:
                 self._start_anew(offset, None, now_ms)
@@ -705,8 +707,8 @@ class LogWriter(Intake, PartitionLog):
         self._start = min(self._start, offset)
         file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
         shorten_transactions(rest)
-        self._epoch_file.truncate_from_end(offset)
-        self._ledger.begin_anew(self._now(), now_ms)
+        self._epoch_checkpoint.truncate_from_end(offset)
+        self._producer_states.begin_anew(self._now(), now_ms)
         self._untold_end = offset if end_of_rest < offset else -1
         sync_directory(self._directory)
         if lowered:  # not before: what lies between was deleted, and is gone only now
@@ -725,9 +727,9 @@ class LogWriter(Intake, PartitionLog):
         """Takes segments out of the directory, the last one first: what is left at any moment is a log."""
         due = now_ms + self._config.file_delete_delay_ms
         for segment in reversed(segments):
-            self._discarded.set_aside(segment, due)
-            snapshot = self._ledger.snapshots.set_aside(segment.base_offset)
-            self._discarded.set_rest_aside(segment, snapshot, due)
+            self._deleted.set_aside(segment, due)
+            snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
+            self._deleted.set_rest_aside(segment, snapshot, due)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Deletes every record, durably; the next one gets `offset` (spec 8.10).
@@ -758,9 +760,9 @@ class LogWriter(Intake, PartitionLog):
             self._publish((), active)
             self._move_end(offset, offset)
             self._start = offset if log_start_offset is None else log_start_offset
-            self._epoch_file.clear()
-            self._ledger.snapshots.clear()
-            self._ledger.begin_anew(self._now(), now_ms)
+            self._epoch_checkpoint.clear()
+            self._producer_states.snapshots.clear()
+            self._producer_states.begin_anew(self._now(), now_ms)
             sync_directory(self._directory)
             self._store(min(self._point_to_store(), offset), self._start_to_store())
 
@@ -797,7 +799,7 @@ class LogWriter(Intake, PartitionLog):
         with self._held():
             if self._left:
                 return
-            if self._home.is_moved:
+            if self._log_dir.is_moved:
                 self._refuse(f"{self._directory} was renamed or removed")
             clean = self._refusal is None
             if clean:
@@ -819,22 +821,22 @@ class LogWriter(Intake, PartitionLog):
         active.prepare_indexes()
         active.seal()
         if end > self._start:
-            self._ledger.write_snapshot(end, durable=True)
-        self._epoch_file.store()
+            self._producer_states.write_snapshot(end, durable=True)
+        self._epoch_checkpoint.store()
         self._owe_sync([*active.files()], True)
         self._sync_owed()
-        self._discarded.unlink(MAX64)
+        self._deleted.unlink(MAX64)
         sync_directory(self._directory)
         self._store(end, self._start_to_store())
-        self._home.store_high_watermark(end)
+        self._log_dir.store_high_watermark(end)
 
     def _leave(self, *, clean: bool) -> None:
         """Gives the directory up."""
         _writers.discard(self)
         try:
-            self._home.leave(clean=clean)
+            self._log_dir.leave(clean=clean)
         finally:
-            self._left = self._home.has_left
+            self._left = self._log_dir.has_left
 
     def abandon(self) -> None:
         """Lets go of the log without any of what close does, as if the process had died here."""
@@ -861,7 +863,7 @@ class LogWriter(Intake, PartitionLog):
             self._end()
             if self._flusher is not None:
                 self._flusher.stop(wait=False)
-            self._home.leave_unclean()
+            self._log_dir.leave_unclean()
 
     def __repr__(self) -> str:
         if self._closed:

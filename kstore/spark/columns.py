@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kstore.engine.columns import array as engine
 from kstore.engine.record.batch import CREATE_TIME, LOG_APPEND_TIME, Record
 from kstore.engine.scan.batch_reader import RecordReader
-from kstore.engine.scan.column_builder import Rows
-from kstore.engine.scan.column_scanner import Scanner
+from kstore.engine.scan.column_builder import ColumnBuilder
+from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError
@@ -38,7 +38,7 @@ _SCANNED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class BinaryInput:
     """Keys or values: cell i is data[offsets[i]:offsets[i + 1]], or none at all where `nulls` is true."""
 
     offsets: NDArray[numpy.int32]
@@ -64,8 +64,8 @@ class HeaderCells:
     """Headers: those of record i are cells bounds[i] to bounds[i + 1] of `names` and `values`."""
 
     bounds: NDArray[numpy.int32]
-    names: Cells
-    values: Cells
+    names: BinaryInput
+    values: BinaryInput
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -88,8 +88,8 @@ class ColumnBatch:
     offsets: NDArray[numpy.int64]
     timestamps: NDArray[numpy.int64] | None
     timestamp_types: NDArray[numpy.int32] | None
-    keys: Cells | None
-    values: Cells | None
+    keys: BinaryInput | None
+    values: BinaryInput | None
     headers: HeaderCells | None
 
     def __len__(self) -> int:
@@ -185,11 +185,11 @@ def _scan(
             )
         return
 
-    def scanner(start: int, rows: int) -> Scanner:
-        return Scanner(
+    def scanner(start: int, rows: int) -> ColumnScanner:
+        return ColumnScanner(
             (segment,), start, place.stop, first_position=place.piece.position, aborted=_aborted(split, place)
         ).configure(
-            Rows(wanted, rows, MAX_BYTES, False),
+            ColumnBuilder(wanted, rows, MAX_BYTES, False),
             Predicate(start, place.stop, None, None, None, None, None),
             part_end=place.piece.position + place.piece.size,
         )
@@ -204,9 +204,9 @@ def _scan(
     yield from scanner(start, MAX_RECORDS)
 
 
-def _cells(values: engine.Values) -> Cells:
+def _cells(values: engine.Values) -> BinaryInput:
     valid = values.validity
-    return Cells(values.offsets, values.data, None if valid is None else ~valid)
+    return BinaryInput(values.offsets, values.data, None if valid is None else ~valid)
 
 
 def _batch_of(split: Split, scanned: engine.ColumnBatch) -> ColumnBatch:
@@ -341,7 +341,7 @@ def to_arrow(batch: ColumnBatch, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([_array(pa, batch, field) for field in schema], schema=schema)
 
 
-def _bytes_array(pa: Any, kind: Any, cells: Cells) -> Any:
+def _bytes_array(pa: Any, kind: Any, cells: BinaryInput) -> Any:
     bits = None if cells.nulls is None else pa.py_buffer(numpy.packbits(~cells.nulls, bitorder="little"))
     return pa.Array.from_buffers(
         kind, len(cells), [bits, pa.py_buffer(cells.offsets), pa.py_buffer(cells.data)]

@@ -82,7 +82,7 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
             f"the log at {fields['max_timestamp']}: lookups by time will miss records"
         )
     if verify:
-        found = segment.scan()
+        found = segment.recovery_walk()
         if found.error is not None:
             wrong.append(str(found.error))
     wrong += [f"index made anew: {note}" for note in segment.notes]

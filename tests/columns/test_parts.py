@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kstore.engine.segment.index import OffsetIndex
-from kstore.log.read.scan_splits import PART_BYTES, Part, divide
+from kstore.log.read.scan_splits import PART_BYTES, ScanSplit, divide
 
 MIB = 1 << 20
 
@@ -27,7 +27,7 @@ def test_parts_cover_a_segment(size: int, records: int, rows: int) -> None:
     every = 64 << 10
     parts = list(divide((segment(size, every, records),), 0, 1 << 62, None, rows))
     assert parts[0].position == 0
-    assert parts[-1] == Part(0, parts[-1].position, size)
+    assert parts[-1] == ScanSplit(0, parts[-1].position, size)
     assert all(one.end == other.position for one, other in pairwise(parts))
     assert all(part.position < part.end for part in parts)
     assert all(part.end - part.position <= PART_BYTES + every for part in parts[:-1])

@@ -233,7 +233,7 @@ def test_open_deletes_obsolete_files(tmp_path: Path) -> None:
 
 
 def test_load_producers_after_delete_of_stray_snapshot(tmp_path: Path) -> None:
-    """Snapshot 42 in an empty directory: removed. Snapshots 1, 2, 4 and a stray 3: 1, 2, 4."""
+    """Snapshot 42 in an empty directory: removed. The snapshots 1, 2, 4 and a stray 3: 1, 2, 4."""
     directory(tmp_path).mkdir()
     file(tmp_path, ".snapshot", 42).write_bytes(forge.snapshot([]))
     log = opened(tmp_path)

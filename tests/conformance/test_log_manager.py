@@ -392,7 +392,7 @@ def test_checkpoints_around_a_flush(data: Path, monkeypatch: pytest.MonkeyPatch,
     put(log, rec(), rec())
     log.roll()
     put(log, rec(), rec())
-    store, begun = log._home.store, threading.Event()
+    store, begun = log._log_dir.store, threading.Event()
 
     def slowly(point: int, start: int | None) -> None:
         if threading.current_thread() is thread:
@@ -400,7 +400,7 @@ def test_checkpoints_around_a_flush(data: Path, monkeypatch: pytest.MonkeyPatch,
             time.sleep(0.2)
         store(point, start)
 
-    monkeypatch.setattr(log._home, "store", slowly)
+    monkeypatch.setattr(log._log_dir, "store", slowly)
     thread = threading.Thread(target=log.flush)
     thread.start()
     assert begun.wait(10)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore import RecordBatch
-from kstore.engine.record.compress import pack
+from kstore.engine.record.compress import compress
 from kstore.engine.record.decompress import unpack
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -32,7 +32,7 @@ TEXT = b"".join(
 
 
 def round_trip(codec: int, data: bytes, level: int | None = None) -> bytes:
-    packed = pack(codec, data, level)
+    packed = compress(codec, data, level)
     assert unpack(codec, 2, packed, len(data)) == data
     return packed
 
@@ -105,12 +105,12 @@ def test_anything(codec_and_level: tuple[int, int | None], parts: list[bytes | t
 @pytest.mark.parametrize("codec", ALL)
 def test_any_buffer(codec: int) -> None:
     """Any contiguous buffer is packed, and as bytes are."""
-    packed = pack(codec, TEXT)
-    assert pack(codec, bytearray(TEXT)) == pack(codec, memoryview(b"--" + TEXT)[2:]) == packed
+    packed = compress(codec, TEXT)
+    assert compress(codec, bytearray(TEXT)) == compress(codec, memoryview(b"--" + TEXT)[2:]) == packed
     with pytest.raises(BufferError):
-        pack(codec, memoryview(TEXT)[::2])
+        compress(codec, memoryview(TEXT)[::2])
     with pytest.raises(TypeError):
-        pack(codec, "text")  # type: ignore[arg-type]
+        compress(codec, "text")  # type: ignore[arg-type]
 
 
 # ---- framings -------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_any_buffer(codec: int) -> None:
 @pytest.mark.parametrize("level", [-1, *range(1, 10)])
 def test_gzip_is_one_member(level: int) -> None:
     """The header that Java 16 and later write, whatever the level, and the trailer of RFC 1952."""
-    packed = pack(GZIP, TEXT, level)
+    packed = compress(GZIP, TEXT, level)
     assert packed[:10] == bytes.fromhex("1f8b08000000000000ff")
     assert gzip.decompress(packed) == TEXT
     assert struct.unpack("<I", packed[-4:])[0] == len(TEXT)
@@ -127,31 +127,31 @@ def test_gzip_is_one_member(level: int) -> None:
 
 def test_snappy_is_a_stream_of_xerial() -> None:
     """Its header, then raw blocks of 32 KiB of input, each behind its length."""
-    packed = pack(SNAPPY, TEXT)
+    packed = compress(SNAPPY, TEXT)
     assert packed[:16] == bytes.fromhex("82534e41505059000000000100000001")
     parts = [bytes(cramjam.snappy.decompress_raw(block)) for block in xerial_blocks(packed)]
     assert b"".join(parts) == TEXT
     assert {len(part) for part in parts[:-1]} == {32 << 10}
-    assert pack(SNAPPY, b"") == packed[:16]
+    assert compress(SNAPPY, b"") == packed[:16]
 
 
 @pytest.mark.parametrize("level", [1, 9, 12])
 def test_lz4_frame_of_independent_blocks(level: int) -> None:
     """The frame header of magic 1 and 2; blocks of 64 KiB of input that each unpack without the others."""
-    packed = pack(LZ4, TEXT, level)
+    packed = compress(LZ4, TEXT, level)
     assert packed[:7] == bytes.fromhex("04224d18604082")
     blocks = lz4_blocks(packed)
     assert not any(stored for stored, _ in blocks)
     parts = [lz4_unpacked(block) for _, block in blocks]
     assert b"".join(parts) == TEXT
     assert {len(part) for part in parts[:-1]} == {64 << 10}
-    assert pack(LZ4, b"", level) == packed[:7] + bytes(4)
+    assert compress(LZ4, b"", level) == packed[:7] + bytes(4)
 
 
 def test_lz4_stores_what_does_not_get_smaller() -> None:
     """A block is stored as it is when packing does not save a byte."""
     data = RANDOM[: 64 << 10] + bytes(64 << 10) + RANDOM[:5]
-    first, second, third = lz4_blocks(pack(LZ4, data))
+    first, second, third = lz4_blocks(compress(LZ4, data))
     assert first == (True, RANDOM[: 64 << 10])
     assert not second[0]
     assert third == (True, RANDOM[:5])
@@ -159,7 +159,7 @@ def test_lz4_stores_what_does_not_get_smaller() -> None:
 
 def test_zstd_is_one_standard_frame() -> None:
     """One frame without dictionary and checksum."""
-    packed = pack(ZSTD, TEXT)
+    packed = compress(ZSTD, TEXT)
     assert packed[:4] == bytes.fromhex("28b52ffd")
     assert packed[4] & 0b111 == 0
     assert bytes(cramjam.zstd.decompress(packed)) == TEXT
@@ -171,17 +171,17 @@ def test_zstd_is_one_standard_frame() -> None:
 @pytest.mark.parametrize(("codec", "default"), [(GZIP, -1), (LZ4, 9), (ZSTD, 3)])
 def test_defaults(codec: int, default: int) -> None:
     """Without a level it is Kafka's default."""
-    assert pack(codec, TEXT) == pack(codec, TEXT, None) == pack(codec, TEXT, default)
+    assert compress(codec, TEXT) == compress(codec, TEXT, None) == compress(codec, TEXT, default)
 
 
 def test_gzip_default_is_six() -> None:
     """-1 is zlib's default."""
-    assert pack(GZIP, TEXT, -1) == pack(GZIP, TEXT, 6)
+    assert compress(GZIP, TEXT, -1) == compress(GZIP, TEXT, 6)
 
 
 def test_lz4_nine_is_the_fast_compressor() -> None:
     """Level 9 alone is the fast compressor; the thorough one ends at 12."""
-    sizes = {level: len(pack(LZ4, TEXT[:60000], level)) for level in range(1, 18)}
+    sizes = {level: len(compress(LZ4, TEXT[:60000], level)) for level in range(1, 18)}
     assert all(sizes[9] > size for level, size in sizes.items() if level != 9)
     assert {sizes[level] for level in range(12, 18)} == {sizes[12]}
     assert sizes[12] < sizes[1]
@@ -199,14 +199,14 @@ def test_lz4_nine_is_the_fast_compressor() -> None:
 def test_levels_that_there_are_not(codec: int, level: int) -> None:
     """Levels outside Kafka's ranges are the caller's mistake."""
     with pytest.raises(ValueError, match=f"level {level} of"):
-        pack(codec, b"x", level)
+        compress(codec, b"x", level)
 
 
 @pytest.mark.parametrize("codec", [-1, 0, 5, 7])
 def test_codecs_that_there_are_not(codec: int) -> None:
     for level in (None, 1):
         with pytest.raises(ValueError, match=f"codec {codec}"):
-            pack(codec, b"x", level)
+            compress(codec, b"x", level)
 
 
 # ---- as good as Kafka's, and from many threads ----------------------------------------------------------------------
@@ -227,12 +227,14 @@ def test_codecs_that_there_are_not(codec: int) -> None:
 def test_as_small_as_the_reference(codec: int, level: int | None, peer: Callable[[bytes], bytes]) -> None:
     """A level packs about as well as the library whose level it is: within 3 %."""
     data = [TEXT[at : at + 16384] for at in range(0, 160_000, 16384)]
-    assert sum(len(pack(codec, part, level)) for part in data) < 1.03 * sum(len(peer(part)) for part in data)
+    assert sum(len(compress(codec, part, level)) for part in data) < 1.03 * sum(
+        len(peer(part)) for part in data
+    )
 
 
 @pytest.mark.parametrize("codec", ALL)
 def test_threads_share_no_context(codec: int) -> None:
-    """Threads that pack at the same time, with several levels, do not meet."""
+    """Threads that compress at the same time, with several levels, do not meet."""
     wrong = []
 
     def work(seed: int) -> None:
@@ -241,7 +243,7 @@ def test_threads_share_no_context(codec: int) -> None:
             at, size = rnd.randrange(len(TEXT) // 2), rnd.randrange(70_000)
             data = TEXT[at : at + size]
             level = None if codec == SNAPPY else rnd.randrange(1, 7)
-            if unpack(codec, 2, pack(codec, data, level), size) != data:
+            if unpack(codec, 2, compress(codec, data, level), size) != data:
                 wrong.append((seed, at, size, level))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
@@ -257,7 +259,7 @@ def test_in_a_batch(codec: int) -> None:
     """A payload in a batch that the reader takes."""
     recs = [forge.Rec(TEXT[n * 100 : n * 100 + 100], b"%d" % n, forge.T0 + n) for n in range(138)]
     body = b"".join(forge.record(rec, delta, forge.T0) for delta, rec in enumerate(recs))
-    raw = forge.batch(*recs, codec=forge.CODECS[codec], packed=pack(codec, body))
+    raw = forge.batch(*recs, codec=forge.CODECS[codec], packed=compress(codec, body))
     assert [(record.key, record.value) for record in RecordBatch(raw)] == [
         (rec.key, rec.value) for rec in recs
     ]

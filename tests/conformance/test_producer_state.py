@@ -9,7 +9,7 @@ from forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, simple
 
 import kstore
 from kstore import CorruptSnapshotError
-from kstore.log.producers.snapshot_files import Snapshots
+from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.states import BatchMetadata, ProducerState, read_snapshot
 from kstore.log.producers.transactions import usable_snapshots
 
@@ -111,7 +111,7 @@ def test_remove_stray_snapshots(tmp_path: Path, base: int, kept: list[int]) -> N
     path = forge.partition(tmp_path, {}, snapshots=dict.fromkeys((5, 2, 42), GOOD))
     segments = (SimpleNamespace(base_offset=base),)
     loaded = SimpleNamespace(segments=segments, log_start_offset=0, log_end_offset=100)
-    snapshots = Snapshots(str(path))
+    snapshots = SnapshotFiles(str(path))
     assert usable_snapshots(snapshots, loaded) == kept  # type: ignore[arg-type]
     snapshots.remove_strays([base])
     assert snapshots.offsets == kept[::-1]

@@ -8,7 +8,7 @@ import cramjam
 import pytest
 import zstandard
 
-from kstore.engine.record.decompress import CodecError, UnpackLimitError, unpack
+from kstore.engine.record.decompress import CodecError, DecompressLimitError, decompress
 
 GZIP, SNAPPY, ZSTD = 1, 2, 4
 TEXT = b"".join(b'{"id":%d,"name":"%d"}' % (i, i % 7) for i in range(1000))
@@ -17,29 +17,29 @@ LIMIT = 1 << 20
 
 def test_gzip_of_several_members() -> None:
     one, two = gzip.compress(TEXT), gzip.compress(b"more")
-    assert unpack(GZIP, 2, one + two, LIMIT) == TEXT + b"more"
-    assert unpack(GZIP, 2, one + one, LIMIT) == TEXT + TEXT
-    assert unpack(GZIP, 2, gzip.compress(b""), LIMIT) == b""
+    assert decompress(GZIP, 2, one + two, LIMIT) == TEXT + b"more"
+    assert decompress(GZIP, 2, one + one, LIMIT) == TEXT + TEXT
+    assert decompress(GZIP, 2, gzip.compress(b""), LIMIT) == b""
 
 
 @pytest.mark.parametrize("more", [b"junk", b"\x1f\x8b", struct.pack("<II", 1, 5), b"\xff" * 8])
 def test_gzip_ignores_what_follows(more: bytes) -> None:
     packed = gzip.compress(TEXT)
-    assert unpack(GZIP, 2, packed + more, LIMIT) == TEXT
-    assert unpack(GZIP, 2, packed + packed[-8:], LIMIT) == TEXT
+    assert decompress(GZIP, 2, packed + more, LIMIT) == TEXT
+    assert decompress(GZIP, 2, packed + packed[-8:], LIMIT) == TEXT
 
 
 def test_gzip_with_the_magic_inside() -> None:
     data = gzip.compress(b"\x1f\x8b\x08" * 3)
     stored = gzip.compress(data, 0)
     assert b"\x1f\x8b\x08" in stored[3:]
-    assert unpack(GZIP, 2, stored, LIMIT) == data
+    assert decompress(GZIP, 2, stored, LIMIT) == data
 
 
 @pytest.mark.parametrize("size", [0, len(TEXT) - 1, len(TEXT) + 1, 0xFFFFFFFF])
 def test_gzip_with_another_size(size: int) -> None:
     with pytest.raises(CodecError, match="incorrect length check"):
-        unpack(GZIP, 2, gzip.compress(TEXT)[:-4] + struct.pack("<I", size), LIMIT)
+        decompress(GZIP, 2, gzip.compress(TEXT)[:-4] + struct.pack("<I", size), LIMIT)
 
 
 @pytest.mark.parametrize("limit", [0, 1, len(TEXT) - 1])
@@ -50,21 +50,21 @@ def test_no_more_than_the_limit(codec: int, limit: int) -> None:
         SNAPPY: bytes(cramjam.snappy.compress_raw(TEXT)),
         ZSTD: zstandard.compress(TEXT),
     }[codec]
-    assert unpack(codec, 2, packed, len(TEXT)) == TEXT
-    with pytest.raises(UnpackLimitError):
-        unpack(codec, 2, packed, limit)
+    assert decompress(codec, 2, packed, len(TEXT)) == TEXT
+    with pytest.raises(DecompressLimitError):
+        decompress(codec, 2, packed, limit)
 
 
 def test_zstd_frames() -> None:
     frame = zstandard.compress(TEXT)
     unsaid = zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)
     skipped = struct.pack("<II", 0x184D2A53, 4) + b"skip"
-    assert unpack(ZSTD, 2, unsaid, LIMIT) == TEXT
+    assert decompress(ZSTD, 2, unsaid, LIMIT) == TEXT
     for parts in ([frame, frame], [unsaid, frame], [skipped, frame], [frame, skipped]):
         right = TEXT * sum(part is not skipped for part in parts)
-        assert unpack(ZSTD, 2, b"".join(parts), LIMIT) == right
+        assert decompress(ZSTD, 2, b"".join(parts), LIMIT) == right
     for size in (0, 1, 7, 40, 255, 256, 65_791, 65_792, 300_000):
-        assert unpack(ZSTD, 2, zstandard.compress(bytes(size)), LIMIT) == bytes(size)
+        assert decompress(ZSTD, 2, zstandard.compress(bytes(size)), LIMIT) == bytes(size)
 
 
 @pytest.mark.parametrize("claimed", [1, 1 << 20, (1 << 63) - 1])
@@ -72,10 +72,10 @@ def test_zstd_that_claims_another_size(claimed: int) -> None:
     block = struct.pack("<I", 5 << 3 | 1)[:3] + b"bytes"  # the last one, raw
     frame = struct.pack("<IBBQ", 0xFD2FB528, 0xC0, 0, claimed) + block
     with pytest.raises(CodecError):
-        unpack(ZSTD, 2, frame, LIMIT)
-    assert unpack(ZSTD, 2, struct.pack("<IBBQ", 0xFD2FB528, 0xC0, 0, 5) + block, LIMIT) == b"bytes"
+        decompress(ZSTD, 2, frame, LIMIT)
+    assert decompress(ZSTD, 2, struct.pack("<IBBQ", 0xFD2FB528, 0xC0, 0, 5) + block, LIMIT) == b"bytes"
     unsaid = struct.pack("<IBBQ", 0xFD2FB528, 0xC0, 0, (1 << 64) - 1)  # the library takes this for no claim
-    assert unpack(ZSTD, 2, unsaid + block, LIMIT) == b"bytes"
+    assert decompress(ZSTD, 2, unsaid + block, LIMIT) == b"bytes"
 
 
 def snappy_by_hand(elements: list[tuple[int, bytes | int]]) -> tuple[bytes, bytes]:
@@ -128,7 +128,7 @@ def test_snappy_against_the_library() -> None:
                 size += n
         packed, right = snappy_by_hand(elements)
         assert bytes(cramjam.snappy.decompress_raw(packed)) == right
-        assert unpack(SNAPPY, 2, packed, LIMIT << 3) == right
+        assert decompress(SNAPPY, 2, packed, LIMIT << 3) == right
         if len(packed) > 3000:
             continue
         for _ in range(20):  # damaged: both take it for the same, or both refuse it
@@ -141,7 +141,7 @@ def test_snappy_against_the_library() -> None:
             except cramjam.DecompressionError:
                 theirs = None
             try:
-                ours = bytes(unpack(SNAPPY, 2, bytes(broken), LIMIT))
-            except (CodecError, UnpackLimitError):
+                ours = bytes(decompress(SNAPPY, 2, bytes(broken), LIMIT))
+            except (CodecError, DecompressLimitError):
                 ours = None
             assert ours == theirs

@@ -8,10 +8,10 @@ import pytest
 from kstore.log import writer
 from kstore.log.files import checkpoints
 from kstore.log.producers import manager as ledger
-from kstore.log.producers.snapshot_files import Snapshots
+from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.recovery import repairs
 from kstore.log.write import segment_truncation as cutting
-from kstore.log.write.deleted_segments import Discarded
+from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.writer import LogWriter
 
 Put = Callable[[pytest.MonkeyPatch], None]
@@ -137,18 +137,20 @@ def the_recovery_point_is_told_before_the_files_are_there(patch: pytest.MonkeyPa
 
 @defect
 def deleted_segments_are_not_set_aside(patch: pytest.MonkeyPatch) -> None:
-    def forget(self: Discarded, segment: Any, due_ms: int) -> None:
+    def forget(self: DeletedSegments, segment: Any, due_ms: int) -> None:
         self._files.append((due_ms, segment.path))
 
-    patch.setattr(Discarded, "set_aside", forget)
+    patch.setattr(DeletedSegments, "set_aside", forget)
 
 
 @defect
 def aborted_transactions_of_recovered_segments_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    opened = ledger.Ledger.open
-    patch.setattr(ledger.Ledger, "open", lambda self, loaded, now: opened(self, loaded, now) and {})
+    opened = ledger.ProducerStateManager.open
+    patch.setattr(
+        ledger.ProducerStateManager, "open", lambda self, loaded, now: opened(self, loaded, now) and {}
+    )
 
 
 @defect
 def snapshots_are_never_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Snapshots, "remove_outside", _nothing)
+    patch.setattr(SnapshotFiles, "remove_outside", _nothing)

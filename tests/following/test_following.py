@@ -352,7 +352,7 @@ def test_without_inotify(tmp_path: Path) -> None:
             follower = log.follow(0, timeout=5, records=False)
         finally:
             layer.fail_call(0)
-        assert follower._feed.watch is None
+        assert follower._source.watch is None
         for first in (0, 3, 203):
             thread = later(0.02, lambda: obey(writer, "append 200"))
             count = 3 if first == 0 else 200

@@ -44,7 +44,7 @@ def write_partition(directory: Path, log: bytes) -> Path:
     partition = directory / "small-0"
     partition.mkdir(parents=True, exist_ok=True)
     (partition / "00000000000000000000.log").write_bytes(log)
-    scan = kstore.Segment(str(partition), "0" * 20, 0, index_interval_bytes=200).scan()
+    scan = kstore.Segment(str(partition), "0" * 20, 0, index_interval_bytes=200).recovery_walk()
     assert scan.error is None
     (partition / "00000000000000000000.index").write_bytes(scan.offset_index.to_bytes())
     (partition / "00000000000000000000.timeindex").write_bytes(scan.time_index.to_bytes())

@@ -24,8 +24,8 @@ from typing import Any
 
 import kstore
 import kstore.engine
-from kstore.engine.append.record_accumulator import Batcher
-from kstore.engine.append.record_appender import Intake
+from kstore.engine.append.record_accumulator import RecordAccumulator
+from kstore.engine.append.record_appender import RecordAppender
 from kstore.engine.io import buffer_pool as buffers
 from kstore.engine.io import inotify as watch
 from kstore.engine.io import mapped_file as mapping
@@ -224,8 +224,10 @@ def specimens() -> dict[str, Any]:
     columns = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
     scans = []
     for _ in range(2):
-        scan = scanner.Scanner((segment,))
-        scans.append(scan.configure(rows.Rows(columns, 7, 1 << 20, False), predicate.Predicate(0, 1 << 62)))
+        scan = scanner.ColumnScanner((segment,))
+        scans.append(
+            scan.configure(rows.ColumnBuilder(columns, 7, 1 << 20, False), predicate.Predicate(0, 1 << 62))
+        )
     batch = next(scans[0])
     found = list(reader.BatchReader((segment,)))
     transactions = TransactionIndex(0)
@@ -234,10 +236,10 @@ def specimens() -> dict[str, Any]:
     next(resumed)
     things = [
         log.active, segment, segment.offset_index, segment.time_index, segment.file(), transactions, resumed,
-        reader.BatchReader((segment,)), scans[1], rows.Rows(columns, 7, 1 << 20, True),
+        reader.BatchReader((segment,)), scans[1], rows.ColumnBuilder(columns, 7, 1 << 20, True),
         predicate.Predicate(0, 9, header={"a": b"b"}), batch, batch.columns[3], batch.values.field,
-        batch.columns[3].buffers[1], found[0], found[0].records()[0], mapping.Mapping(File("mapped", "w"), 1 << 16),
-        watch.Watch(), buffers.POOL, Batcher(log), log._held(),
+        batch.columns[3].buffers[1], found[0], found[0].records()[0], mapping.MappedFile(File("mapped", "w"), 1 << 16),
+        watch.Inotify(), buffers.POOL, RecordAccumulator(log), log._held(),
     ]  # fmt: skip
     made = {type(each).__name__: each for each in things}
     made["Intake"] = made["Tail"] = opened_tail(log.active)
@@ -247,7 +249,7 @@ def specimens() -> dict[str, Any]:
 def opened_tail(active: Any) -> object:
     """A tail without the Python class that usually derives from it."""
 
-    class Bare(Intake):
+    class Bare(RecordAppender):
         __slots__ = ()
 
     tail = Bare()

@@ -10,7 +10,7 @@ import pytest
 
 import kstore
 from kstore.engine.record.crc32c import crc32c
-from kstore.engine.record.decompress import CodecError, UnpackLimitError, unpack
+from kstore.engine.record.decompress import CodecError, DecompressLimitError, decompress
 
 NAME = "00000000000000000000"
 
@@ -25,11 +25,11 @@ def batch_of(payload: bytes, codec: int) -> kstore.RecordBatch:
 
 
 def test_many_gzip_members_are_refused() -> None:
-    """20 bytes each, which unpack to nothing: no limit on what comes out stops them."""
+    """20 bytes each, which decompress to nothing: no limit on what comes out stops them."""
     empty = gzip.compress(b"")
-    assert unpack(1, 2, empty * 1000 + gzip.compress(b"x"), 100) == b"x"
+    assert decompress(1, 2, empty * 1000 + gzip.compress(b"x"), 100) == b"x"
     with pytest.raises(CodecError, match="members"):
-        unpack(1, 2, empty * 70_000, 100)
+        decompress(1, 2, empty * 70_000, 100)
     with pytest.raises(kstore.CorruptRecordError, match="gzip: members"):
         batch_of(empty * 70_000, 1).records()
 
@@ -40,13 +40,13 @@ def test_gzip_members_of_all_sizes(sizes: tuple[int, ...]) -> None:
     parts = [os.urandom(size) for size in sizes]
     packed = b"".join(gzip.compress(part) for part in parts)
     whole = b"".join(parts)
-    assert unpack(1, 2, packed, 1 << 20) == whole
-    assert unpack(1, 2, packed + b"no member", 1 << 20) == whole
+    assert decompress(1, 2, packed, 1 << 20) == whole
+    assert decompress(1, 2, packed + b"no member", 1 << 20) == whole
     with pytest.raises(CodecError, match="ends early"):
-        unpack(1, 2, packed[:-1], 1 << 20)
+        decompress(1, 2, packed[:-1], 1 << 20)
     if len(whole) > 1:
-        with pytest.raises(UnpackLimitError):
-            unpack(1, 2, packed, len(whole) - 1)
+        with pytest.raises(DecompressLimitError):
+            decompress(1, 2, packed, len(whole) - 1)
 
 
 def lz4_frame(blocks: bytes) -> bytes:
@@ -54,7 +54,7 @@ def lz4_frame(blocks: bytes) -> bytes:
     for checksum in range(256):
         frame = bytes([0x04, 0x22, 0x4D, 0x18, 0x60, 0x40, checksum]) + blocks + bytes(4)
         try:
-            unpack(3, 2, frame[:7] + bytes(4), 10)
+            decompress(3, 2, frame[:7] + bytes(4), 10)
         except CodecError as e:
             assert "header checksum" in str(e)
         else:
@@ -66,9 +66,9 @@ def test_many_lz4_blocks_are_refused() -> None:
     """4 bytes each, stored blocks of nothing."""
     nothing = struct.pack("<I", 1 << 31)
     five = struct.pack("<I", 5 | 1 << 31) + b"abcde"
-    assert bytes(unpack(3, 2, lz4_frame(nothing * 1000 + five + five), 100)) == b"abcdeabcde"
+    assert bytes(decompress(3, 2, lz4_frame(nothing * 1000 + five + five), 100)) == b"abcdeabcde"
     with pytest.raises(CodecError, match="blocks"):
-        unpack(3, 2, lz4_frame(nothing * 70_000), 100)
+        decompress(3, 2, lz4_frame(nothing * 70_000), 100)
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])

@@ -12,8 +12,8 @@ from kstore.engine.record import batch
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.record.batch_builder import encode_batch
 from kstore.engine.scan import batch_reader as reader
-from kstore.engine.scan.column_builder import Rows
-from kstore.engine.scan.column_scanner import Scanner
+from kstore.engine.scan.column_builder import ColumnBuilder
+from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TransactionIndex
 
@@ -76,13 +76,13 @@ def test_second_init_of_rows_and_predicates_does_nothing(tmp_path: Path) -> None
     log = kstore.open(tmp_path / "t-0", "a")
     log.append(b"x", headers={"name": b"value" * 20})
     rows, predicate = (
-        Rows(("offset", "leader_epoch"), 1, 1, False),
+        ColumnBuilder(("offset", "leader_epoch"), 1, 1, False),
         Predicate(0, 9, header=("name", b"value" * 20)),
     )
     for _ in range(100):
         rows.__init__(("value", "position", "size"), 1, 1, True)
         predicate.__init__(5, 9, header=("other", b"value" * 21))
-    (columns,) = Scanner((log.active.view()[0],)).configure(rows, predicate)
+    (columns,) = ColumnScanner((log.active.view()[0],)).configure(rows, predicate)
     assert columns.rows() == [(0, 0)]
     log.close()
 
@@ -104,12 +104,12 @@ def test_segments_of_a_reader_are_segments() -> None:
 def test_scanner_is_configured_once_and_first(tmp_path: Path) -> None:
     log = kstore.open(tmp_path / "t-0", "a")
     log.append(b"x" * 100)
-    scanner = Scanner((log.active.view()[0],))
+    scanner = ColumnScanner((log.active.view()[0],))
     with pytest.raises(RuntimeError, match="configured before it is read"):
         next(scanner)
-    scanner.configure(Rows(("value",), 1, 1, True), Predicate(0, 9))
+    scanner.configure(ColumnBuilder(("value",), 1, 1, True), Predicate(0, 9))
     with pytest.raises(RuntimeError, match="configured before"):
-        scanner.configure(Rows(("value",), 1, 1, True), Predicate(0, 9))
+        scanner.configure(ColumnBuilder(("value",), 1, 1, True), Predicate(0, 9))
     assert next(scanner).rows() == [(b"x" * 100,)]
     log.close()
 

@@ -47,7 +47,7 @@ def test_committed_readers_wait_until_a_producer_is_accounted_for(
             return run
 
         log.append(b"0")
-        producers = log._ledger.producers
+        producers = log._producer_states.producers
         monkeypatch.setattr(producers, "apply", around(producers.apply))
         log.append_batches(batch(0))
         assert seen == [(2, 1, 1)] * 2
@@ -68,7 +68,7 @@ def test_the_end_is_looked_at_before_what_holds_readers_back(
         log.append(b"0")
         written, looked = threading.Event(), threading.Event()
         writing = threading.Thread(target=log.append_batches, args=[batch(0)])
-        producers, current = log._ledger.producers, log._current
+        producers, current = log._producer_states.producers, log._current
         apply = producers.apply
 
         def apply_late(batch: kstore.RecordBatch) -> Any:

@@ -114,7 +114,7 @@ def test_a_step_within_a_step_is_refused(log: kstore.PartitionLog) -> None:
     """As a signal handler might take it: the next one is asked for while a step is under way."""
     refused: list[str] = []
 
-    class Pages:
+    class PageCache:
         """Told of every segment that a reader enters, in the midst of a step."""
 
         def enter(self, segment: Segment, position: int, end: int) -> int:
@@ -129,6 +129,6 @@ def test_a_step_within_a_step_is_refused(log: kstore.PartitionLog) -> None:
         def leave(self) -> None:
             pass
 
-    reader = BatchReader(log.segments, pages=Pages())
+    reader = BatchReader(log.segments, pages=PageCache())
     assert sum(batch.records_count for batch in reader) == RECORDS
     assert len(refused) == len(log.segments) > 1

@@ -109,7 +109,7 @@ def test_a_forked_process_goes_on_without_helpers(log: kstore.PartitionLog) -> N
     """Even where one has begun with what comes next: it is not there any more."""
     code = """
 begun, forked = threading.Event(), threading.Event()
-decode = team.Team._decode
+decode = team.ParallelScan._decode
 
 
 def decode_late(self, share, other=None):
@@ -119,7 +119,7 @@ def decode_late(self, share, other=None):
     decode(self, share, other)
 
 
-team.Team._decode = decode_late
+team.ParallelScan._decode = decode_late
 rows = len(next(batches))
 begun.wait()
 child = os.fork()

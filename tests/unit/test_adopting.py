@@ -50,7 +50,7 @@ def test_segments_of_others(tmp_path: Path) -> None:
         assert not log.recovery.findings
         assert {batch.leader_epoch for batch in log.batches()} == {7}
         for segment in log.segments:
-            found = segment.scan()
+            found = segment.recovery_walk()
             assert found.error is None
             assert segment.offset_index.to_bytes() == found.offset_index.to_bytes()
             kept, made = segment.time_index.to_bytes(), found.time_index.to_bytes()

@@ -11,7 +11,7 @@ from capsules import ARRAY, STREAM, Source, Streaming, capsule, i32, i64, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.engine.columns.binary_input import cells_list, cells_outliving, cells_summary
+from kstore.engine.columns.binary_input import binary_input_list, binary_input_outliving, binary_input_summary
 
 try:
     import pyarrow
@@ -29,13 +29,13 @@ MIXED = [b"one", None, b"", b"twelve bytes", b"thirteen byte", b"x" * 300, None]
 
 @given(CELLS)
 def test_sequences(cells: list[bytes | None]) -> None:
-    assert cells_list(cells) == cells
-    assert cells_list(tuple(cells), len(cells)) == cells
-    assert cells_list(iter(cells)) == cells
-    assert cells_list([c if c is None else bytearray(c) for c in cells]) == cells
-    assert cells_list([c if c is None else memoryview(c) for c in cells]) == cells
+    assert binary_input_list(cells) == cells
+    assert binary_input_list(tuple(cells), len(cells)) == cells
+    assert binary_input_list(iter(cells)) == cells
+    assert binary_input_list([c if c is None else bytearray(c) for c in cells]) == cells
+    assert binary_input_list([c if c is None else memoryview(c) for c in cells]) == cells
     total = sum(len(c) for c in cells if c is not None)
-    assert cells_summary(cells) == ("pointers", len(cells), cells.count(None), total)
+    assert binary_input_summary(cells) == ("pointers", len(cells), cells.count(None), total)
 
 
 def test_other_bytes() -> None:
@@ -50,14 +50,14 @@ def test_other_bytes() -> None:
         memoryview(numbers),
         memoryview(b""),
     ]
-    assert cells_list(cells) == [b"own", b"numpy's", b"fdb", numbers.tobytes(), b""]
+    assert binary_input_list(cells) == [b"own", b"numpy's", b"fdb", numbers.tobytes(), b""]
 
 
 def test_nothing() -> None:
-    assert cells_list(None, 3) == [None, None, None]
-    assert cells_list(None, 0) == cells_list([]) == cells_list((), 0) == []
+    assert binary_input_list(None, 3) == [None, None, None]
+    assert binary_input_list(None, 0) == binary_input_list([]) == binary_input_list((), 0) == []
     with pytest.raises(TypeError, match="not None"):
-        cells_list(None)
+        binary_input_list(None)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_nothing() -> None:
 )
 def test_no_column(values: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        cells_list(values)
+        binary_input_list(values)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_no_column(values: Any, message: str) -> None:
 @pytest.mark.parametrize("found", [0, 1, 3])
 def test_another_count(make: Any, found: int) -> None:
     with pytest.raises(ValueError, match=r"values: .* for 2 records"):
-        cells_list(make([b"x"] * found), 2)
+        binary_input_list(make([b"x"] * found), 2)
 
 
 def test_endless() -> None:
     with pytest.raises(ValueError, match="more for 3 records"):
-        cells_list(itertools.repeat(b"x"), 3)
+        binary_input_list(itertools.repeat(b"x"), 3)
 
 
 def test_failing_iterables() -> None:
@@ -104,9 +104,9 @@ def test_failing_iterables() -> None:
     released = memoryview(b"x")
     released.release()
     with pytest.raises(KeyError, match="mine"):
-        cells_list(failing())
+        binary_input_list(failing())
     with pytest.raises(ValueError, match="released"):
-        cells_list([b"y", released])
+        binary_input_list([b"y", released])
 
 
 def test_cells_outlive_their_source() -> None:
@@ -114,18 +114,18 @@ def test_cells_outlive_their_source() -> None:
         return b"%06d" % n * 20
 
     expected = [fresh(n) for n in range(1000)]
-    assert cells_outliving(lambda: [fresh(n) for n in range(1000)]) == expected
-    assert cells_outliving(lambda: (bytearray(fresh(n)) for n in range(1000))) == expected
-    assert cells_outliving(lambda: [memoryview(bytearray(fresh(n))) for n in range(1000)]) == expected
-    assert cells_outliving(lambda: [memoryview(fresh(n)[::-1])[::-1] for n in range(1000)]) == expected
-    assert cells_outliving(lambda: numpy.array(expected)) == expected
-    assert cells_outliving(lambda: numpy.array(expected, object)) == expected
-    assert cells_outliving(lambda: numpy.array(expected)[::-1].copy()[::-1].astype("V120")) == expected
+    assert binary_input_outliving(lambda: [fresh(n) for n in range(1000)]) == expected
+    assert binary_input_outliving(lambda: (bytearray(fresh(n)) for n in range(1000))) == expected
+    assert binary_input_outliving(lambda: [memoryview(bytearray(fresh(n))) for n in range(1000)]) == expected
+    assert binary_input_outliving(lambda: [memoryview(fresh(n)[::-1])[::-1] for n in range(1000)]) == expected
+    assert binary_input_outliving(lambda: numpy.array(expected)) == expected
+    assert binary_input_outliving(lambda: numpy.array(expected, object)) == expected
+    assert binary_input_outliving(lambda: numpy.array(expected)[::-1].copy()[::-1].astype("V120")) == expected
 
 
 def test_bytearrays_are_free_again() -> None:
     cell = bytearray(b"x" * 1000)
-    assert cells_outliving(lambda: iter([cell])) == [b"x" * 1000]
+    assert binary_input_outliving(lambda: iter([cell])) == [b"x" * 1000]
     cell.extend(b"could not grow while it was pinned")
 
 
@@ -139,7 +139,7 @@ def test_a_pinned_bytearray_cannot_be_resized() -> None:
             return cell.clear()
 
     with pytest.raises(BufferError):
-        cells_list([cell, Prying("odd", (), {})()])
+        binary_input_list([cell, Prying("odd", (), {})()])
     assert len(cell) == 1000
 
 
@@ -156,7 +156,7 @@ def test_a_list_that_another_thread_changes() -> None:
     thread.start()
     try:
         for _ in range(300):
-            assert all(len(c or b"") == 100 for c in cells_list(values))
+            assert all(len(c or b"") == 100 for c in binary_input_list(values))
     finally:
         done.set()
         thread.join()
@@ -168,31 +168,31 @@ def test_a_list_that_another_thread_changes() -> None:
 @given(st.lists(st.binary(max_size=12), max_size=30), st.sampled_from([1, 2, -1]))
 def test_numpy_strings(cells: list[bytes], step: int) -> None:
     column = numpy.array(cells, "S12")[::step]
-    assert cells_list(column) == list(column)
+    assert binary_input_list(column) == list(column)
     wide = numpy.array([c.ljust(12, b"\0") for c in cells], "S12").astype("V12")[::step]
-    assert cells_list(wide) == [bytes(c) for c in wide] == [c.ljust(12, b"\0") for c in cells[::step]]
+    assert binary_input_list(wide) == [bytes(c) for c in wide] == [c.ljust(12, b"\0") for c in cells[::step]]
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.booleans())
 def test_numpy_rows(rows: int, width: int, fortran: bool) -> None:
     column = numpy.arange(rows * width, dtype="u1").reshape(rows, width)
     column = numpy.asfortranarray(column) if fortran else column
-    assert cells_list(column) == [row.tobytes() for row in column]
-    assert cells_list(column[:, ::-1]) == [row.tobytes()[::-1] for row in column]
+    assert binary_input_list(column) == [row.tobytes() for row in column]
+    assert binary_input_list(column[:, ::-1]) == [row.tobytes()[::-1] for row in column]
 
 
 def test_numpy_widths_of_nothing() -> None:
-    assert cells_list(numpy.zeros(2, "S0")) == [b"", b""]
-    assert cells_list(numpy.zeros(2, "V0")) == [b"", b""]
-    assert cells_list(numpy.zeros(0, "S5")) == []
+    assert binary_input_list(numpy.zeros(2, "S0")) == [b"", b""]
+    assert binary_input_list(numpy.zeros(2, "V0")) == [b"", b""]
+    assert binary_input_list(numpy.zeros(0, "S5")) == []
 
 
 def test_numpy_in_place() -> None:
     rows = numpy.zeros((3, 5), "u1")
     rows.flags.writeable = False
-    assert cells_summary(rows) == ("fixed", 3, 0, 15)
-    assert cells_summary(numpy.zeros(3, "V5")) == ("fixed", 3, 0, 15)
-    assert cells_summary(numpy.array(MIXED, object)) == cells_summary(MIXED)
+    assert binary_input_summary(rows) == ("fixed", 3, 0, 15)
+    assert binary_input_summary(numpy.zeros(3, "V5")) == ("fixed", 3, 0, 15)
+    assert binary_input_summary(numpy.array(MIXED, object)) == binary_input_summary(MIXED)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_numpy_in_place() -> None:
 )
 def test_numpy_no_cells(column: Any) -> None:
     with pytest.raises(TypeError, match="values:"):
-        cells_list(column)
+        binary_input_list(column)
 
 
 # ---- Arrow ---------------------------------------------------------------------------------------------------------
@@ -247,20 +247,20 @@ ASCII = st.lists(
 def test_arrow_arrays(cells: list[bytes | None], start: int, cut: int) -> None:
     for kind in arrow_types():
         column = arrow_array(cells, kind)
-        assert cells_list(column) == cells
-        assert cells_list(column[start:], max(len(cells) - start, 0)) == cells[start:]
-        assert cells_list(column[start : start + cut]) == cells[start : start + cut]
+        assert binary_input_list(column) == cells
+        assert binary_input_list(column[start:], max(len(cells) - start, 0)) == cells[start:]
+        assert binary_input_list(column[start : start + cut]) == cells[start : start + cut]
         chunks = pyarrow.chunked_array([column[:cut], column[cut:], column[:0], column[start:]], type=kind)
-        assert cells_list(chunks) == cells + cells[start:]
+        assert binary_input_list(chunks) == cells + cells[start:]
 
 
 @needs_pyarrow
 @given(st.lists(st.none() | st.binary(min_size=5, max_size=5), max_size=20), st.integers(0, 20))
 def test_arrow_fixed_width(cells: list[bytes | None], start: int) -> None:
     column = pyarrow.array(cells, pyarrow.binary(5))
-    assert cells_list(column[start:]) == cells[start:]
-    assert cells_list(pyarrow.chunked_array([column, column])) == cells + cells
-    assert cells_list(column.dictionary_encode()) == cells
+    assert binary_input_list(column[start:]) == cells[start:]
+    assert binary_input_list(pyarrow.chunked_array([column, column])) == cells + cells
+    assert binary_input_list(column.dictionary_encode()) == cells
 
 
 @needs_pyarrow
@@ -273,33 +273,38 @@ def test_arrow_in_place() -> None:
     }
     for kind, name in kinds.items():
         column = arrow_array(MIXED, kind)
-        assert cells_summary(column) == (name, 7, 2, 328)
-        assert cells_summary(pyarrow.chunked_array([column])) == (name, 7, 2, 328)
-        assert cells_summary(pyarrow.chunked_array([column[:1], column[1:]])) == ("pointers", 7, 2, 328)
-    assert cells_summary(pyarrow.array([b"ab", None], pyarrow.binary(2))) == ("fixed", 2, 1, 2)
-    assert cells_summary(pyarrow.nulls(1 << 20)) == ("null", 1 << 20, 1 << 20, 0)
+        assert binary_input_summary(column) == (name, 7, 2, 328)
+        assert binary_input_summary(pyarrow.chunked_array([column])) == (name, 7, 2, 328)
+        assert binary_input_summary(pyarrow.chunked_array([column[:1], column[1:]])) == (
+            "pointers",
+            7,
+            2,
+            328,
+        )
+    assert binary_input_summary(pyarrow.array([b"ab", None], pyarrow.binary(2))) == ("fixed", 2, 1, 2)
+    assert binary_input_summary(pyarrow.nulls(1 << 20)) == ("null", 1 << 20, 1 << 20, 0)
 
 
 @needs_pyarrow
 def test_arrow_odd_arrays() -> None:
-    assert cells_list(pyarrow.chunked_array([], pyarrow.binary())) == []
-    assert cells_list(pyarrow.array([], pyarrow.string_view())) == []
-    assert cells_list(pyarrow.array([b"", b""], pyarrow.binary(0))) == [b"", b""]
-    assert cells_list(pyarrow.chunked_array([pyarrow.nulls(2), pyarrow.nulls(1)])) == [None] * 3
+    assert binary_input_list(pyarrow.chunked_array([], pyarrow.binary())) == []
+    assert binary_input_list(pyarrow.array([], pyarrow.string_view())) == []
+    assert binary_input_list(pyarrow.array([b"", b""], pyarrow.binary(0))) == [b"", b""]
+    assert binary_input_list(pyarrow.chunked_array([pyarrow.nulls(2), pyarrow.nulls(1)])) == [None] * 3
     words = pyarrow.array([b"a", None, b"c"])
     indexes = pyarrow.array([2, 1, None, 0], pyarrow.int16())
-    assert cells_list(pyarrow.DictionaryArray.from_arrays(indexes, words)) == [b"c", None, None, b"a"]
+    assert binary_input_list(pyarrow.DictionaryArray.from_arrays(indexes, words)) == [b"c", None, None, b"a"]
     reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([]), [])
     with pytest.raises(TypeError, match=r"values: .*'\+s'"):
-        cells_list(reader)
+        binary_input_list(reader)
 
 
 @needs_pyarrow
 def test_arrow_cells_outlive_their_source() -> None:
     for kind in arrow_types():
-        assert cells_outliving(lambda kind=kind: arrow_array(MIXED, kind)) == MIXED
+        assert binary_input_outliving(lambda kind=kind: arrow_array(MIXED, kind)) == MIXED
         assert (
-            cells_outliving(lambda kind=kind: pyarrow.chunked_array([arrow_array(MIXED, kind)] * 2))
+            binary_input_outliving(lambda kind=kind: pyarrow.chunked_array([arrow_array(MIXED, kind)] * 2))
             == MIXED * 2
         )
 
@@ -315,11 +320,11 @@ def test_arrow_no_cells() -> None:
         pyarrow.chunked_array([], pyarrow.int32()),
     ):
         with pytest.raises(TypeError, match="values: an Arrow array"):
-            cells_list(column)
+            binary_input_list(column)
     with pytest.raises(ValueError, match="2 for 3 records"):
-        cells_list(pyarrow.array([b"x", b"y"]), 3)
+        binary_input_list(pyarrow.array([b"x", b"y"]), 3)
     with pytest.raises(ValueError, match="more for 1 records"):
-        cells_list(pyarrow.chunked_array([[b"x"], [b"y"]]), 1)
+        binary_input_list(pyarrow.chunked_array([[b"x"], [b"y"]]), 1)
 
 
 # ---- Arrow by hand -------------------------------------------------------------------------------------------------
@@ -345,10 +350,10 @@ SOUND = [
 
 @pytest.mark.parametrize(("source", "expected"), SOUND, ids=itertools.count())
 def test_hand_made(source: Source, expected: list[bytes | None]) -> None:
-    assert cells_list(source) == expected
+    assert binary_input_list(source) == expected
     assert sorted(source.released) == ["array", "schema"]
     with pytest.raises(ValueError, match="released, or given"):
-        cells_list(source)
+        binary_input_list(source)
     assert sorted(source.released) == ["array", "schema"]
 
 
@@ -420,7 +425,7 @@ def forged(forgery: dict[str, Any]) -> Source:
 def test_hostile_arrays(forgery: dict[str, Any], message: str, streamed: bool) -> None:
     source = forged(forgery)
     with pytest.raises(ValueError, match=f"values: .*{message}"):
-        cells_list(Streaming(source, [source]) if streamed else source)
+        binary_input_list(Streaming(source, [source]) if streamed else source)
     assert sorted(source.released) == ["array", "schema"]
 
 
@@ -428,7 +433,7 @@ def test_hostile_arrays(forgery: dict[str, Any], message: str, streamed: bool) -
 def test_wrong_types(forgery: dict[str, Any]) -> None:
     source = forged(forgery)
     with pytest.raises(TypeError, match="values: an Arrow array"):
-        cells_list(source)
+        binary_input_list(source)
     assert sorted(source.released) == ["array", "schema"]
 
 
@@ -436,7 +441,7 @@ def test_dictionary_that_only_its_schema_has() -> None:
     source = Source(b"c", 1, [None, b"\0"], dictionary=forged(WORDS))
     source.array.dictionary = None
     with pytest.raises(ValueError, match="without its dictionary"):
-        cells_list(source)
+        binary_input_list(source)
 
 
 class Exporter:
@@ -454,38 +459,38 @@ def test_wrong_capsules() -> None:
     schema, column = source.__arrow_c_array__()
     for what in (None, (), (schema,), (schema, column, column), [schema, column]):
         with pytest.raises(ValueError, match="gives two capsules"):
-            cells_list(Exporter(what))
+            binary_input_list(Exporter(what))
     for what in ((column, schema), (schema, schema), (None, None), (schema, capsule(source.array, STREAM))):
         with pytest.raises(ValueError, match="a capsule named arrow"):
-            cells_list(Exporter(what))
+            binary_input_list(Exporter(what))
     assert source.released == []
-    assert cells_list(Exporter((schema, column))) == [b"a", b"b"]
+    assert binary_input_list(Exporter((schema, column))) == [b"a", b"b"]
 
     class NoStream:
         def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
             return capsule(source.array, ARRAY)
 
     with pytest.raises(ValueError, match="a capsule named arrow_array_stream"):
-        cells_list(NoStream())
+        binary_input_list(NoStream())
 
 
 def test_half_released() -> None:
     source = forged({})
     source.array.release = type(source.array.release)(0)
     with pytest.raises(ValueError, match="released"):
-        cells_list(source)
+        binary_input_list(source)
     assert source.released == []
 
 
 def test_streams_by_hand() -> None:
     first, second, third = forged({}), forged({"length": 0}), forged({"offset": 1, "length": 1})
     stream = Streaming(first, [first, second, third])
-    assert cells_list(stream) == [b"a", b"b", b"b"]
+    assert binary_input_list(stream) == [b"a", b"b", b"b"]
     assert stream.released == ["stream"]
     assert sorted(first.released) == ["array", "schema"]
     assert second.released == third.released == ["array"]
     with pytest.raises(ValueError, match="stream was released"):
-        cells_list(stream)
+        binary_input_list(stream)
     assert stream.released == ["stream"]
 
 
@@ -502,7 +507,7 @@ def test_failing_streams(fails_at: int, reason: bytes | None) -> None:
         else "\N{REPLACEMENT CHARACTER}"
     )
     with pytest.raises(ValueError, match=f"values: the Arrow stream failed with errno 5: {text}"):
-        cells_list(stream)
+        binary_input_list(stream)
     assert stream.released == ["stream"]
     assert sorted(first.released) == [[], ["schema"], ["array", "schema"]][fails_at]
 
@@ -511,7 +516,7 @@ def test_long_stream_for_few_records() -> None:
     sources = [forged({}) for _ in range(10)]
     stream = Streaming(forged({}), sources)
     with pytest.raises(ValueError, match="more for 3 records"):
-        cells_list(stream, 3)
+        binary_input_list(stream, 3)
     assert [s.released for s in sources] == [["array"]] * 2 + [[]] * 8
 
 
@@ -520,4 +525,4 @@ def test_misaligned() -> None:
     for format, offsets in ((b"z", i32(0, 1, 3)), (b"Z", i64(0, 1, 3))):
         source = forged({"format": format, "buffers": [None, b"." + offsets, b"abb"]})
         source.pointers[1] += 1
-        assert cells_list(source) == [b"a", b"bb"]
+        assert binary_input_list(source) == [b"a", b"bb"]

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import kstore
-from kstore.engine.columns.binary_input import cells_list
+from kstore.engine.columns.binary_input import binary_input_list
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_columns_of_every_kind(log: kstore.LogWriter) -> None:
         pyarrow.array(["x" * 50, "y", None], pyarrow.string_view()),
         (bytearray(b"1"), memoryview(b"2"), b"3"),
     ):
-        expected = cells_list(values)
+        expected = binary_input_list(values)
         span = log.extend(values, keys=expected, timestamps=numpy.array([1, 2, 3]), headers=[("h", b"v")])
         records = list(log.records(span.start))
         assert [r.value for r in records] == expected == [r.key for r in records]

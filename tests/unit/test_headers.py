@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.engine.columns.header_input import headers_list
+from kstore.engine.columns.header_input import header_input_list
 
 Pairs = list[tuple[str, bytes | None]]
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)
@@ -35,49 +35,50 @@ def encoded(pairs: Pairs) -> bytes:
 @given(st.lists(PAIRS | st.none(), min_size=1, max_size=20))
 def test_headers_of_each(lists: list[Pairs | None]) -> None:
     expected = [encoded(pairs or []) for pairs in lists]
-    assert headers_list(lists, len(lists)) == expected
-    assert headers_list(tuple(lists), len(lists)) == expected
-    assert headers_list((None if p is None else iter(p) for p in lists), len(lists)) == expected
+    assert header_input_list(lists, len(lists)) == expected
+    assert header_input_list(tuple(lists), len(lists)) == expected
+    assert header_input_list((None if p is None else iter(p) for p in lists), len(lists)) == expected
     assert (
-        headers_list([p if p is None else [list(pair) for pair in p] for p in lists], len(lists)) == expected
+        header_input_list([p if p is None else [list(pair) for pair in p] for p in lists], len(lists))
+        == expected
     )
 
 
 @given(PAIRS, st.integers(0, 3))
 def test_headers_for_all(pairs: Pairs, count: int) -> None:
-    assert headers_list(pairs, count) == [encoded(pairs)] * count
-    assert headers_list(iter(pairs), count) == [encoded(pairs)] * count
-    assert headers_list(dict(pairs), count) == [encoded(list(dict(pairs).items()))] * count
-    assert headers_list([dict(pairs)] * count, count) == [encoded(list(dict(pairs).items()))] * count
+    assert header_input_list(pairs, count) == [encoded(pairs)] * count
+    assert header_input_list(iter(pairs), count) == [encoded(pairs)] * count
+    assert header_input_list(dict(pairs), count) == [encoded(list(dict(pairs).items()))] * count
+    assert header_input_list([dict(pairs)] * count, count) == [encoded(list(dict(pairs).items()))] * count
 
 
 def test_no_headers() -> None:
     assert (
-        headers_list(None, 3)
-        == headers_list([], 3)
-        == headers_list({}, 3)
-        == headers_list([None] * 3, 3)
+        header_input_list(None, 3)
+        == header_input_list([], 3)
+        == header_input_list({}, 3)
+        == header_input_list([None] * 3, 3)
         == [b"\0"] * 3
     )
-    assert headers_list([[], (), {}], 3) == [b"\0"] * 3
-    assert headers_list(None, 0) == headers_list([], 0) == []
+    assert header_input_list([[], (), {}], 3) == [b"\0"] * 3
+    assert header_input_list(None, 0) == header_input_list([], 0) == []
 
 
 def test_the_spec_example() -> None:
-    assert headers_list([("h", b"x")], 1) == [bytes.fromhex("0202680278")]
+    assert header_input_list([("h", b"x")], 1) == [bytes.fromhex("0202680278")]
 
 
 def test_values() -> None:
     values: list[Any] = [bytearray(b"abc"), memoryview(b"-a-b-c")[1::2], memoryview(b"abc")]
-    assert headers_list([("n", v) for v in values], 1) == [encoded([("n", b"abc")] * 3)]
-    assert headers_list([("n", b"")], 1) == [b"\x02\x02n\0"]
-    assert headers_list([("", None)], 1) == [b"\x02\0\x01"]
+    assert header_input_list([("n", v) for v in values], 1) == [encoded([("n", b"abc")] * 3)]
+    assert header_input_list([("n", b"")], 1) == [b"\x02\x02n\0"]
+    assert header_input_list([("", None)], 1) == [b"\x02\0\x01"]
 
 
 def test_they_outlive_their_source() -> None:
     many: list[Pairs] = [[(f"name{i}", b"%d" % i * 100)] for i in range(1000)]
     expected = [encoded(pairs) for pairs in many]
-    made = headers_list((many.pop(0) for _ in range(1000)), 1000)
+    made = header_input_list((many.pop(0) for _ in range(1000)), 1000)
     gc.collect()
     assert many == []
     assert made == expected
@@ -103,18 +104,18 @@ def test_they_outlive_their_source() -> None:
 )
 def test_no_headers_at_all(headers: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        headers_list(headers, 2)
+        header_input_list(headers, 2)
 
 
 def test_names_without_utf8() -> None:
     with pytest.raises(ValueError, match=r"headers: the name 'a\\udc80' has no UTF-8") as caught:
-        headers_list([("a\udc80", b"")], 1)
+        header_input_list([("a\udc80", b"")], 1)
     assert type(caught.value) is ValueError
     with pytest.raises(ValueError, match="headers of record 1: the name"):
-        headers_list([None, {"\ud800": b""}], 2)
+        header_input_list([None, {"\ud800": b""}], 2)
 
 
 @pytest.mark.parametrize("found", [1, 3])
 def test_another_count(found: int) -> None:
     with pytest.raises(ValueError, match=f"headers: {found} for 2 records"):
-        headers_list([None] * found, 2)
+        header_input_list([None] * found, 2)

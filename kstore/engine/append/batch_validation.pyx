@@ -40,12 +40,12 @@ cdef enum:
     SMALL = 32 << 10   # with less to check the GIL is kept: giving it up and getting it back takes longer
 
 cdef enum:
-    BROKEN = -1        # a ks_fault tells
-    RECORDS = -2       # the fault lies in a record
-    HEADER = -3        # what a producer may not put into a header
-    TOO_LARGE = -4
-    ORDER = -5
-    REFUSED = -6       # a record that the topic's rules do not allow
+    ARRIVAL_BROKEN = -1        # a ks_fault tells
+    ARRIVAL_RECORDS = -2       # the fault lies in a record
+    ARRIVAL_HEADER = -3        # what a producer may not put into a header
+    ARRIVAL_TOO_LARGE = -4
+    ARRIVAL_ORDER = -5
+    ARRIVAL_REFUSED = -6       # a record that the topic's rules do not allow
 
 
 cdef bint within(const ks_rules *rules, int64_t timestamp, int64_t now) noexcept nogil:
@@ -55,7 +55,7 @@ cdef bint within(const ks_rules *rules, int64_t timestamp, int64_t now) noexcept
 cdef int check_header(const ks_batch *b, const ks_rules *rules) noexcept nogil:
     """What a leader, and for clients the broker, asks of a header."""
     if b.size > rules.max_message_bytes:
-        return TOO_LARGE
+        return ARRIVAL_TOO_LARGE
     if not rules.client or b.magic < 2:
         return 0
     if (
@@ -66,7 +66,7 @@ cdef int check_header(const ks_batch *b, const ks_rules *rules) noexcept nogil:
         or b.attributes & KS_CONTROL
         or (b.producer_id >= 0 and b.base_sequence < 0)
     ):
-        return HEADER
+        return ARRIVAL_HEADER
     return 0
 
 
@@ -105,19 +105,19 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
     for _ in range(b.records_count):
         if ks_next_record(&q, end, b, &r, fault) != KS_OK:
             fault.at += <size_t>(q - p)
-            return RECORDS
+            return ARRIVAL_RECORDS
         if rules.keys_required and r.key_size < 0 and not b.attributes & KS_CONTROL:
-            return REFUSED
+            return ARRIVAL_REFUSED
         if not rules.log_append_time and r.timestamp != -1:
             if not within(rules, r.timestamp, now):
-                return REFUSED
+                return ARRIVAL_REFUSED
         elif stamped:
-            return REFUSED
+            return ARRIVAL_REFUSED
         if r.timestamp > largest:
             largest = r.timestamp
     if q != end:
         ks_fail(fault, KS_E_COUNT, <size_t>(q - p), b.records_count, b.records_count + 1)
-        return RECORDS
+        return ARRIVAL_RECORDS
     if rules.log_append_time:
         largest = now
     if b.max_timestamp != largest or stamped != rules.log_append_time:
@@ -136,12 +136,12 @@ cdef int walk(
         if status == KS_E_SHORT:
             return 0
         if status != KS_OK or ks_check_batch(p + at, p + size, b, fault) != KS_OK:
-            return BROKEN
+            return ARRIVAL_BROKEN
         if rules.follower:
             if rules.newest_epoch >= 0 and b.leader_epoch != -1 and b.leader_epoch > rules.newest_epoch:
                 return 0
             if b.last_offset <= last or (b.magic == 2 and b.base_offset <= last):
-                return ORDER
+                return ARRIVAL_ORDER
             last = b.last_offset
         else:
             status = check_header(b, rules)
@@ -184,24 +184,24 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
         with nogil:
             status = walk(p, size, rules, now, arrival, &b, &fault)
     at = arrival.size
-    if status == BROKEN:
+    if status == ARRIVAL_BROKEN:
         raise_fault(&fault, "batches to be appended", at, -1)
-    if status == RECORDS:
+    if status == ARRIVAL_RECORDS:
         raise InvalidRecordError(
             f"batch at byte {at}: {REASONS[fault.status]} at byte {fault.at}: expected {fault.expected}, "
             f"found {fault.found}"
         )
-    if status == TOO_LARGE:
+    if status == ARRIVAL_TOO_LARGE:
         raise RecordTooLargeError(
             "batch larger than max.message.bytes", size=b.size, limit=rules.max_message_bytes, position=at
         )
-    if status == ORDER:
+    if status == ARRIVAL_ORDER:
         raise OffsetsOutOfOrderError(
             f"batch at byte {at}: offsets {b.base_offset} to {b.last_offset} after {arrival.last.last_offset}"
         )
-    if status == HEADER:
+    if status == ARRIVAL_HEADER:
         raise_header(&b, at)
-    if status == REFUSED:
+    if status == ARRIVAL_REFUSED:
         raise_refused(RecordBatch(PyBytes_FromStringAndSize(<char *>p + at, b.size)), rules, now, at)
     return 0
 

@@ -1,8 +1,8 @@
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore.engine.segment.active_segment cimport Active
-from kstore.engine.record.batch_builder cimport Builder
+from kstore.engine.segment.active_segment cimport ActiveSegment
+from kstore.engine.record.batch_builder cimport BatchBuilder
 from libkstore.format cimport ks_batch
 
 cdef extern from "gate.h" nogil:
@@ -15,13 +15,13 @@ cdef extern from "gate.h" nogil:
     void ks_gate_leave(ks_gate *g, int64_t reached, int failed)
 
 
-cdef class Tail:
+cdef class LogAppender:
     cdef PyThread_type_lock mutex
     cdef unsigned long owner       # the thread that has the mutex; 0 for none
-    cdef readonly Active active
+    cdef readonly ActiveSegment active
     cdef readonly tuple _sealed    # the segments before the active one
     cdef readonly tuple _segments  # (_sealed, active), replaced as one: readers take no lock
-    cdef Builder builder
+    cdef BatchBuilder builder
     cdef int64_t end
     cdef int32_t leader_epoch
     cdef int32_t known_epoch

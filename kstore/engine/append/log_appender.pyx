@@ -21,8 +21,8 @@ from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore.engine.segment.active_segment cimport REFUSED, ROLL_NOT, Active
-from kstore.engine.record.batch_builder cimport Builder
+from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
+from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.io.file cimport File
 from libkstore.format cimport ks_batch
 
@@ -70,7 +70,7 @@ cdef int sync_all(list files) except -1:
 cdef class Held:
     """`with log._held():` for Python code that changes the log."""
 
-    cdef Tail tail
+    cdef LogAppender tail
     cdef bint entered
 
     def __enter__(self):
@@ -86,7 +86,7 @@ cdef class Held:
 
 
 @no_gc_clear
-cdef class Unfinished:
+cdef class UnfinishedChange:
     """`with log._unfinished("the roll") as change:` for a change in several steps; the mutex is held.
 
     An exception of any kind that ends it in the middle leaves a log that refuses to write, unless `change.undone()`
@@ -94,7 +94,7 @@ cdef class Unfinished:
     where an interrupt or a lack of memory strikes.
     """
 
-    cdef Tail tail
+    cdef LogAppender tail
     cdef str what
     cdef str outer
     cdef bint is_undone
@@ -119,7 +119,7 @@ cdef class Unfinished:
             self.tail._refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
 
 
-cdef class Tail:
+cdef class LogAppender:
     """Writes to the active segment of a log, one thread at a time."""
 
     def __cinit__(self, *args, **options):
@@ -127,7 +127,7 @@ cdef class Tail:
         self.mutex = PyThread_allocate_lock()
         if self.mutex is NULL:
             raise MemoryError()
-        self.builder = Builder()
+        self.builder = BatchBuilder()
         self.unsynced = []
         self.unsynced_from = self.syncing_from = INT64_MAX
         self._sealed = ()
@@ -141,7 +141,7 @@ cdef class Tail:
 
     # ---- what the deriving class sets and supplies ----------------------------------------------------------------
 
-    def _begin(self, Active active not None, int64_t next_offset, int64_t durable_offset, clock):
+    def _begin(self, ActiveSegment active not None, int64_t next_offset, int64_t durable_offset, clock):
         """Opens the tail: appends go to `active` from `next_offset` on."""
         self._publish(self._sealed, active)
         self.end = next_offset
@@ -149,7 +149,7 @@ cdef class Tail:
         self.commit.reached = durable_offset
         self.closed = False
 
-    def _limit(self, config, str durability):
+    def _apply_config(self, config, str durability):
         """Takes over what the configuration says of appends: all of it, or nothing."""
         cdef int64_t segment_bytes = config.effective_segment_bytes, segment_ms = config.segment_ms
         cdef int64_t max_message_bytes = config.max_message_bytes, flush_messages = config.flush_messages
@@ -198,13 +198,13 @@ cdef class Tail:
         return held
 
     def _unfinished(self, str what):
-        """A change in several steps; see Unfinished."""
-        cdef Unfinished change = Unfinished.__new__(Unfinished)
+        """A change in several steps; see UnfinishedChange."""
+        cdef UnfinishedChange change = UnfinishedChange.__new__(UnfinishedChange)
         change.tail = self
         change.what = what
         return change
 
-    def _publish(self, tuple sealed not None, Active active not None, File cut=None):
+    def _publish(self, tuple sealed not None, ActiveSegment active not None, File cut=None):
         """The segments are these from here on, for appends and readers; the mutex is held.
 
         `cut`: the file of the active segment, made as short as that is in the same step, which no signal interrupts.
@@ -310,7 +310,7 @@ cdef class Tail:
             bell.ring()
         return 0
 
-    def _ring_at_change(self, bell):
+    def _notify_at_change(self, bell):
         """Rings this bell once, after the log has next been changed or closed."""
         if self.waiting is None:
             self.waiting = [bell]
@@ -367,7 +367,7 @@ cdef class Tail:
 
     cdef int place(self, const ks_batch *b, int64_t now) except -1:
         """Stages a batch in the active segment, after rolling if need be; nothing else may be staged in that case."""
-        cdef Active active = self.active
+        cdef ActiveSegment active = self.active
         cdef int reason
         self.note_epoch(b)
         reason = active.roll_reason(b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms)
@@ -382,14 +382,14 @@ cdef class Tail:
 
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1:
         """Writes what is staged. Where it fails, nothing of it is in the log; see `fail` for when that is uncertain."""
-        cdef Active active = self.active
+        cdef ActiveSegment active = self.active
         cdef int status
         if size < SMALL:
             status = active.write(data, size)
         else:
             with nogil:
                 status = active.write(data, size)
-        if status == REFUSED:
+        if status == WRITE_REFUSED:
             PyErr_SetFromErrnoWithFilenameObject(OSError, active.path)
         if status < 0:
             self.fail("a write failed")

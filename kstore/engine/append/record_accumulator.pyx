@@ -13,8 +13,8 @@ from cpython.pythread cimport (
 from cython cimport final, freelist
 from libc.stdint cimport int64_t
 
-from kstore.engine.record.batch_builder cimport Builder, ks_fields, read_fields
-from kstore.engine.append.record_appender cimport Intake
+from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields, read_fields
+from kstore.engine.append.record_appender cimport RecordAppender
 from kstore.engine.columns.timestamp_input cimport moment
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
@@ -28,7 +28,7 @@ from kstore.errors import InvalidRecordError, LogClosedError, RecordTooLargeErro
 TOO_LARGE = "record larger than max.message.bytes"
 
 
-cdef class Gathered:
+cdef class PendingBatch:
     """A batch that is being gathered, or was appended: its tickets learn from it where their records are."""
 
     cdef int64_t base_offset      # -1 while it is gathered
@@ -49,8 +49,8 @@ cdef class Gathered:
 cdef class Ticket:
     """What an appender gives for a record: `offset` once it is in the log, and `wait()` until then."""
 
-    cdef Batcher appender
-    cdef Gathered batch
+    cdef RecordAccumulator appender
+    cdef PendingBatch batch
     cdef int64_t place
 
     @property
@@ -82,32 +82,32 @@ cdef class Ticket:
         return f"Ticket(offset={self.offset})"
 
 
-cdef class Batcher:
+cdef class RecordAccumulator:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
 
     `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that
     the batch does not wait too long.
     """
 
-    cdef Intake log
-    cdef Builder builder
+    cdef RecordAppender log
+    cdef BatchBuilder builder
     cdef PyThread_type_lock mutex
     cdef unsigned long holder     # the thread that has the mutex
     cdef int64_t batch_bytes
     cdef int64_t now              # the clock, as last read
-    cdef Gathered batch           # the open one, or the last
+    cdef PendingBatch batch           # the open one, or the last
     cdef bint gathering           # a batch is open
     cdef bint finished            # it is closed, and not yet written
     cdef bint closed
 
-    def __cinit__(self, Intake log not None, batch_bytes=16384, **options):
+    def __cinit__(self, RecordAppender log not None, batch_bytes=16384, **options):
         self.mutex = PyThread_allocate_lock()
         if self.mutex is NULL:
             raise MemoryError()
         self.log = log
         self.batch_bytes = min(<int64_t>integer("batch_bytes", batch_bytes), log.segment_bytes, log.max_message_bytes)
         self.builder = log.builder.emptied()
-        self.batch = Gathered()
+        self.batch = PendingBatch()
 
     def __dealloc__(self):
         if self.mutex is not NULL:
@@ -139,7 +139,7 @@ cdef class Batcher:
         The record is in the log once its batch is full, linger_ms is over, or flush() was called. OSError when a full
         batch cannot be written: then this record was not taken, and that batch is tried again by the next call.
         """
-        cdef Builder builder
+        cdef BatchBuilder builder
         cdef ks_fields f
         cdef Ticket ticket
         cdef int64_t now, at, given = 0, delta = 0
@@ -184,13 +184,13 @@ cdef class Batcher:
             self.release()
 
     cdef int begin(self) except -1:
-        cdef Builder builder = self.builder
+        cdef BatchBuilder builder = self.builder
         builder.codec = self.log.builder.codec
         builder.level = self.log.builder.level
         builder.used = 0
         if builder.begin(0, 0, KS_LOG_APPEND_TIME if self.log.log_append_time else 0) < 0:
             raise MemoryError("a batch")
-        self.batch = Gathered()
+        self.batch = PendingBatch()
         self.gathering = True
         self._began()
         return 0
@@ -223,7 +223,7 @@ cdef class Batcher:
             self.log.wait_durable(end)
         return end
 
-    cdef int wait_for(self, Gathered batch, timeout) except -1:
+    cdef int wait_for(self, PendingBatch batch, timeout) except -1:
         """Waits until a batch of this object is in the log."""
         deadline = None if timeout is None else monotonic() + timeout
         while batch.base_offset < 0:
@@ -261,7 +261,7 @@ cdef class Batcher:
         """The batch that is being gathered, or the last one."""
         return self.batch
 
-    def _flush_batch(self, Gathered batch):
+    def _flush_batch(self, PendingBatch batch):
         """Appends this batch if it is still open."""
         self.acquire()
         try:

@@ -1,15 +1,15 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore.engine.record.batch_builder cimport Builder, ks_columns
+from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns
 from kstore.engine.append.batch_validation cimport ks_arrival
-from kstore.engine.append.log_appender cimport Tail
+from kstore.engine.append.log_appender cimport LogAppender
 
 
-cdef class Intake(Tail):
+cdef class RecordAppender(LogAppender):
     cdef uint8_t *given           # the batches that append_batches has at hand
     cdef int64_t given_size
 
-    cdef int64_t append_built(self, Builder built) except -1
+    cdef int64_t append_built(self, BatchBuilder built) except -1
     cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1
     cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil
     cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1

@@ -2,7 +2,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from kstore.engine.append.log_appender import Tail
+from kstore.engine.append.log_appender import LogAppender
 from kstore.engine.record.batch import RecordBatch
 
 ROLL_REASONS: Final[tuple[str, ...]]
@@ -16,7 +16,7 @@ class Appended(NamedTuple):
     batch_count: int
     duplicate: bool = False
 
-class Intake(Tail):
+class RecordAppender(LogAppender):
     def append(
         self,
         value: _BytesLike | None,

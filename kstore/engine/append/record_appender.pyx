@@ -1,6 +1,6 @@
 """What is appended: records, encoded here, and batches that others encoded, checked.
 
-What is a matter of policy is left to the class that derives from Intake (log/writer.py): how batches are checked that
+What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches are checked that
 must be unpacked for it, and what their producers may do. It is called with the mutex held.
 """
 
@@ -13,12 +13,12 @@ from libc.string cimport memcpy
 
 from kstore.engine.segment.active_segment cimport ROLL_NOT
 from kstore.engine.record.batch cimport raise_fault
-from kstore.engine.record.batch_builder cimport Builder, ks_columns, ks_fields, read_fields
-from kstore.engine.columns.binary_input cimport Cells, ks_cell, ks_cells
-from kstore.engine.columns.header_input cimport HeaderLists
+from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
+from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
+from kstore.engine.columns.header_input cimport HeaderInput
 from kstore.engine.append.batch_validation cimport check_incoming, ks_arrival, ks_rules
-from kstore.engine.append.log_appender cimport Tail
-from kstore.engine.columns.timestamp_input cimport Times, moment
+from kstore.engine.append.log_appender cimport LogAppender
+from kstore.engine.columns.timestamp_input cimport TimestampInput, moment
 from libkstore.build cimport ks_put_offset
 from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
@@ -39,9 +39,9 @@ cdef enum:
     #                        writes in few pieces, quicker to make and to read
     MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
     SMALL = 32 << 10       # smaller copies keep the GIL: giving it up and getting it back takes longer
-    BAD_TIMESTAMP = -1
-    NO_KEY = -2
-    TOO_LARGE = -3
+    APPEND_BAD_TIMESTAMP = -1
+    APPEND_NO_KEY = -2
+    APPEND_TOO_LARGE = -3
 
 
 class Appended(NamedTuple):
@@ -89,7 +89,7 @@ cdef int64_t first_of(const ks_arrival *found) noexcept nogil:
     return found.first_offset if found.first_offset >= 0 else found.first_last_offset - INT32_MAX
 
 
-cdef class Intake(Tail):
+cdef class RecordAppender(LogAppender):
     """A tail that takes records and batches. Thread-safe: one thread at a time is in here."""
 
     # ---- what the deriving class supplies -------------------------------------------------------------------------
@@ -117,7 +117,7 @@ cdef class Intake(Tail):
         InvalidTimestampError, InvalidRecordError (no key in a compacted topic), RecordTooLargeError, OSError; then the
         log is as it was. With durability "group" or "each" the record is on the disk when this returns.
         """
-        cdef Builder builder = self.builder
+        cdef BatchBuilder builder = self.builder
         cdef ks_fields f
         cdef int64_t now, at, offset, given = 0
         made = read_fields(value, key, headers, &f)
@@ -159,7 +159,7 @@ cdef class Intake(Tail):
             self.wait_durable(offset + 1)
         return offset
 
-    cdef int64_t append_built(self, Builder built) except -1:
+    cdef int64_t append_built(self, BatchBuilder built) except -1:
         """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be durable."""
         cdef int64_t now
         self.acquire()
@@ -196,13 +196,13 @@ cdef class Intake(Tail):
         Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
         half way, the batches before that stay, as `log_end_offset` tells.
         """
-        cdef Cells value_cells = Cells.of(values, "values", -1)
+        cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
         cdef int64_t count = value_cells.cells.count
-        cdef Cells key_cells = Cells.of(keys, "keys", count)
-        cdef HeaderLists header_lists = HeaderLists.of(headers, count)
-        cdef Times times = Times.of(timestamps, count, 0)  # before the mutex: it may run Python code
+        cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", count)
+        cdef HeaderInput header_lists = HeaderInput.of(headers, count)
+        cdef TimestampInput times = TimestampInput.of(timestamps, count, 0)  # before the mutex: it may run Python code
         cdef ks_columns columns
-        cdef Builder builder = self.builder
+        cdef BatchBuilder builder = self.builder
         cdef int64_t now, first = 0, i = 0, sent = 0, filled = 0
         cdef int64_t start
         cdef int attributes
@@ -234,7 +234,7 @@ cdef class Intake(Tail):
                     filled = builder.fill(&columns, header_lists, i, most)
                     if filled < 0:
                         with gil:
-                            self.refuse_record(&columns, i + builder.batch.records_count, TOO_LARGE, now)
+                            self.refuse_record(&columns, i + builder.batch.records_count, APPEND_TOO_LARGE, now)
                     builder.finish()
                     i += filled
                     start += filled
@@ -294,20 +294,20 @@ cdef class Intake(Tail):
             ks_cell(&values, i, &value_size)
             ks_cell(&keys, i, &key_size)
             if value_size + key_size > most:
-                return TOO_LARGE
+                return APPEND_TOO_LARGE
             if self.keys_required and key_size < 0:
-                return NO_KEY
+                return APPEND_NO_KEY
             if columns.timestamps is not NULL:
                 at = columns.timestamps[i]
             if at >= 0 and not self.log_append_time and (at < oldest or at > newest):
-                return BAD_TIMESTAMP
+                return APPEND_BAD_TIMESTAMP
         return 0
 
     cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1:
         cdef int64_t key_size = 0, value_size = 0
-        if status == NO_KEY:
+        if status == APPEND_NO_KEY:
             raise InvalidRecordError(f"record {i} of a compacted topic has no key")
-        if status == TOO_LARGE:
+        if status == APPEND_TOO_LARGE:
             ks_cell(columns.values, i, &value_size)
             ks_cell(columns.keys, i, &key_size)
             raise RecordTooLargeError(
@@ -344,7 +344,7 @@ cdef class Intake(Tail):
         """
         cdef ks_rules rules
         cdef ks_arrival found
-        cdef Builder builder = self.builder
+        cdef BatchBuilder builder = self.builder
         cdef int64_t now, first, last
         cdef int32_t epoch
         choice("origin", origin, ("client", "coordinator"))
@@ -410,7 +410,7 @@ cdef class Intake(Tail):
         """Points at bytes-like batches (given, given_size), in the builder's buffer: nobody else changes them there.
 
         `as_they_are`: we do not change them either, so bytes need no copy; the caller keeps them alive."""
-        cdef Builder builder = self.builder
+        cdef BatchBuilder builder = self.builder
         cdef Py_buffer view
         if as_they_are and PyBytes_CheckExact(encoded):
             self.given = <uint8_t *>PyBytes_AS_STRING(encoded)

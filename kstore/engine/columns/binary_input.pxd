@@ -2,8 +2,8 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.columns.c_data cimport ArrowArray, ArrowSchema, Column, ks_is_null
-from kstore.engine.columns.timestamp_input cimport Times  # for those who take columns: the two come from here
+from kstore.engine.columns.c_data cimport ArrowArray, ArrowSchema, ChunkedArray, ks_is_null
+from kstore.engine.columns.timestamp_input cimport TimestampInput  # for those who take columns: the two come from here
 
 cdef enum:
     CELLS_NULL = 0     # every cell is null
@@ -51,24 +51,24 @@ cdef inline const uint8_t *ks_cell(const ks_cells *c, int64_t i, int64_t *size) 
     return c.data + start
 
 
-cdef class Cells:
+cdef class BinaryInput:
     cdef ks_cells cells
     cdef object owner            # of all that the cells point at
     cdef Py_buffer *pins         # of cells that are no bytes objects
     cdef int64_t pin_count
 
     @staticmethod
-    cdef Cells of(object values, str what, int64_t count)
+    cdef BinaryInput of(object values, str what, int64_t count)
 
     @staticmethod
-    cdef Cells of_array(const ArrowSchema *schema, const ArrowArray *array, str what)
+    cdef BinaryInput of_array(const ArrowSchema *schema, const ArrowArray *array, str what)
 
     cdef int take_objects(self, object items, str what) except -1
     cdef int take_odd(self, tuple items, int64_t odd, str what) except -1
     cdef int pin(self, object item, int64_t i, str what) except -1
     cdef int take_numpy(self, object array, object numpy, str what) except -1
     cdef int take_fixed(self, object array, int64_t width, bint strip) except -1
-    cdef int take_column(self, Column column) except -1
+    cdef int take_column(self, ChunkedArray column) except -1
     cdef int take_offsets(self, const ArrowArray *a, str what) except -1
     cdef int take_width(self, const ArrowArray *a, bytes width, str what) except -1
     cdef int take_views(self, const ArrowArray *a, str what) except -1

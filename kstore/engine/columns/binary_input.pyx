@@ -1,7 +1,7 @@
 """What `log.extend` takes, as columns of C: read once with the GIL, and then by index without it.
 
 A column of cells comes as a sequence of bytes-like objects and None, as a numpy array, or as anything that exports
-Arrow arrays. Bytes are not copied, they are pinned: Cells hold a reference to each object, or the buffers that lie
+Arrow arrays. Bytes are not copied, they are pinned: BinaryInput hold a reference to each object, or the buffers that lie
 under them, for as long as they live. Someone who changes a bytearray or a writable array meanwhile changes what is
 written, but not where it lies or how long it is.
 
@@ -23,7 +23,7 @@ from kstore.engine.columns.c_data cimport (
     ArrowArray,
     ArrowSchema,
     Chunk,
-    Column,
+    ChunkedArray,
     check_buffers,
     check_extent,
     is_arrow,
@@ -52,7 +52,7 @@ cdef frozenset INDEX_FORMATS = frozenset((b"c", b"C", b"s", b"S", b"i", b"I", b"
 
 
 @final
-cdef class Cells:
+cdef class BinaryInput:
     """A column of bytes cells; `cells` may be read without the GIL as long as the object lives. Thread-safe."""
 
     def __dealloc__(self):
@@ -63,12 +63,12 @@ cdef class Cells:
         PyMem_RawFree(self.cells.pointers)
 
     @staticmethod
-    cdef Cells of(object values, str what, int64_t count):
+    cdef BinaryInput of(object values, str what, int64_t count):
         """The cells of `values`, which errors call `what`. ValueError unless there are `count` (-1: any number).
 
         TypeError for what is no column of bytes; ValueError too for Arrow arrays that contradict themselves."""
-        cdef Cells self = Cells()
-        cdef Column column
+        cdef BinaryInput self = BinaryInput()
+        cdef ChunkedArray column
         if values is None:
             if count < 0:
                 raise TypeError(f"{what}: a sequence of bytes, not None")
@@ -79,7 +79,7 @@ cdef class Cells:
         if (numpy := numpy_of(values)) is not None:
             self.take_numpy(values, numpy, what)
         elif type(values) is not list and type(values) is not tuple and is_arrow(values):
-            column = Column.of(values, what, count)
+            column = ChunkedArray.of(values, what, count)
             self.take_column(column)
         else:
             self.take_objects(values if type(values) is list else materialised(values, what, count), what)
@@ -193,9 +193,9 @@ cdef class Cells:
 
     # ---- Arrow ----
 
-    cdef int take_column(self, Column column) except -1:
+    cdef int take_column(self, ChunkedArray column) except -1:
         """All chunks of a column: as it lies if it is one, pointers into them if there are more."""
-        cdef Cells part
+        cdef BinaryInput part
         cdef Chunk chunk
         cdef int64_t i, at = 0
         check_format(column)
@@ -205,7 +205,7 @@ cdef class Cells:
         if len(column.chunks) > 1:
             self.room(column.count)
         for chunk in column.chunks:
-            part = Cells.of_array(&column.schema, &chunk.array, column.what)
+            part = BinaryInput.of_array(&column.schema, &chunk.array, column.what)
             if len(column.chunks) == 1:
                 self.cells = part.cells
                 part.cells.pointers = NULL  # they are ours now
@@ -216,9 +216,9 @@ cdef class Cells:
             at += part.cells.count
 
     @staticmethod
-    cdef Cells of_array(const ArrowSchema *schema, const ArrowArray *array, str what):
+    cdef BinaryInput of_array(const ArrowSchema *schema, const ArrowArray *array, str what):
         """The cells of one array, which the caller keeps alive; its format and extent have been checked."""
-        cdef Cells self = Cells()
+        cdef BinaryInput self = BinaryInput()
         cdef bytes format = schema.format
         self.cells.count = array.length
         self.cells.first = array.offset
@@ -279,7 +279,7 @@ cdef class Cells:
 
     cdef int take_dictionary(self, const ArrowSchema *schema, const ArrowArray *a, str what) except -1:
         cdef const uint8_t *validity
-        cdef Cells words
+        cdef BinaryInput words
         cdef int64_t i
         cdef char index = schema.format[0]
         check_buffers(a, 2, what)
@@ -287,7 +287,7 @@ cdef class Cells:
             raise ValueError(f"{what}: an Arrow array of indexes without its dictionary")
         check_extent(a.dictionary, 0, what)
         validity = validity_of(a, what)
-        words = Cells.of_array(schema.dictionary, a.dictionary, what)
+        words = BinaryInput.of_array(schema.dictionary, a.dictionary, what)
         self.room(a.length)
         with nogil:
             i = fill_from_dictionary(a, index, validity, &words.cells, &self.cells)
@@ -302,7 +302,7 @@ cdef bint is_bytes_format(const ArrowSchema *schema):
     )
 
 
-cdef int check_format(Column column) except -1:
+cdef int check_format(ChunkedArray column) except -1:
     """TypeError unless a column is of bytes or text, be it by a dictionary."""
     cdef const ArrowSchema *schema = &column.schema
     if schema.dictionary is NULL:
@@ -416,7 +416,7 @@ cdef int64_t fill_from_dictionary(
 cdef tuple KINDS = ("null", "pointers", "offsets32", "offsets64", "fixed")
 
 
-cdef list listed(Cells column):
+cdef list listed(BinaryInput column):
     cdef const uint8_t *data
     cdef int64_t i, size
     out = []
@@ -426,21 +426,21 @@ cdef list listed(Cells column):
     return out
 
 
-def cells_list(values, int64_t count=-1):
+def binary_input_list(values, int64_t count=-1):
     """For tests and debugging: the cells of a column as a list of bytes and None."""
-    return listed(Cells.of(values, "values", count))
+    return listed(BinaryInput.of(values, "values", count))
 
 
-def cells_outliving(make, int64_t count=-1):
+def binary_input_outliving(make, int64_t count=-1):
     """For tests and debugging: the same of make(), once nothing but the cells holds what that returned."""
-    column = Cells.of(make(), "values", count)
+    column = BinaryInput.of(make(), "values", count)
     gc.collect()
     return listed(column)
 
 
-def cells_summary(values, int64_t count=-1):
+def binary_input_summary(values, int64_t count=-1):
     """For tests and debugging: (kind, cells, nulls, bytes) of a column, read without the GIL."""
-    cdef Cells column = Cells.of(values, "values", count)
+    cdef BinaryInput column = BinaryInput.of(values, "values", count)
     cdef int64_t i, size, nulls = 0, total = 0
     with nogil:
         for i in range(column.cells.count):

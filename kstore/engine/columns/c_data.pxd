@@ -37,14 +37,14 @@ cdef class Chunk:
     cdef ArrowArray array
 
 
-cdef class Column:
+cdef class ChunkedArray:
     cdef ArrowSchema schema
     cdef list chunks       # of Chunk
     cdef int64_t count     # cells of them all
     cdef str what
 
     @staticmethod
-    cdef Column of(object source, str what, int64_t most)
+    cdef ChunkedArray of(object source, str what, int64_t most)
     cdef int take_array(self, object source) except -1
     cdef int take_stream(self, object source, int64_t most) except -1
     cdef int add(self, Chunk chunk) except -1

@@ -54,7 +54,7 @@ cdef class Stream:
 
 
 @final
-cdef class Column:
+cdef class ChunkedArray:
     """Owns a schema and the arrays that came with it, none of them empty."""
 
     def __dealloc__(self):
@@ -62,9 +62,9 @@ cdef class Column:
             self.schema.release(&self.schema)
 
     @staticmethod
-    cdef Column of(object source, str what, int64_t most):
+    cdef ChunkedArray of(object source, str what, int64_t most):
         """Takes over what `source` exports. Of a stream, arrays that begin past `most` cells are not asked for."""
-        cdef Column column = Column()
+        cdef ChunkedArray column = ChunkedArray()
         column.what = what
         column.chunks = []
         if hasattr(source, "__arrow_c_array__"):

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 
-cdef class HeaderLists:
+cdef class HeaderInput:
     cdef uint8_t *data           # the encodings, one behind the other
     cdef int64_t size
     cdef int64_t space
@@ -9,7 +9,7 @@ cdef class HeaderLists:
     cdef int64_t count
 
     @staticmethod
-    cdef HeaderLists of(object headers, int64_t count)
+    cdef HeaderInput of(object headers, int64_t count)
 
     cdef inline const uint8_t *headers_at(self, int64_t i, int64_t *size) noexcept nogil:
         """The encoded headers of record i, their count in front."""

@@ -19,7 +19,7 @@ cdef bint is_pair(object item):
 
 
 @final
-cdef class HeaderLists:
+cdef class HeaderInput:
     """The encoded headers of many records, readable without the GIL. They own their bytes. Thread-safe."""
 
     def __dealloc__(self):
@@ -27,13 +27,13 @@ cdef class HeaderLists:
         PyMem_RawFree(self.ends)
 
     @staticmethod
-    cdef HeaderLists of(object headers, int64_t count):
+    cdef HeaderInput of(object headers, int64_t count):
         """Headers for `count` records.
 
         None: no record has any. A mapping of str to bytes or None, or a sequence of such pairs, which one tells by its
         first element: all have the same. Otherwise a sequence with one of these a record. An empty sequence is none
         for all. TypeError for what is no header; ValueError for a name that UTF-8 cannot say, or another count."""
-        cdef HeaderLists self = HeaderLists()
+        cdef HeaderInput self = HeaderInput()
         cdef int64_t i
         self.count = count
         if headers is None or hasattr(headers, "items"):
@@ -115,9 +115,9 @@ cdef class HeaderLists:
         self.space = space
 
 
-def headers_list(headers, int64_t count):
+def header_input_list(headers, int64_t count):
     """For tests and debugging: the encoded headers of each of `count` records."""
-    cdef HeaderLists lists = HeaderLists.of(headers, count)
+    cdef HeaderInput lists = HeaderInput.of(headers, count)
     cdef const uint8_t *data
     cdef int64_t i, size
     out = []

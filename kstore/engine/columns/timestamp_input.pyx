@@ -14,7 +14,7 @@ from cython cimport cdivision, final
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.columns.c_data cimport ArrowArray, Chunk, Column, check_buffers, is_arrow, ks_is_null, validity_of
+from kstore.engine.columns.c_data cimport ArrowArray, Chunk, ChunkedArray, check_buffers, is_arrow, ks_is_null, validity_of
 from kstore.engine.columns.sources cimport check_count, materialised, numpy_of, of_record, pinned, refuse_mask
 
 from kstore.arguments import milliseconds
@@ -38,20 +38,20 @@ cdef int64_t LAST_YEAR = INT64_MAX // (366 * <int64_t>DAY_MS)  # so many years s
 
 
 @final
-cdef class Times:
-    """Timestamps of records: milliseconds since 1970, or -1 for none; readable without the GIL as Cells are."""
+cdef class TimestampInput:
+    """Timestamps of records: milliseconds since 1970, or -1 for none; readable without the GIL as BinaryInput are."""
 
     def __dealloc__(self):
         PyMem_RawFree(self.own)
 
     @staticmethod
-    cdef Times of(object timestamps, int64_t count, int64_t default_ms):
+    cdef TimestampInput of(object timestamps, int64_t count, int64_t default_ms):
         """The timestamps of `count` records: None (all `default_ms`), an int or a datetime for all, or one a record.
 
         ints, numpy's or Arrow's int64, are milliseconds; dates and datetimes become such, rounded down. Python's must
         have a time zone. Arrow's nulls are -1. ValueError for a number below -1, a NaT, or another count."""
-        cdef Times self = Times()
-        cdef Column column
+        cdef TimestampInput self = TimestampInput()
+        cdef ChunkedArray column
         self.count = count
         if timestamps is None:
             self.constant = default_ms
@@ -64,7 +64,7 @@ cdef class Times:
             check_count("timestamps", timestamps.size, count)
             self.take_numpy(timestamps, numpy)
         elif type(timestamps) is not list and type(timestamps) is not tuple and is_arrow(timestamps):
-            column = Column.of(timestamps, "timestamps", count)
+            column = ChunkedArray.of(timestamps, "timestamps", count)
             check_count("timestamps", column.count, count)
             self.take_column(column)
         else:
@@ -120,7 +120,7 @@ cdef class Times:
         if i >= 0:
             raise_time((<const int64_t *>data)[i], i)
 
-    cdef int take_column(self, Column column) except -1:
+    cdef int take_column(self, ChunkedArray column) except -1:
         cdef Chunk chunk
         cdef const ArrowArray *a
         cdef const uint8_t *validity
@@ -244,17 +244,17 @@ cdef int64_t to_ms(
 # ---- for tests and debugging ----------------------------------------------------------------------------------------
 
 
-cdef list listed(Times times):
+cdef list listed(TimestampInput times):
     return [times.data[i] if times.data is not NULL else times.constant for i in range(times.count)]
 
 
-def times_list(timestamps, int64_t count, int64_t default):
+def timestamp_input_list(timestamps, int64_t count, int64_t default):
     """For tests and debugging: the timestamps of `count` records as a list of ints."""
-    return listed(Times.of(timestamps, count, default))
+    return listed(TimestampInput.of(timestamps, count, default))
 
 
-def times_outliving(make, int64_t count, int64_t default):
+def timestamp_input_outliving(make, int64_t count, int64_t default):
     """For tests and debugging: the same of make(), once nothing but the times holds what that returned."""
-    times = Times.of(make(), count, default)
+    times = TimestampInput.of(make(), count, default)
     gc.collect()
     return listed(times)

@@ -20,7 +20,7 @@ cdef enum:
     POOL_SLOTS = 128
 
 
-cdef class Pool:
+cdef class BufferPool:
     cdef uint8_t *data[POOL_SLOTS]
     cdef int64_t room[POOL_SLOTS]
     cdef int count
@@ -36,10 +36,10 @@ cdef class Buffer:
     cdef uint8_t *data
     cdef readonly int64_t room   # what it takes of memory
     cdef readonly int64_t size
-    cdef Pool pool
+    cdef BufferPool pool
 
     @staticmethod
-    cdef Buffer of(ks_vector *v, Pool pool)
+    cdef Buffer of(ks_vector *v, BufferPool pool)
 
     @staticmethod
-    cdef Buffer around(uint8_t *data, int64_t size, int64_t room, Pool pool)
+    cdef Buffer around(uint8_t *data, int64_t size, int64_t room, BufferPool pool)

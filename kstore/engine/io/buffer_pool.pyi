@@ -3,13 +3,13 @@ from typing import final
 from typing_extensions import Buffer as Exporter
 
 @final
-class Pool:
+class BufferPool:
     @property
     def kept(self) -> int: ...
     @property
     def most_kept(self) -> int: ...
 
-POOL: Pool
+POOL: BufferPool
 
 @final
 class Buffer(Exporter):

@@ -28,7 +28,7 @@ cdef int ks_grow(ks_vector *v, int64_t more) noexcept nogil:
 
 
 @final
-cdef class Pool:
+cdef class BufferPool:
     """Buffers to be used again. Every method needs the GIL, which is its lock."""
 
     def __dealloc__(self):
@@ -87,7 +87,7 @@ cdef class Pool:
             v.room = 0
 
 
-POOL = Pool()
+POOL = BufferPool()
 
 
 @final
@@ -102,7 +102,7 @@ cdef class Buffer:
             PyMem_RawFree(self.data)
 
     @staticmethod
-    cdef Buffer of(ks_vector *v, Pool pool):
+    cdef Buffer of(ks_vector *v, BufferPool pool):
         """Takes the memory of a vector, which is empty then. Of a large one that holds little, a copy is kept, and the
         memory goes back to the pool: a batch of few rows may be kept for long."""
         cdef Buffer self
@@ -122,7 +122,7 @@ cdef class Buffer:
         return self
 
     @staticmethod
-    cdef Buffer around(uint8_t *data, int64_t size, int64_t room, Pool pool):
+    cdef Buffer around(uint8_t *data, int64_t size, int64_t room, BufferPool pool):
         cdef Buffer self = Buffer.__new__(Buffer)
         self.data = data
         self.size = size

@@ -9,7 +9,7 @@ from posix.unistd cimport close as c_close, read as c_read, write as c_write
 
 @no_gc  # it refers to nothing
 @final
-cdef class Bell:
+cdef class EventFd:
     """Readable once it was rung, until it is cleared. Its descriptor goes with the last reference, so whoever still
     means to ring it never reaches a stranger's. Ringing is C code, which no signal interrupts."""
 

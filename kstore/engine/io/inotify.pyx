@@ -49,7 +49,7 @@ MODIFY = IN_MODIFY
 
 
 @final
-cdef class Watch:
+cdef class Inotify:
     """Gathers what happens to the names in some directories, and to the content of the files there.
 
     `fileno` becomes readable when there is something to `take`. OSError where the system has no inotify, or no more

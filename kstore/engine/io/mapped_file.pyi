@@ -3,7 +3,7 @@ from typing import final
 from kstore.engine.io.file import File
 
 @final
-class Mapping:
-    def __new__(cls, file: File, size: int) -> Mapping: ...
+class MappedFile:
+    def __new__(cls, file: File, size: int) -> MappedFile: ...
     @property
     def size(self) -> int: ...

@@ -25,7 +25,7 @@ cdef enum:
 
 @final
 @no_gc  # it refers to a file only
-cdef class Mapping:
+cdef class MappedFile:
     """`size` bytes of `file`, whose length becomes that; unmapped when the last reference goes.
 
     The file is sparse: a page is touched only after `reserve` has got its block, because a store into a hole of a full

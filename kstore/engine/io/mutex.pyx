@@ -19,7 +19,7 @@ from kstore.errors import ReentrantCallError
 
 @final
 @no_gc_clear
-cdef class Guard:
+cdef class Mutex:
     """`with guard:` is for one thread at a time. What must run under it may also be left to `later`.
 
     A signal handler, and the collection of garbage, may run Python code in a thread that is in here. To wait for this

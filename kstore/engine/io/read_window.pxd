@@ -1,10 +1,10 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from kstore.engine.io.buffer_pool cimport Pool
+from kstore.engine.io.buffer_pool cimport BufferPool
 from kstore.engine.io.file cimport File
 
 
-cdef class Window:
+cdef class ReadWindow:
     cdef File file
     cdef uint8_t *data
     cdef int64_t room
@@ -17,13 +17,13 @@ cdef class Window:
     cdef bint lent              # the buffer is someone else's: never moved, grown or freed here
     cdef uint8_t *spare         # the buffer to come after it, or NULL
     cdef int64_t spare_room
-    cdef Pool pool              # where buffers go in the end, or None
+    cdef BufferPool pool              # where buffers go in the end, or None
     cdef int64_t drawn          # bytes of a buffer from there
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept
     cdef bint holds(self, int64_t position, int64_t size) noexcept nogil
     cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil
     cdef const uint8_t *at(self, int64_t position) noexcept nogil
-    cdef void draw(self, Pool pool, int64_t size) noexcept
+    cdef void draw(self, BufferPool pool, int64_t size) noexcept
     cdef void lend(self) noexcept
     cdef int raise_failure(self, int64_t status) except -1

@@ -9,12 +9,12 @@ from cython cimport final, no_gc
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memmove
 
-from kstore.engine.io.buffer_pool cimport Pool
+from kstore.engine.io.buffer_pool cimport BufferPool
 from kstore.engine.io.file cimport File
 
 cdef enum:
-    E_SYSTEM = -1
-    E_MEMORY = -2
+    WINDOW_SYSTEM = -1
+    WINDOW_MEMORY = -2
 
 cdef enum:
     PAGE = 4096
@@ -32,7 +32,7 @@ cdef inline int64_t clear_of(const uint8_t *data, int64_t position) noexcept nog
 
 @final
 @no_gc  # it refers to a file and a pool only, and needs the pool to the end
-cdef class Window:
+cdef class ReadWindow:
     """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a time."""
 
     def __dealloc__(self):
@@ -87,7 +87,7 @@ cdef class Window:
         elif self.lent or room > self.room:
             grown = <uint8_t *>PyMem_RawMalloc(<size_t>room)
             if grown is NULL:
-                return E_MEMORY
+                return WINDOW_MEMORY
         else:
             room = self.room
         at = grown + clear_of(grown, self.origin + position)
@@ -103,11 +103,11 @@ cdef class Window:
         self.length = have
         n = self.file.pread(at + have, want - have, self.origin + position + have)
         if n < 0:
-            return E_SYSTEM
+            return WINDOW_SYSTEM
         self.length += n
         return self.length
 
-    cdef void draw(self, Pool pool, int64_t size) noexcept:
+    cdef void draw(self, BufferPool pool, int64_t size) noexcept:
         """A window that has no buffer yet takes one from a pool, if there is memory."""
         self.pool = pool
         self.drawn = size + LINE
@@ -122,6 +122,6 @@ cdef class Window:
             self.spare = self.pool.take(self.drawn, &self.spare_room)
 
     cdef int raise_failure(self, int64_t status) except -1:
-        if status == E_MEMORY:
+        if status == WINDOW_MEMORY:
             raise MemoryError(f"a batch of {self.file.path}")
         PyErr_SetFromErrnoWithFilenameObject(OSError, self.file.path)

@@ -8,7 +8,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 
-from kstore.engine.record.decompress cimport unpack_at
+from kstore.engine.record.decompress cimport decompress_at
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
     KS_BATCH_OVERHEAD,
@@ -45,7 +45,7 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
-from kstore.engine.record.decompress import NAMES as CODECS, CodecError, UnpackLimitError
+from kstore.engine.record.decompress import NAMES as CODECS, CodecError, DecompressLimitError
 from kstore.engine.record.text import java_text
 from kstore.arguments import choice, integer, milliseconds
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
@@ -314,7 +314,7 @@ cdef class Records:
         """The payload, which begins at byte `at` of the batch, unpacked; errors say where in the file."""
         cdef int codec = ks_codec(&self.batch)
         try:
-            return unpack_at(codec, self.batch.magic, payload, size, self.limit)
+            return decompress_at(codec, self.batch.magic, payload, size, self.limit)
         except CodecError as e:
             raise (UnsupportedCodecError if codec > 4 else CorruptRecordError)(
                 e.reason,
@@ -324,7 +324,7 @@ cdef class Records:
                 expected=e.expected,
                 found=e.found,
             ) from None
-        except UnpackLimitError as e:
+        except DecompressLimitError as e:
             raise RecordTooLargeError(
                 f"a {CODECS[codec]} batch unpacks to more than max_decompressed_bytes",
                 size=e.args[0],

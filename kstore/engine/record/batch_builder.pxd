@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore.engine.columns.binary_input cimport ks_cells
-from kstore.engine.columns.header_input cimport HeaderLists
+from kstore.engine.columns.header_input cimport HeaderInput
 from libkstore.format cimport ks_batch
 
 
@@ -27,7 +27,7 @@ cdef bytes encode_headers(object headers)
 cdef object read_fields(object value, object key, object headers, ks_fields *f)
 
 
-cdef class Builder:
+cdef class BatchBuilder:
     cdef uint8_t *data
     cdef int64_t room
     cdef int64_t used
@@ -36,7 +36,7 @@ cdef class Builder:
     cdef int codec
     cdef int level
 
-    cdef Builder emptied(self)
+    cdef BatchBuilder emptied(self)
     cdef int ensure(self, int64_t more) noexcept nogil
     cdef int begin(self, int64_t base_offset, int32_t leader_epoch, int attributes) noexcept nogil
     cdef int put(
@@ -44,6 +44,6 @@ cdef class Builder:
         int64_t value_size, const uint8_t *headers, int64_t headers_size,
     ) noexcept nogil
     cdef int add(self, int64_t timestamp, const ks_fields *f) noexcept nogil
-    cdef int64_t fill(self, const ks_columns *columns, HeaderLists headers, int64_t first, int64_t most) noexcept nogil
+    cdef int64_t fill(self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most) noexcept nogil
     cdef int finish(self) except -1 nogil
     cdef int pack(self) except -1

@@ -6,8 +6,8 @@ from libc.stdint cimport INT16_MAX, INT32_MAX, INT64_MAX, int32_t, int64_t, uint
 from libc.string cimport memcpy
 
 from kstore.engine.columns.binary_input cimport ks_cell, ks_cells
-from kstore.engine.columns.header_input cimport HeaderLists
-from kstore.engine.record.compress cimport level_of, pack_bound, pack_into
+from kstore.engine.columns.header_input cimport HeaderInput
+from kstore.engine.record.compress cimport level_of, compress_bound, compress_into
 from kstore.engine.columns.timestamp_input cimport moment
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body, ks_varlong_size
 from libkstore.format cimport (
@@ -99,7 +99,7 @@ cdef object read_fields(object value, object key, object headers, ks_fields *f):
     return made
 
 
-cdef class Builder:
+cdef class BatchBuilder:
     """A buffer of encoded batches that grows; the last one may be open. For one thread at a time.
 
     `begin` opens a batch, `add` (or `put`, for who knows the record's size) adds records, `finish` closes it.
@@ -124,9 +124,9 @@ cdef class Builder:
         self.room = room
         return 0
 
-    cdef Builder emptied(self):
+    cdef BatchBuilder emptied(self):
         """A new one with the same codec and no buffer."""
-        cdef Builder builder = Builder.__new__(Builder)
+        cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
         builder.codec = self.codec
         builder.level = self.level
         return builder
@@ -178,7 +178,7 @@ cdef class Builder:
         )
         return self.put(body, timestamp, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size)
 
-    cdef int64_t fill(self, const ks_columns *columns, HeaderLists headers, int64_t first, int64_t most) noexcept nogil:
+    cdef int64_t fill(self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most) noexcept nogil:
         """Adds records of `columns` to the batch just begun, from the first on, at least one, while it has at most
         `most` bytes; how many, or -1: then records_count says how many went well.
 
@@ -239,12 +239,12 @@ cdef class Builder:
 
     cdef int pack(self) except -1:
         cdef int64_t at = self.start + KS_BATCH_OVERHEAD, size = self.used - at, packed
-        cdef int64_t bound = pack_bound(self.codec, size)
+        cdef int64_t bound = compress_bound(self.codec, size)
         cdef uint8_t *scratch = <uint8_t *>PyMem_RawMalloc(<size_t>bound)
         if scratch is NULL:
             raise MemoryError("a batch to be packed")
         try:
-            packed = pack_into(self.codec, self.level, self.data + at, size, scratch, bound)
+            packed = compress_into(self.codec, self.level, self.data + at, size, scratch, bound)
             self.used = at
             if self.ensure(packed) < 0:
                 raise MemoryError("a packed batch")
@@ -280,7 +280,7 @@ def encode_batch(
     Timestamps are milliseconds since 1970, -1 for none, or datetimes with a time zone. TypeError for what is of another
     kind, ValueError for values out of range or that do not go together, OverflowError for more than fits a batch.
     """
-    cdef Builder builder = Builder.__new__(Builder)
+    cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
     cdef ks_batch *b = &builder.batch
     cdef int attributes = 0
     cdef int64_t timestamp, delta, last = -1

@@ -4,8 +4,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t
 
 from kstore.engine.record.batch cimport raise_fault
-from kstore.engine.record.batch_walk cimport DAMAGED, FAR, LOOK, NEAR, NONE, SYSTEM, step
-from kstore.engine.io.read_window cimport Window
+from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
+from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport ks_batch, ks_fault
 
 
@@ -41,7 +41,7 @@ cdef object header_dtype():
     return header_layout
 
 
-cdef object header_table(Window w, str path, int64_t start):
+cdef object header_table(ReadWindow w, str path, int64_t start):
     """The headers of the batches that the window may show, from byte `start` on; see Segment.read_headers."""
     import numpy
 
@@ -76,9 +76,9 @@ cdef object header_table(Window w, str path, int64_t start):
                     position += size
         finally:
             PyBuffer_Release(&view)
-        if size == SYSTEM:
+        if size == WALK_SYSTEM:
             w.raise_failure(-1)
-        if size == DAMAGED:
+        if size == WALK_DAMAGED:
             raise_fault(&fault, path, position, -1)
-        if size == NONE:
+        if size == WALK_NONE:
             return table[:count]

@@ -62,7 +62,7 @@ cdef int raise_unknown(int codec, object level) except -1:
 
 
 cdef int level_of(int codec, object level) except? -2147483648:
-    """The level for pack_into that Kafka's configuration means by `level`: None is the codec's default. ValueError."""
+    """The level for compress_into that Kafka's configuration means by `level`: None is the codec's default. ValueError."""
     if level is None:
         level = {GZIP: -1, LZ4: 9, ZSTD: 3}.get(codec, 0)
     elif codec == SNAPPY or not -(1 << 31) < level < 1 << 31:
@@ -72,8 +72,8 @@ cdef int level_of(int codec, object level) except? -2147483648:
     return level
 
 
-cdef int64_t pack_bound(int codec, int64_t size) noexcept nogil:
-    """The most that `size` bytes can be packed to: the room that pack_into wants. 0 for an unknown codec."""
+cdef int64_t compress_bound(int codec, int64_t size) noexcept nogil:
+    """The most that `size` bytes can be packed to: the room that compress_into wants. 0 for an unknown codec."""
     if codec == GZIP:  # header, trailer, and 5 bytes for each block of at least 5000 that is stored
         return size + 18 + 5 * (size // 5000 + 1)
     if codec == SNAPPY:  # a block may grow by a sixth and 32
@@ -109,7 +109,7 @@ cdef int64_t placed(object packed, uint8_t *out, int64_t room) except -1:
         PyBuffer_Release(&view)
 
 
-cdef int64_t pack_gzip(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+cdef int64_t compress_gzip(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """One member. Its header says nothing of the level, as Java's does not."""
     global gzip_compress
     cdef int64_t done
@@ -120,7 +120,7 @@ cdef int64_t pack_gzip(int level, const uint8_t *data, int64_t size, uint8_t *ou
     return done
 
 
-cdef int64_t pack_snappy(const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+cdef int64_t compress_snappy(const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """Xerial's stream: a header, then blocks of 32 KiB of input, each behind its length."""
     global snappy_into
     cdef int64_t at = 0, done = SNAPPY_HEADER, n
@@ -138,7 +138,7 @@ cdef int64_t pack_snappy(const uint8_t *data, int64_t size, uint8_t *out, int64_
     return done
 
 
-cdef int64_t pack_lz4(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+cdef int64_t compress_lz4(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """A frame of independent blocks of 64 KiB, stored as they are where packing does not make them smaller."""
     global lz4_compress
     cdef int64_t at = 0, done = LZ4_HEADER, n, packed_size
@@ -178,7 +178,7 @@ cdef object take_compressor(int level):
     return ZstdCompressor(compression_params=ZstdCompressionParameters.from_level(level))
 
 
-cdef int64_t pack_zstd(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+cdef int64_t compress_zstd(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """One frame, with the content's size in its header. Threads never share a compressor: it is not made for that."""
     compressor = take_compressor(level)
     packed = compressor.compress(viewed(data, size))
@@ -189,27 +189,27 @@ cdef int64_t pack_zstd(int level, const uint8_t *data, int64_t size, uint8_t *ou
     return placed(packed, out, room)
 
 
-cdef int64_t pack_into(int codec, int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
-    """Packs `size` bytes into `out`, which has at least pack_bound(codec, size) bytes; how many it took.
+cdef int64_t compress_into(int codec, int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+    """Packs `size` bytes into `out`, which has at least compress_bound(codec, size) bytes; how many it took.
 
     ValueError for a level or a codec that there is not, and for too little room.
     """
     if not is_level(codec, level):
         raise_unknown(codec, level)
-    if size < 0 or room < pack_bound(codec, size):
-        raise ValueError(f"{size} bytes to pack, {room} bytes of room, {pack_bound(codec, size)} wanted")
+    if size < 0 or room < compress_bound(codec, size):
+        raise ValueError(f"{size} bytes to compress, {room} bytes of room, {compress_bound(codec, size)} wanted")
     if size == 0:
         data = <const uint8_t *>b""  # the libraries want no NULL
     if codec == GZIP:
-        return pack_gzip(level, data, size, out, room)
+        return compress_gzip(level, data, size, out, room)
     if codec == SNAPPY:
-        return pack_snappy(data, size, out, room)
+        return compress_snappy(data, size, out, room)
     if codec == LZ4:
-        return pack_lz4(level, data, size, out, room)
-    return pack_zstd(level, data, size, out, room)
+        return compress_lz4(level, data, size, out, room)
+    return compress_zstd(level, data, size, out, room)
 
 
-def pack(int codec, data not None, level=None):
+def compress(int codec, data not None, level=None):
     """The payload of a batch of this codec (1 gzip, 2 snappy, 3 lz4, 4 zstd) whose records are `data`, any buffer.
 
     `level` is as in Kafka's configuration; without one it is Kafka's default. ValueError for a level or a codec that
@@ -221,12 +221,12 @@ def pack(int codec, data not None, level=None):
     cdef uint8_t *out = NULL
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        room = pack_bound(codec, view.len)
+        room = compress_bound(codec, view.len)
         out = <uint8_t *>PyMem_RawMalloc(<size_t>room)
         if out is NULL:
-            raise MemoryError(f"{room} bytes to pack into")
+            raise MemoryError(f"{room} bytes to compress into")
         return PyBytes_FromStringAndSize(
-            <char *>out, pack_into(codec, checked, <const uint8_t *>view.buf, view.len, out, room)
+            <char *>out, compress_into(codec, checked, <const uint8_t *>view.buf, view.len, out, room)
         )
     finally:
         PyMem_RawFree(out)

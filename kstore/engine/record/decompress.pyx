@@ -54,7 +54,7 @@ class CodecError(Exception):
         super().__init__(reason)
 
 
-class UnpackLimitError(Exception):
+class DecompressLimitError(Exception):
     """The payload unpacks to more than the cap."""
 
 
@@ -99,7 +99,7 @@ cdef uint32_t xxh32(const uint8_t *p, int64_t size) noexcept nogil:
 
 cdef bytearray new_buffer(int64_t size, int64_t limit):
     if size > limit:
-        raise UnpackLimitError(size)
+        raise DecompressLimitError(size)
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
@@ -122,7 +122,7 @@ cdef object one_gzip_member(bytes data, int64_t limit):
     return out if len(out) == length else None
 
 
-cdef object unpack_gzip(bytes data, int64_t limit):
+cdef object decompress_gzip(bytes data, int64_t limit):
     """One or more gzip members; what follows the last and is no member is ignored, as Java does."""
     out = one_gzip_member(data, limit)
     if out is not None:
@@ -145,7 +145,7 @@ cdef object unpack_gzip(bytes data, int64_t limit):
             except zlib.error as e:
                 raise CodecError(f"gzip: {e}") from None
             if len(out) > limit:
-                raise UnpackLimitError(len(out))
+                raise DecompressLimitError(len(out))
             at = end - len(inflater.unused_data)
             piece *= 2
         if data[at : at + 3] != GZIP_MAGIC:
@@ -193,7 +193,7 @@ cdef int64_t next_chunk(const uint8_t *p, int64_t size, int64_t *at) except -2:
     return -1
 
 
-cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
+cdef bytearray decompress_snappy(const uint8_t *p, int64_t size, int64_t limit):
     cdef int64_t at = SNAPPY_HEADER, chunk, length, total = 0, done = 0
     cdef bytearray out
     cdef uint8_t *target
@@ -210,7 +210,7 @@ cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
             raise CodecError("snappy: unpacked length of a chunk", at, f"at most {64 * chunk + 64}", length)
         total += length
         if total > limit:
-            raise UnpackLimitError(total)
+            raise DecompressLimitError(total)
         at += chunk
     out = new_buffer(total, limit)
     target = <uint8_t *>PyByteArray_AS_STRING(out)
@@ -221,7 +221,7 @@ cdef bytearray unpack_snappy(const uint8_t *p, int64_t size, int64_t limit):
     return out
 
 
-cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t limit):
+cdef bytearray decompress_lz4(const uint8_t *p, int64_t size, int magic, int64_t limit):
     """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as there."""
     cdef int64_t at, begin, block_max, total = 0, done = 0, n, blocks = 0
     cdef uint32_t word
@@ -281,7 +281,7 @@ cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t lim
         n = word & 0x7FFFFFFF
         stored = word >> 31
         if n > limit - done and stored:
-            raise UnpackLimitError(done + n)
+            raise DecompressLimitError(done + n)
         if stored:
             memcpy(PyByteArray_AS_STRING(out) + done, p + at, <size_t>n)
             done += n
@@ -293,18 +293,18 @@ cdef bytearray unpack_lz4(const uint8_t *p, int64_t size, int magic, int64_t lim
                 )
             except cramjam.DecompressionError:
                 if len(out) - done < block_max and len(out) > limit:
-                    raise UnpackLimitError(len(out)) from None
+                    raise DecompressLimitError(len(out)) from None
                 raise CodecError("lz4: block", at, f"a block of at most {block_max} bytes", "a broken one") from None
         at += n + (4 if flags & 0x10 else 0)
     target.release()
     if done > limit:
-        raise UnpackLimitError(done)
+        raise DecompressLimitError(done)
     PyByteArray_Resize(out, done)
     return out
 
 
 cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit, int *frames) except -1:
-    """The most that the frames can unpack to, read from their headers and those of their blocks. `frames`: 1 for
+    """The most that the frames can decompress to, read from their headers and those of their blocks. `frames`: 1 for
     one that claims no more than that, and nothing else."""
     cdef int64_t at = 0, total = 0, window, n, frame, claimed
     cdef int count = 0, i
@@ -368,7 +368,7 @@ cdef int64_t zstd_bound(const uint8_t *p, int64_t size, int64_t limit, int *fram
     return total
 
 
-cdef object unpack_zstd(bytes data, int64_t limit):
+cdef object decompress_zstd(bytes data, int64_t limit):
     cdef int frames = 0
     global ZstdDecompressor, ZstdError
     if ZstdDecompressor is None:
@@ -392,28 +392,28 @@ cdef object unpack_zstd(bytes data, int64_t limit):
     except cramjam.DecompressionError as e:
         if "whole buffer" in str(e):
             if bound > limit:
-                raise UnpackLimitError(bound) from None
+                raise DecompressLimitError(bound) from None
         raise CodecError(f"zstd: {e}") from None
     PyByteArray_Resize(out, done)
     return out
 
 
-def unpack(int codec, int magic, bytes data not None, int64_t limit):
+def decompress(int codec, int magic, bytes data not None, int64_t limit):
     """What the payload of a batch with this codec and magic unpacks to, bytes or bytearray: at most `limit` bytes.
 
-    UnpackLimitError past the limit, CodecError for a payload that is no such stream or for an unknown codec id.
+    DecompressLimitError past the limit, CodecError for a payload that is no such stream or for an unknown codec id.
     """
-    return unpack_at(codec, magic, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit)
+    return decompress_at(codec, magic, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit)
 
 
-cdef object unpack_at(int codec, int magic, const uint8_t *p, int64_t size, int64_t limit):
+cdef object decompress_at(int codec, int magic, const uint8_t *p, int64_t size, int64_t limit):
     """The same of bytes that stay where they are meanwhile."""
     if codec == 1:
-        return unpack_gzip(PyBytes_FromStringAndSize(<const char *>p, size), limit)
+        return decompress_gzip(PyBytes_FromStringAndSize(<const char *>p, size), limit)
     if codec == 2:
-        return unpack_snappy(p, size, limit)
+        return decompress_snappy(p, size, limit)
     if codec == 3:
-        return unpack_lz4(p, size, magic, limit)
+        return decompress_lz4(p, size, magic, limit)
     if codec == 4 and magic == 2:
-        return unpack_zstd(PyBytes_FromStringAndSize(<const char *>p, size), limit)
+        return decompress_zstd(PyBytes_FromStringAndSize(<const char *>p, size), limit)
     raise CodecError("codec", 0, "gzip, snappy, lz4" + (" or zstd" if magic == 2 else ""), codec)

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
-from kstore.engine.io.read_window cimport Window
+from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport ks_batch, ks_fault
 
 
@@ -22,7 +22,7 @@ cdef class Reader:
     cdef bint skip
     cdef bint strict_tail
     cdef bint control
-    cdef Window window
+    cdef ReadWindow window
     cdef int64_t begun             # where in the segment reading began
     cdef int64_t most_ahead        # bytes to read at once, in the end
     cdef ks_batch batch

@@ -11,7 +11,7 @@ from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
 
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
-from kstore.engine.record.batch_walk cimport DAMAGED, FAR, NONE, SYSTEM, step
+from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, WALK_NONE, WALK_SYSTEM, step
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -76,7 +76,7 @@ cdef class Reader:
         self.control = control
         self.skipped = []
         self.last_offset = -1
-        self.window = Window.__new__(Window)
+        self.window = ReadWindow.__new__(ReadWindow)
         self.index = -1
         self.end = byte_limit
         self.position = first_position
@@ -153,16 +153,16 @@ cdef class Reader:
                 self.window.fill(position, size, self.ahead(position))
 
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
-        """Size of the entry at `position` with its header in self.batch; or NONE at the end, DAMAGED, SYSTEM."""
+        """Size of the entry at `position` with its header in self.batch; or WALK_NONE at the end, WALK_DAMAGED, WALK_SYSTEM."""
         return step(self.window, position, self.ahead(position), &self.batch, fault)
 
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
-        """0 if the batch at `position` is sound and in order; else DAMAGED or SYSTEM."""
+        """0 if the batch at `position` is sound and in order; else WALK_DAMAGED or WALK_SYSTEM."""
         cdef int64_t have = self.window.fill(position, size, self.ahead(position))
         if have < 0:
-            return SYSTEM
+            return WALK_SYSTEM
         if ks_check_batch(self.window.at(position), self.window.at(position) + have, &self.batch, fault) != KS_OK:
-            return DAMAGED
+            return WALK_DAMAGED
         return self.in_order(position, size, fault)
 
     cdef int in_order(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
@@ -171,13 +171,13 @@ cdef class Reader:
         cdef bint follows_on
         if self.batch.base_offset <= self.last_offset or self.batch.base_offset < self.segment.base_offset:
             ks_fail(fault, KS_E_OFFSET, 0, max(self.last_offset + 1, self.segment.base_offset), self.batch.base_offset)
-            return DAMAGED
+            return WALK_DAMAGED
         if self.batch.last_offset >= self.bound:
             ks_fail(fault, KS_E_OFFSET, 0, self.bound - 1, self.batch.last_offset)
-            return DAMAGED
+            return WALK_DAMAGED
         if self.batch.last_offset < self.least:  # the first batch that holds what is wanted was looked up
             ks_fail(fault, KS_E_OFFSET, 0, self.least, self.batch.last_offset)
-            return DAMAGED
+            return WALK_DAMAGED
         # Two batches that overlap contradict each other, and the one that follows on from the batch before is believed.
         follows_on = self.batch.base_offset == max(self.last_offset + 1, self.segment.base_offset)
         if not follows_on and self.segment._limit - position > size + KS_MAGIC_END:
@@ -185,7 +185,7 @@ cdef class Reader:
             have = self.window.fill(position, size + KS_MAGIC_END, self.ahead(position))
             self.window.limit = self.end
             if have < 0:
-                return SYSTEM
+                return WALK_SYSTEM
             if have < size + KS_MAGIC_END:
                 return 0
             following = ks_load_i64(self.window.at(position + size))
@@ -197,7 +197,7 @@ cdef class Reader:
                 and self.window.at(position + size)[16] <= 2
             ):
                 ks_fail(fault, KS_E_OFFSET, 0, following - 1, self.batch.last_offset)
-                return DAMAGED
+                return WALK_DAMAGED
         return 0
 
     cdef bint ends_here(self, int64_t size) noexcept nogil:
@@ -247,8 +247,8 @@ cdef class Reader:
         with nogil:
             while position < self.end:
                 size = self.header(position, &fault)
-                if size == SYSTEM:
-                    status = SYSTEM
+                if size == WALK_SYSTEM:
+                    status = WALK_SYSTEM
                     break
                 if size > 0 and self.batch.base_offset > self.last_offset:
                     budget -= size
@@ -256,10 +256,10 @@ cdef class Reader:
                         position = self.end
                         break
                     status = self.check(position, size, &fault)
-                    if status == 0 or status == SYSTEM:
+                    if status == 0 or status == WALK_SYSTEM:
                         break
                 position += 1
-        if status == SYSTEM:
+        if status == WALK_SYSTEM:
             self.window.raise_failure(-1)
         return min(position, self.end)
 
@@ -271,9 +271,9 @@ cdef class Reader:
         cdef bint good = to == self.end and size > 0
         if size > 0 and not good:
             following = self.header(to, &fault)
-            good = following == NONE or (
+            good = following == WALK_NONE or (
                 following > 0
-                and self.check(to, following, &fault) != SYSTEM
+                and self.check(to, following, &fault) != WALK_SYSTEM
                 and self.batch.base_offset > self.last_offset
             )
         if not good:
@@ -306,11 +306,11 @@ cdef class Reader:
                     if self.batch.last_offset < self.start_offset:
                         continue
                     return True
-                if status == SYSTEM:
+                if status == WALK_SYSTEM:
                     self.window.raise_failure(-1)
-            elif size == SYSTEM:
+            elif size == WALK_SYSTEM:
                 self.window.raise_failure(-1)
-            elif size == NONE:
+            elif size == WALK_NONE:
                 if self.position >= self.end or (not self.strict_tail and not self.is_shortened()) or (
                     # a torn tail ends the last segment in silence, as in Kafka, unless sound batches follow it
                     self.strict_tail
@@ -322,7 +322,7 @@ cdef class Reader:
                     continue
                 ks_fail(&fault, KS_E_SHORT, 0, -1, self.end - self.position)
             try:
-                if size == NONE:
+                if size == WALK_NONE:
                     raise CorruptRecordError(
                         "the log was truncated while it was read" if self.is_shortened() else
                         "a batch that ends behind the segment, and more is there or should be",
@@ -336,7 +336,7 @@ cdef class Reader:
             except CorruptRecordError as e:
                 if not self.skip:
                     self.tell(e)
-                if size > 0 and status == DAMAGED and fault.status == KS_E_OFFSET and (
+                if size > 0 and status == WALK_DAMAGED and fault.status == KS_E_OFFSET and (
                     self.begun == self.position > 0
                 ) and (
                     self.last_offset < 0 and self.strict_tail

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore.engine.record.batch cimport Record
-from kstore.engine.io.buffer_pool cimport Buffer, Pool, ks_vector
+from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_vector
 from kstore.engine.columns.array cimport ColumnBatch, Field, Values
 from kstore.engine.record.batch_fields cimport FIELD_COUNT
 from kstore.engine.scan.predicate cimport ks_filter
@@ -36,10 +36,10 @@ cdef struct ks_bytes:
     int64_t hint         # the bytes that the last batch had
 
 
-cdef class Rows:
+cdef class ColumnBuilder:
     cdef readonly int64_t count
     cdef readonly Field schema
-    cdef Pool pool
+    cdef BufferPool pool
     cdef tuple names
     cdef int64_t most_rows
     cdef int64_t most_bytes

@@ -7,14 +7,14 @@ FIELDS: dict[str, int]
 TIMESTAMP_TYPES: tuple[str, ...]
 
 @final
-class Rows:
+class ColumnBuilder:
     def __new__(
         cls,
         columns: tuple[str, ...],
         batch_rows: int,
         batch_bytes: int,
         views: bool,
-    ) -> Rows: ...
+    ) -> ColumnBuilder: ...
     @property
     def count(self) -> int: ...
     @property

@@ -11,7 +11,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kstore.engine.record.batch cimport Record
-from kstore.engine.io.buffer_pool cimport Buffer, Pool, ks_ensure, ks_vector
+from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_ensure, ks_vector
 from kstore.engine.columns.array cimport ColumnBatch, Field, Values
 from kstore.engine.record.batch_fields cimport field_width, header_field, put_field
 from kstore.engine.scan.predicate cimport ks_filter, ks_matches
@@ -161,7 +161,7 @@ cdef void free_bytes(ks_bytes *c) noexcept:
     PyMem_RawFree(c.validity.data)
 
 
-cdef int begin_bytes(ks_bytes *c, int64_t rows, Pool pool) except -1:
+cdef int begin_bytes(ks_bytes *c, int64_t rows, BufferPool pool) except -1:
     """An empty column; the first end of ends is 0."""
     c.count = c.null_count = 0
     c.validity.size = 0
@@ -177,7 +177,7 @@ cdef int begin_bytes(ks_bytes *c, int64_t rows, Pool pool) except -1:
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-cdef inline int put_row(Rows self, const ks_record *r, ks_run *run) noexcept nogil:
+cdef inline int put_row(ColumnBuilder self, const ks_record *r, ks_run *run) noexcept nogil:
     """A row, for which there is room: 0, ROWS_FULL where offsets of 32 bits reach no further, or ROWS_MEMORY."""
     cdef int64_t at = self.count
     cdef int64_t added = (
@@ -234,7 +234,7 @@ cdef inline void take_back(ks_bytes *c, const ks_column *column, int64_t count) 
 
 @final
 @no_gc  # it refers to text, buffers and a pool only, and needs the pool to the end
-cdef class Rows:
+cdef class ColumnBuilder:
     """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
     record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
 

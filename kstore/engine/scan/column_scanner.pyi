@@ -2,14 +2,14 @@ from typing import Self, final
 
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.batch_reader import Reader
-from kstore.engine.scan.column_builder import Rows
+from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.predicate import Predicate
 
 @final
-class Scanner(Reader):
+class ColumnScanner(Reader):
     def configure(
         self,
-        rows: Rows,
+        rows: ColumnBuilder,
         predicate: Predicate,
         *,
         part_end: int = -1,

@@ -13,22 +13,22 @@ from kstore.engine.record.batch cimport Record, Records
 from kstore.engine.io.buffer_pool cimport Buffer
 from kstore.engine.scan.predicate cimport Predicate, ks_filter
 from kstore.engine.scan.batch_reader cimport Reader
-from kstore.engine.scan.column_builder cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, Rows, ks_run
+from kstore.engine.scan.column_builder cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, ColumnBuilder, ks_run
 from kstore.engine.record.batch_walk cimport FAR
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, KS_LOG_APPEND_TIME, ks_batch, ks_codec, ks_fault
 
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 
 cdef enum:
-    FULL = 1      # take the rows
-    END = 2       # nothing more is wanted
-    OTHER = 3     # the next batch is not plain, or not there
-    BEGIN = 4     # the current batch, sound and in order, is not plain
-    BROKEN = 5    # a record of the current batch does not parse
-    MEMORY = 6
-    PAUSE = 7     # long enough without a look at signals
-    LIMIT = 8     # the part ends here
-    STRAY = 9     # a record lies behind the last offset of its batch
+    SCAN_FULL = 1      # take the rows
+    SCAN_END = 2       # nothing more is wanted
+    SCAN_OTHER = 3     # the next batch is not plain, or not there
+    SCAN_BEGIN = 4     # the current batch, sound and in order, is not plain
+    SCAN_BROKEN = 5    # a record of the current batch does not parse
+    SCAN_MEMORY = 6
+    SCAN_PAUSE = 7     # long enough without a look at signals
+    SCAN_LIMIT = 8     # the part ends here
+    SCAN_STRAY = 9     # a record lies behind the last offset of its batch
 
 cdef enum:
     LONGEST = 64 << 20  # bytes passed between two looks at signals
@@ -37,12 +37,12 @@ cdef enum:
 
 @final
 @no_gc_clear
-cdef class Scanner(Reader):
+cdef class ColumnScanner(Reader):
     """Iterates ColumnBatch objects; `configure` it first. One thread at a time.
 
     An error comes after the rows that lie before it, and again whenever it is asked for more."""
 
-    cdef Rows rows
+    cdef ColumnBuilder rows
     cdef Predicate predicate
     cdef Records source          # of the current batch, where it is not plain
     cdef ks_run run
@@ -62,7 +62,7 @@ cdef class Scanner(Reader):
     cdef object failure
 
     def configure(
-        self, Rows rows not None, Predicate predicate not None, *, int64_t part_end=-1, int64_t after=-1,
+        self, ColumnBuilder rows not None, Predicate predicate not None, *, int64_t part_end=-1, int64_t after=-1,
         bint in_order=False,
     ):
         """`after`: the last offset before what is read here. in_order: base timestamps rise from batch to batch."""
@@ -125,22 +125,22 @@ cdef class Scanner(Reader):
                 self.budget = LONGEST
                 with nogil:
                     what = self.go_on()
-                if what == FULL:
+                if what == SCAN_FULL:
                     return 0
-                if what == END or what == LIMIT:
+                if what == SCAN_END or what == SCAN_LIMIT:
                     self.finished = True
-                    self.ended = what == END
+                    self.ended = what == SCAN_END
                     return 0
-                if what == MEMORY:
+                if what == SCAN_MEMORY:
                     raise MemoryError("columns of a scan")
-                if what == PAUSE:
+                if what == SCAN_PAUSE:
                     PyErr_CheckSignals()
-                elif what == BROKEN:
+                elif what == SCAN_BROKEN:
                     self.tell_fault()
-                elif what == STRAY:
+                elif what == SCAN_STRAY:
                     self.run.p = NULL
                     self.leave_batch(self.stray_error())
-                elif what == BEGIN:
+                elif what == SCAN_BEGIN:
                     self.begin_batch()
                 elif self.segment is None and self.next_segment():
                     continue  # go_on() reads it without the GIL
@@ -175,31 +175,31 @@ cdef class Scanner(Reader):
                 if self.run.block_used and not self.lent_index:
                     with gil:
                         if self.lend_window() < 0:
-                            return MEMORY
+                            return SCAN_MEMORY
                 if status == ROWS_FULL:
-                    return FULL
+                    return SCAN_FULL
                 if status == ROWS_END:
-                    return END if self.current.last_offset >= f.stop else STRAY
+                    return SCAN_END if self.current.last_offset >= f.stop else SCAN_STRAY
                 if status == ROWS_MEMORY:
-                    return MEMORY
+                    return SCAN_MEMORY
                 if status != ROWS_DONE:
-                    return BROKEN
+                    return SCAN_BROKEN
                 self.run.p = NULL
             if self.part_end >= 0 and self.position >= self.part_end:
-                return LIMIT
+                return SCAN_LIMIT
             if self.segment is None:
-                return OTHER
+                return SCAN_OTHER
             if self.budget < 0:
-                return PAUSE
+                return SCAN_PAUSE
             size = self.header(self.position, &fault)
             if size <= 0:
-                return OTHER
+                return SCAN_OTHER
             self.budget -= size
             if self.batch.magic == 2:
                 if self.batch.base_offset >= self.stop_offset:
-                    return END if self.ends_here(size) else OTHER
+                    return SCAN_END if self.ends_here(size) else SCAN_OTHER
                 if self.in_time_order and self.batch.base_timestamp > f.latest:
-                    return END if self.check(self.position, size, &fault) == 0 else OTHER
+                    return SCAN_END if self.check(self.position, size, &fault) == 0 else SCAN_OTHER
                 if (
                     self.batch.max_timestamp < f.since
                     # then it is the timestamp of all; otherwise no header tells how early its records are
@@ -207,16 +207,16 @@ cdef class Scanner(Reader):
                 ) and not (self.watching and self.batch.attributes & KS_CONTROL):
                     # by its header's word alone: neither its bytes nor its checksum are looked at
                     if self.batch.base_offset < 0 or self.batch.last_offset < self.batch.base_offset:
-                        return OTHER
+                        return SCAN_OTHER
                     if self.in_order(self.position, size, &fault) != 0:
-                        return OTHER
+                        return SCAN_OTHER
                     if self.first_offset < 0:
                         self.first_offset = self.batch.base_offset
                     self.last_offset = self.batch.last_offset
                     self.position += size
                     continue
             if self.check(self.position, size, &fault) != 0:
-                return OTHER
+                return SCAN_OTHER
             if self.first_offset < 0:
                 self.first_offset = self.batch.base_offset
             self.at = self.position
@@ -227,7 +227,7 @@ cdef class Scanner(Reader):
             if self.batch.magic < 2 or ks_codec(&self.batch) or self.batch.records_count <= 0 or (
                 self.watching and self.batch.producer_id >= 0
             ):
-                return BEGIN
+                return SCAN_BEGIN
             if self.batch.attributes & KS_CONTROL:
                 continue
             if self.source is not None:

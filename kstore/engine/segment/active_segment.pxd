@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kstore.engine.io.file cimport File
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
-from kstore.engine.io.mapped_file cimport Mapping
+from kstore.engine.io.mapped_file cimport MappedFile
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch
 
@@ -15,8 +15,8 @@ cdef enum:
     ROLL_OFFSET
 
 cdef enum:
-    REFUSED = -1   # nothing of it is there; errno says why
-    UNKNOWN = -2   # nobody can tell what the disk has
+    WRITE_REFUSED = -1   # nothing of it is there; errno says why
+    WRITE_UNKNOWN = -2   # nobody can tell what the disk has
 
 # What an append moves on: as far as it was written (published), and as far as it is being made (staged).
 cdef struct ks_extent:
@@ -30,7 +30,7 @@ cdef struct ks_extent:
     int64_t next_offset
 
 
-cdef class Active:
+cdef class ActiveSegment:
     cdef readonly int64_t base_offset
     cdef readonly str directory
     cdef readonly str stem
@@ -43,8 +43,8 @@ cdef class Active:
     cdef File log
     cdef OffsetIndex offsets
     cdef TimeIndex times
-    cdef Mapping offset_map
-    cdef Mapping time_map
+    cdef MappedFile offset_map
+    cdef MappedFile time_map
     cdef object _transaction_index
     cdef readonly File transaction_file   # made when there is something for it
     cdef ks_extent staged
@@ -67,7 +67,7 @@ cdef class Active:
     cdef void publish(self) noexcept nogil
     cdef int64_t taken(self, ks_extent *into) noexcept nogil
     cdef int allocate_ahead(self) noexcept nogil
-    cdef void adopt_indexes(self, OffsetIndex offsets, TimeIndex times)
+    cdef void use_indexes(self, OffsetIndex offsets, TimeIndex times)
     cdef object fresh(self, str kind)
     cdef inline int64_t offset_limit(self) noexcept nogil
     cdef inline int64_t time_limit(self) noexcept nogil

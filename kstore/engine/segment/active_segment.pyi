@@ -7,7 +7,7 @@ from kstore.engine.segment.segment import Segment
 ROLL_REASONS: Final[tuple[str, ...]]
 
 @final
-class Active:
+class ActiveSegment:
     def __new__(
         cls,
         directory: str,
@@ -23,7 +23,7 @@ class Active:
         segment_bytes: int = ...,
         max_decompressed_bytes: int = ...,
         preallocate: bool = False,
-    ) -> Active: ...
+    ) -> ActiveSegment: ...
     @property
     def base_offset(self) -> int: ...
     @property

@@ -8,7 +8,7 @@ from libc.string cimport memset
 
 from kstore.engine.io.file cimport File
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
-from kstore.engine.io.mapped_file cimport Mapping
+from kstore.engine.io.mapped_file cimport MappedFile
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OFFSET_ENTRY, KS_TIME_ENTRY, ks_batch
 
@@ -43,7 +43,7 @@ ROLL_REASONS = ("", "size", "time", "offset_index", "time_index", "offset_range"
 
 @final
 @no_gc_clear  # its methods rely on the files and maps; whatever cycle it is in, others break it
-cdef class Active:
+cdef class ActiveSegment:
     """The only segment of a log that grows. One thread at a time appends; any may take views meanwhile.
 
     An append is staged batch by batch (`stage`), then written and published in one go (`write`), or forgotten
@@ -92,7 +92,7 @@ cdef class Active:
             self._transaction_index = segment.transaction_index
             if self.staged.size:
                 self.staged.first_timestamp = segment.batch_at(0).max_timestamp
-            self.adopt_indexes(segment.offset_index, segment.time_index)
+            self.use_indexes(segment.offset_index, segment.time_index)
         self.publish()
 
     def path_of(self, str kind):
@@ -124,7 +124,7 @@ cdef class Active:
         unlink(self.path_of(kind), missing_ok=True)
         return File(self.path_of(kind), "x")
 
-    cdef void adopt_indexes(self, OffsetIndex offsets, TimeIndex times):
+    cdef void use_indexes(self, OffsetIndex offsets, TimeIndex times):
         """Keeps these entries until the files are made."""
         self.offsets = offsets
         self.times = times
@@ -142,10 +142,10 @@ cdef class Active:
             offsets = OffsetIndex(self.base_offset)
             times = TimeIndex(self.base_offset)
         size = max(self.segment_index_bytes, (offsets.count + 1) * KS_OFFSET_ENTRY) // KS_OFFSET_ENTRY * KS_OFFSET_ENTRY
-        offset_map = Mapping(self.fresh(".index"), size)
+        offset_map = MappedFile(self.fresh(".index"), size)
         offsets = OffsetIndex.on(self.base_offset, offset_map, offsets)
         size = max(self.segment_index_bytes, (times.count + 2) * KS_TIME_ENTRY) // KS_TIME_ENTRY * KS_TIME_ENTRY
-        time_map = Mapping(self.fresh(".timeindex"), size)
+        time_map = MappedFile(self.fresh(".timeindex"), size)
         times = TimeIndex.on(self.base_offset, time_map, times)
         self.offsets = offsets
         self.times = times
@@ -225,7 +225,7 @@ cdef class Active:
             self.times.count = self.staged.time_entries
 
     cdef int write(self, const uint8_t *data, int64_t size) noexcept nogil:
-        """Writes the bytes of the batches staged, and publishes them. REFUSED or UNKNOWN with errno set on failure."""
+        """Writes the bytes of the batches staged, and publishes them. WRITE_REFUSED or WRITE_UNKNOWN with errno set on failure."""
         cdef int64_t at = self.published.size, done
         cdef int error
         if self.allocates and at + size > self.allocated:
@@ -237,7 +237,7 @@ cdef class Active:
             self.allocated = at
             done = self.log.resize(at)
             (&errno)[0] = error
-            return REFUSED if done == 0 and (error == ENOSPC or error == EDQUOT or error == EFBIG) else UNKNOWN
+            return WRITE_REFUSED if done == 0 and (error == ENOSPC or error == EDQUOT or error == EFBIG) else WRITE_UNKNOWN
         self.publish()
         return 0
 

@@ -1,4 +1,4 @@
-class Entries:
+class IndexEntries:
     @property
     def base_offset(self) -> int: ...
     @property

@@ -1,6 +1,6 @@
 """The entries of an index file, all of one size, as they lie in it: what offset and time index have in common.
 
-They lie in memory of their own, or in the Mapping of a file, where they are appended. Views of a mapped index have a
+They lie in memory of their own, or in the MappedFile of a file, where they are appended. Views of a mapped index have a
 count of their own, which no append changes.
 """
 
@@ -10,11 +10,11 @@ from cython cimport final, no_gc
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from kstore.engine.io.mapped_file cimport Mapping
+from kstore.engine.io.mapped_file cimport MappedFile
 
 
 @no_gc  # it refers to text and a file only, so it is in no cycle; the collector would take the mapping away first
-cdef class Entries:
+cdef class IndexEntries:
     """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a time."""
 
     def __dealloc__(self):
@@ -33,7 +33,7 @@ cdef class Entries:
         return 0
 
     @final
-    cdef int map_onto(self, Mapping owner, Entries entries) except -1:
+    cdef int map_onto(self, MappedFile owner, IndexEntries entries) except -1:
         """Begins in a mapped file, after the entries of another. OSError: no room."""
         cdef int64_t size = entries.count * self.width
         self.owner = owner
@@ -47,7 +47,7 @@ cdef class Entries:
         return 0
 
     @final
-    cdef void show(self, Entries mapped, int64_t count):
+    cdef void show(self, IndexEntries mapped, int64_t count):
         """Shares the first `count` entries of a mapped index."""
         self.owner = mapped.owner
         self.data = mapped.data
@@ -65,17 +65,17 @@ cdef class Entries:
         cdef int64_t more
         cdef uint8_t *data
         if offset < self.base_offset or <uint64_t>(offset - self.base_offset) > <uint64_t>INT32_MAX:
-            return E_RANGE
+            return INDEX_RANGE
         if self.shown:
-            return E_FULL
+            return INDEX_FULL
         if self.count < self.room:
             return 0
         if self.owner is not None:
-            return E_FULL
+            return INDEX_FULL
         more = max(<int64_t>64, 2 * self.room)
         data = <uint8_t *>PyMem_RawRealloc(self.own, <size_t>(more * self.width))
         if data is NULL:
-            return E_MEMORY
+            return INDEX_MEMORY
         self.data = self.own = data
         self.room = more
         return 0

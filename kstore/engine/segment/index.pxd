@@ -1,12 +1,12 @@
 from libc.stdint cimport int64_t
 
-from kstore.engine.segment.entries cimport Entries
-from kstore.engine.io.mapped_file cimport Mapping
+from kstore.engine.segment.entries cimport IndexEntries
+from kstore.engine.io.mapped_file cimport MappedFile
 
 
-cdef class OffsetIndex(Entries):
+cdef class OffsetIndex(IndexEntries):
     @staticmethod
-    cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries)
+    cdef OffsetIndex on(int64_t base_offset, MappedFile owner, OffsetIndex entries)
     cdef OffsetIndex view(self, int64_t count)
 
     cdef int64_t floor(self, int64_t target) noexcept nogil
@@ -16,9 +16,9 @@ cdef class OffsetIndex(Entries):
     cdef int put(self, int64_t offset, int64_t position) noexcept nogil
 
 
-cdef class TimeIndex(Entries):
+cdef class TimeIndex(IndexEntries):
     @staticmethod
-    cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries)
+    cdef TimeIndex on(int64_t base_offset, MappedFile owner, TimeIndex entries)
     cdef TimeIndex view(self, int64_t count)
 
     cdef int64_t floor(self, int64_t timestamp) noexcept nogil

@@ -4,7 +4,7 @@ from typing import NamedTuple, final
 import numpy
 from numpy.typing import NDArray
 
-from kstore.engine.segment.entries import Entries
+from kstore.engine.segment.entries import IndexEntries
 
 class OffsetPosition(NamedTuple):
     offset: int
@@ -22,7 +22,7 @@ class AbortedTxn(NamedTuple):
     version: int = 0
 
 @final
-class OffsetIndex(Entries):
+class OffsetIndex(IndexEntries):
     def __new__(
         cls, base_offset: int, entries: bytes = b"", *, path: str = "", max_entries: int = ...
     ) -> OffsetIndex: ...
@@ -43,7 +43,7 @@ class OffsetIndex(Entries):
     def copy(self) -> OffsetIndex: ...
 
 @final
-class TimeIndex(Entries):
+class TimeIndex(IndexEntries):
     def __new__(
         cls, base_offset: int, entries: bytes = b"", *, path: str = "", max_entries: int = ...
     ) -> TimeIndex: ...

@@ -4,17 +4,17 @@ offset index       8 bytes an entry: i32 offset - base_offset, i32 position of t
 time index        12 bytes an entry: i64 largest timestamp so far, i32 offset - base_offset
 transaction index 34 bytes an entry: i16 version, i64 producer id, first, last and last stable offset
 
-Entries are kept as they lie in the file, big-endian. A reader copies them once (2 MB for a segment of 1 GiB) instead of
+The entries are kept as they lie in the file, big-endian. A reader copies them once (2 MB for a segment of 1 GiB) instead of
 mapping the file: a broker shortens index files when it rolls, and a map of a shortened file kills the process. The
-writer, who owns its files, appends to a Mapping; readers beside it see views with a count of their own.
+writer, who owns its files, appends to a MappedFile; readers beside it see views with a count of their own.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython cimport boundscheck, final, no_gc, no_gc_clear, wraparound
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kstore.engine.segment.entries cimport E_FULL, E_MEMORY, E_ORDER, E_RANGE, Entries
-from kstore.engine.io.mapped_file cimport Mapping
+from kstore.engine.segment.entries cimport INDEX_FULL, INDEX_MEMORY, INDEX_ORDER, INDEX_RANGE, IndexEntries
+from kstore.engine.io.mapped_file cimport MappedFile
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
     KS_OFFSET_ENTRY,
@@ -59,18 +59,18 @@ class AbortedTxn(NamedTuple):
 
 
 cdef int raise_put(int status, str what, int64_t base_offset, int64_t offset, last) except -1:
-    if status == E_MEMORY:
+    if status == INDEX_MEMORY:
         raise MemoryError()
-    if status == E_FULL:
+    if status == INDEX_FULL:
         raise ValueError(f"the {what} index is full")
-    if status == E_RANGE:
+    if status == INDEX_RANGE:
         raise OverflowError(f"offset {offset} cannot be told relative to base offset {base_offset}")
     raise ValueError(f"{what} {offset} is not above the last one indexed, {last}")
 
 
 @final
 @no_gc
-cdef class OffsetIndex(Entries):
+cdef class OffsetIndex(IndexEntries):
     """The offset index of one segment. Offsets rise strictly; lookups are floor searches (spec 3.2)."""
 
     def __cinit__(
@@ -88,7 +88,7 @@ cdef class OffsetIndex(Entries):
         self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
 
     @staticmethod
-    cdef OffsetIndex on(int64_t base_offset, Mapping owner, OffsetIndex entries):
+    cdef OffsetIndex on(int64_t base_offset, MappedFile owner, OffsetIndex entries):
         """An index that appends to a mapped file, after the entries of another. OSError: no room."""
         cdef int64_t most = owner.size // KS_OFFSET_ENTRY
         cdef OffsetIndex index = OffsetIndex(base_offset, path=owner.file.path, max_entries=most)
@@ -158,7 +158,7 @@ cdef class OffsetIndex(Entries):
         cdef uint8_t *p
         cdef int status
         if self.count and offset <= self.offset_at(self.count - 1):
-            return E_ORDER
+            return INDEX_ORDER
         status = self.one_more(offset)
         if status < 0:
             return status
@@ -271,7 +271,7 @@ cdef class OffsetIndex(Entries):
 
 @final
 @no_gc
-cdef class TimeIndex(Entries):
+cdef class TimeIndex(IndexEntries):
     """The time index of one segment. Timestamps rise strictly, offsets do not fall (spec 3.3)."""
 
     def __cinit__(
@@ -289,7 +289,7 @@ cdef class TimeIndex(Entries):
         self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
 
     @staticmethod
-    cdef TimeIndex on(int64_t base_offset, Mapping owner, TimeIndex entries):
+    cdef TimeIndex on(int64_t base_offset, MappedFile owner, TimeIndex entries):
         """An index that appends to a mapped file, after the entries of another. OSError: no room."""
         cdef int64_t most = owner.size // KS_TIME_ENTRY
         cdef TimeIndex index = TimeIndex(base_offset, path=owner.file.path, max_entries=most)
@@ -324,7 +324,7 @@ cdef class TimeIndex(Entries):
         cdef uint8_t *p
         cdef int status
         if self.count and (offset < self.offset_at(self.count - 1) or timestamp < self.timestamp_at(self.count - 1)):
-            return E_ORDER
+            return INDEX_ORDER
         if timestamp <= (self.timestamp_at(self.count - 1) if self.count else -1):
             return 0
         status = self.one_more(offset)

@@ -5,7 +5,7 @@ from kstore.errors import CorruptRecordError
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
-class Survey(NamedTuple):
+class RecoveryWalk(NamedTuple):
     valid_bytes: int
     next_offset: int
     batch_count: int

@@ -7,8 +7,8 @@ from libc.string cimport memset
 
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
-from kstore.engine.record.batch_walk cimport DAMAGED, FAR, LOOK, NEAR, SYSTEM, step
-from kstore.engine.io.read_window cimport Window
+from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, LOOK, NEAR, WALK_SYSTEM, step
+from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -30,7 +30,7 @@ from kstore.engine.segment.index import TimestampOffset
 from kstore.errors import CorruptRecordError
 
 
-class Survey(NamedTuple):
+class RecoveryWalk(NamedTuple):
     """What a walk over every batch of a segment found; the indexes are those that recovery would write.
 
     It ends at the first byte that recovery would cut off; `error` says what is wrong there, None where nothing is
@@ -78,8 +78,8 @@ cdef object error_of(const ks_fault *fault, str path, int64_t position, int64_t 
         return e
 
 
-cdef object survey(Window w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify):
-    """A Survey of what the window may show, checksums verified if asked. The GIL is free meanwhile.
+cdef object recovery_walk(ReadWindow w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify):
+    """A RecoveryWalk of what the window may show, checksums verified if asked. The GIL is free meanwhile.
 
     Offsets that do not rise from batch to batch are damage too (Kafka does not look); of two batches that contradict
     each other the one out of line is blamed.
@@ -107,13 +107,13 @@ cdef object survey(Window w, str path, int64_t base_offset, int64_t end_offset, 
             if verify:
                 have = w.fill(position, size, FAR)
                 if have < 0:
-                    size = SYSTEM
+                    size = WALK_SYSTEM
                     break
                 if (
                     ks_check_batch(w.at(position), w.at(position) + have, &b, &fault) != KS_OK
                     or check_marker(w.at(position), &b, &fault) != KS_OK
                 ):
-                    size = DAMAGED
+                    size = WALK_DAMAGED
                     break
             else:  # large batches: step over their records instead of reading them
                 ahead = LOOK if size > NEAR else FAR
@@ -145,21 +145,21 @@ cdef object survey(Window w, str path, int64_t base_offset, int64_t end_offset, 
             since += size
             previous = position
             position += size
-    if size == SYSTEM:
+    if size == WALK_SYSTEM:
         w.raise_failure(-1)
     if unordered and not follows_on and b.base_offset <= last:  # the batch before is the one out of line
         ks_fail(&fault, KS_E_OFFSET, 0, b.base_offset - 1, last)
         error = error_of(&fault, path, previous, -1)
         w.reset(w.file, previous, w.origin)
-        return survey(w, path, base_offset, end_offset, interval, verify)._replace(error=error)
+        return recovery_walk(w, path, base_offset, end_offset, interval, verify)._replace(error=error)
     error = None
     if unordered:
         ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
-        size = DAMAGED
+        size = WALK_DAMAGED
     if put or overflow:
         ks_fail(&fault, KS_E_OFFSET, 0, offsets.last_offset + 1, b.last_offset)
-        size = DAMAGED
-    if size == DAMAGED:
+        size = WALK_DAMAGED
+    if size == WALK_DAMAGED:
         error = error_of(&fault, path, position, b.base_offset if fault.status == KS_E_CRC else -1)
     elif position < w.limit:
         error = CorruptRecordError(
@@ -171,7 +171,7 @@ cdef object survey(Window w, str path, int64_t base_offset, int64_t end_offset, 
             found=f"{w.limit - position} bytes",
         )
     times.put(max_timestamp, max_offset)
-    return Survey(
+    return RecoveryWalk(
         position, next_offset, count, offsets, times, TimestampOffset(max_timestamp, max_offset), epochs, error,
         put != 0, overflow, producers,
     )

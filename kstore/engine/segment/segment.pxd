@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from kstore.engine.record.batch cimport Records
 from kstore.engine.io.file cimport File
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
-from kstore.engine.io.read_window cimport Window
+from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport ks_batch, ks_fault
 
 
@@ -28,28 +28,28 @@ cdef class Segment:
     cdef TimeIndex _time_index
     cdef object _transaction_index
     cdef object _max_timestamp_so_far
-    cdef Window _spare
+    cdef ReadWindow _spare
 
     cdef File opened(self)
     cdef object changed(self, str what, int64_t offset)
     cdef int64_t limit(self) except -1
     cdef OffsetIndex offsets(self)
     cdef TimeIndex times(self)
-    cdef Window borrow(self)
-    cdef Window fresh(self)
+    cdef ReadWindow borrow(self)
+    cdef ReadWindow fresh(self)
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset)
-    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b, bint whole) except -2
+    cdef int64_t locate(self, int64_t target, ReadWindow w, ks_batch *b, bint whole) except -2
     cdef int64_t walk_to(
-        self, int64_t target, int64_t position, int64_t promised, Window w, ks_batch *b, ks_fault *fault
+        self, int64_t target, int64_t position, int64_t promised, ReadWindow w, ks_batch *b, ks_fault *fault
     ) noexcept nogil
-    cdef int load(self, Window w, int64_t position, ks_batch *b) except -1
-    cdef Records records(self, Window w, int64_t position, const ks_batch *b)
-    cdef int confirm_gap(self, Window w, int64_t position, ks_batch *b, int64_t offset) except -1
+    cdef int load(self, ReadWindow w, int64_t position, ks_batch *b) except -1
+    cdef Records records(self, ReadWindow w, int64_t position, const ks_batch *b)
+    cdef int confirm_gap(self, ReadWindow w, int64_t position, ks_batch *b, int64_t offset) except -1
     cdef int64_t end_of_batches(self, int64_t *next_offset) except -1
     cdef int torn(self, int64_t position, int64_t target) except -1
-    cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2
+    cdef int64_t after(self, ReadWindow w, int64_t position, ks_batch *b) except -2
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found)
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)
     cdef bytes contents(self, str kind, int64_t width)
     cdef int check_last_time(self) except -1
-    cdef int load_between(self, Window w, int64_t position, int64_t end) except -1
+    cdef int load_between(self, ReadWindow w, int64_t position, int64_t end) except -1

@@ -15,9 +15,9 @@ from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_faul
 from kstore.engine.record.batch_headers cimport header_table
 from kstore.engine.io.file cimport File
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
-from kstore.engine.segment.recovery_walk cimport survey
-from kstore.engine.record.batch_walk cimport DAMAGED, LOOK, NEAR, NONE, SYSTEM, step
-from kstore.engine.io.read_window cimport Window
+from kstore.engine.segment.recovery_walk cimport recovery_walk as walk_all
+from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
+from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
     KS_BATCH_OVERHEAD,
@@ -214,7 +214,7 @@ cdef class Segment:
         """Lets nothing from byte `size` on count. Only before the segment is shared."""
         self._limit = size
 
-    def adopt(self, OffsetIndex offset_index, TimeIndex time_index, transaction_index=None):
+    def use_indexes(self, OffsetIndex offset_index, TimeIndex time_index, transaction_index=None):
         """Uses these indexes instead of the files'. Only before the segment is shared."""
         if offset_index is not None:
             self._offset_index = offset_index
@@ -270,7 +270,7 @@ cdef class Segment:
         """The last entry decides which segment a time is looked up in, so it is compared with its batch at once."""
         cdef TimeIndex index = self._time_index
         cdef ks_batch b
-        cdef Window w
+        cdef ReadWindow w
         cdef int64_t slot = index.count - 1
         if slot >= 0:
             w = self.borrow()
@@ -285,13 +285,13 @@ cdef class Segment:
 
     def rebuild(self, reason):
         """Replaces both indexes by ones made from the log, and notes why."""
-        found = self.scan(verify=False)
+        found = self.recovery_walk(verify=False)
         if found.error is not None:
             self.damage = found.error
             if self._offset_index is not None and self._offset_index.count:
                 self._claimed = max(self._claimed, self._offset_index.offset_at(self._offset_index.count - 1))
         self._notes = (*self.notes, reason)
-        self.adopt(found.offset_index, found.time_index)
+        self.use_indexes(found.offset_index, found.time_index)
 
     @property
     def notes(self):
@@ -330,16 +330,16 @@ cdef class Segment:
 
     # ---- lookups --------------------------------------------------------------------------------------------------
 
-    cdef Window borrow(self):
+    cdef ReadWindow borrow(self):
         """A window on the log: the spare one, or a new one while another thread has that."""
-        cdef Window w = self._spare
+        cdef ReadWindow w = self._spare
         self._spare = None
         if w is None:
-            w = Window.__new__(Window)
+            w = ReadWindow.__new__(ReadWindow)
         w.reset(self.opened(), self.limit(), self.origin)
         return w
 
-    cdef int load(self, Window w, int64_t position, ks_batch *b) except -1:
+    cdef int load(self, ReadWindow w, int64_t position, ks_batch *b) except -1:
         """Brings the whole batch at `position`, whose header is b, into the window and checks it.
 
         Its offsets, which no checksum covers, must lie in the segment and below those of the batch behind it."""
@@ -359,14 +359,14 @@ cdef class Segment:
             raise_fault(&fault, self.path, position, b.base_offset)
         return 0
 
-    cdef Records records(self, Window w, int64_t position, const ks_batch *b):
+    cdef Records records(self, ReadWindow w, int64_t position, const ks_batch *b):
         """A cursor over the records of the batch at `position`, which was loaded."""
         cdef Records records = Records.__new__(Records)
         records.limit = self.max_decompressed_bytes
         records.begin(w.at(position), b, self.path, position)
         return records
 
-    cdef int load_between(self, Window w, int64_t position, int64_t end) except -1:
+    cdef int load_between(self, ReadWindow w, int64_t position, int64_t end) except -1:
         """Checks the batches from `position` up to `end` whole: a lookup passed them by on their headers' word."""
         cdef ks_batch b
         b.last_offset = self.base_offset - 1
@@ -379,25 +379,25 @@ cdef class Segment:
         return 0
 
     cdef int64_t walk_to(
-        self, int64_t target, int64_t position, int64_t promised, Window w, ks_batch *b, ks_fault *fault
+        self, int64_t target, int64_t position, int64_t promised, ReadWindow w, ks_batch *b, ks_fault *fault
     ) noexcept nogil:
         """From `position` on, the position of the first batch with last offset >= target; or a negative status.
 
         One of those passed must end at the offset that the index promised, unless that is -1. A fault's `at` is counted
-        from the start of the file; with NONE it is where the whole batches end."""
+        from the start of the file; with WALK_NONE it is where the whole batches end."""
         cdef int64_t size, last = self.base_offset - 1
         while True:
             size = step(w, position, LOOK, b, fault)
             if size >= 0 and b.base_offset <= last:
                 ks_fail(fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
-                size = DAMAGED
+                size = WALK_DAMAGED
             elif size >= 0 and last < promised < b.last_offset:
                 ks_fail(fault, KS_E_OFFSET, 0, promised, b.last_offset)
-                size = DAMAGED
+                size = WALK_DAMAGED
             if size < 0:
-                if size == DAMAGED:
+                if size == WALK_DAMAGED:
                     fault.at += <size_t>position
-                elif size == NONE:
+                elif size == WALK_NONE:
                     fault.at = <size_t>position
                 return size
             last = b.last_offset
@@ -405,8 +405,8 @@ cdef class Segment:
                 return position
             position += size
 
-    cdef int64_t locate(self, int64_t target, Window w, ks_batch *b, bint whole) except -2:
-        """Position of the first batch with last offset >= target, its header in b; NONE past the end.
+    cdef int64_t locate(self, int64_t target, ReadWindow w, ks_batch *b, bint whole) except -2:
+        """Position of the first batch with last offset >= target, its header in b; WALK_NONE past the end.
 
         `whole`: the caller goes on to read all of it, so as much is read at once."""
         cdef OffsetIndex index = self.offsets()
@@ -422,7 +422,7 @@ cdef class Segment:
                 position = index.position_at(slot)
                 ahead = index.position_at(slot + 1) - position if slot + 1 < index.count else <int64_t>NEAR
                 found = step(w, position, min(ahead + LOOK, <int64_t>NEAR) if whole else <int64_t>LOOK, b, &fault)
-                if found == SYSTEM:
+                if found == WALK_SYSTEM:
                     w.raise_failure(-1)
                 if found >= 0 and b.magic == 2 and b.base_offset <= target and b.last_offset == index.offset_at(slot):
                     return position
@@ -434,28 +434,28 @@ cdef class Segment:
             position = index.position_at(slot) if slot >= 0 else 0
             if slot >= 0:
                 found = step(w, position, LOOK, b, &fault)
-                if found == SYSTEM:
+                if found == WALK_SYSTEM:
                     w.raise_failure(-1)
                 if found < 0 or b.last_offset > index.offset_at(slot):
                     index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
                     slot = index.floor(target)
                     continue
             found = self.walk_to(target, position, index.offset_at(slot) if slot >= 0 else -1, w, b, &fault)
-            if found == SYSTEM:
+            if found == WALK_SYSTEM:
                 w.raise_failure(-1)
             if attempt == 0 and (
                 (slot >= 0 and found == position and b.base_offset > target)  # the batch before may be the one
-                or (slot >= 0 and found == DAMAGED)
-                or (found == NONE and index.count and target <= index.offset_at(index.count - 1))
+                or (slot >= 0 and found == WALK_DAMAGED)
+                or (found == WALK_NONE and index.count and target <= index.offset_at(index.count - 1))
             ):
                 index = self.distrusted(max(slot, <int64_t>0), b.last_offset if found >= 0 else -1)
                 slot = index.floor(target)
                 continue
-            if found == DAMAGED:
+            if found == WALK_DAMAGED:
                 at = <int64_t>fault.at
                 fault.at = 0
                 raise_fault(&fault, self.path, at, -1)
-            if found == NONE:
+            if found == WALK_NONE:
                 self.torn(<int64_t>fault.at, target)
             return found
         raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
@@ -476,7 +476,7 @@ cdef class Segment:
     def check_end(self):
         """CorruptRecordError unless the batches from the last index entry on are sound."""
         cdef OffsetIndex index = self.offsets()
-        cdef Window w = self.borrow()
+        cdef ReadWindow w = self.borrow()
         self.load_between(w, index.position_at(index.count - 1) if index.count else 0, self.limit())
         self._spare = w
 
@@ -496,7 +496,7 @@ cdef class Segment:
 
     def translate(self, int64_t offset):
         """The first batch with last offset >= `offset`, as a Located; None past the end (spec 7.1)."""
-        cdef Window w = self.borrow()
+        cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef int64_t position = self.locate(offset, w, &b, False)
         self.confirm_gap(w, position, &b, offset)
@@ -508,15 +508,15 @@ cdef class Segment:
 
     def batch_at(self, int64_t position):
         """The batch that begins at this byte, as it lies there (`is_valid` tells whether it is sound)."""
-        cdef Window w = self.borrow()
+        cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef ks_fault fault
         cdef int64_t size = step(w, position, NEAR, &b, &fault), have
-        if size == SYSTEM:
+        if size == WALK_SYSTEM:
             w.raise_failure(-1)
-        if size == DAMAGED:
+        if size == WALK_DAMAGED:
             raise_fault(&fault, self.path, position, -1)
-        if size == NONE:
+        if size == WALK_NONE:
             raise CorruptRecordError(
                 "no whole batch", file=self.path, position=position, expected="a batch", found=f"{w.limit} bytes"
             )
@@ -529,7 +529,7 @@ cdef class Segment:
 
     def get(self, int64_t offset):
         """The first record of data with at least this offset; None if the segment has none. CRC checked."""
-        cdef Window w = self.borrow()
+        cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef Record record = None
         cdef int64_t position = self.locate(offset, w, &b, True)
@@ -543,7 +543,7 @@ cdef class Segment:
         self._spare = w
         return record
 
-    cdef int confirm_gap(self, Window w, int64_t position, ks_batch *b, int64_t offset) except -1:
+    cdef int confirm_gap(self, ReadWindow w, int64_t position, ks_batch *b, int64_t offset) except -1:
         """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for:
         in a gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they
         begin."""
@@ -562,21 +562,21 @@ cdef class Segment:
             self.load(w, position, b)
         return 0
 
-    cdef int64_t after(self, Window w, int64_t position, ks_batch *b) except -2:
-        """`position` if a whole batch begins there (its header in b), NONE at the end. b was the batch before it."""
+    cdef int64_t after(self, ReadWindow w, int64_t position, ks_batch *b) except -2:
+        """`position` if a whole batch begins there (its header in b), WALK_NONE at the end. b was the batch before it."""
         cdef ks_fault fault
         cdef int64_t last = b.last_offset
         cdef int64_t size = step(w, position, min(max(b.size + LOOK, <int64_t>4096), <int64_t>NEAR), b, &fault)
         if size >= 0 and b.base_offset <= last:
             ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
-            size = DAMAGED
-        if size == SYSTEM:
+            size = WALK_DAMAGED
+        if size == WALK_SYSTEM:
             w.raise_failure(-1)
-        if size == DAMAGED:
+        if size == WALK_DAMAGED:
             raise_fault(&fault, self.path, position, -1)
-        if size == NONE:
+        if size == WALK_NONE:
             self.torn(position, last + 1)
-            return NONE
+            return WALK_NONE
         return position
 
     def find_timestamp(self, int64_t timestamp, int64_t start_offset=0):
@@ -585,7 +585,7 @@ cdef class Segment:
         Spec 7.6, steps 2 to 4: from the batch that the time index names on. Where that batch is not what the index
         says, both indexes are made anew and the search begins again.
         """
-        cdef Window w = self.borrow()
+        cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef TimeIndex times
         cdef Record record
@@ -634,7 +634,7 @@ cdef class Segment:
 
     def find_max_timestamp(self):
         """The first record with the segment's largest timestamp, as OffsetAndTimestamp, or None (spec 7.5)."""
-        cdef Window w = self.borrow()
+        cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef Record record
         timestamp, offset = self.max_timestamp_so_far
@@ -660,7 +660,7 @@ cdef class Segment:
 
     cdef int64_t end_of_batches(self, int64_t *next_offset) except -1:
         """Where the last batch that counts ends, and the offset after it."""
-        cdef Window w = self.borrow()
+        cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index = self.offsets()
@@ -689,7 +689,7 @@ cdef class Segment:
                     rival = b.last_offset
                     rival_at = position
                 position += size
-            if size == SYSTEM:
+            if size == WALK_SYSTEM:
                 w.raise_failure(-1)
             if slot >= 0 and last < index.offset_at(slot) and attempt == 0:
                 index = self.distrusted(slot, last)
@@ -701,7 +701,7 @@ cdef class Segment:
 
     def head(self, int64_t position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
-        cdef Window w = self._spare
+        cdef ReadWindow w = self._spare
         if not 0 <= position <= self.limit():
             raise ValueError(f"position {position} lies outside the {self.limit()} bytes of the segment")
         if w is not None and w.file is self._log and w.holds(position, KS_BATCH_OVERHEAD):
@@ -719,7 +719,7 @@ cdef class Segment:
     def whole_until(self, int64_t start, int64_t end):
         """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at
         `start` on; headers only. Twice `start` where it ends behind `end`."""
-        cdef Window w
+        cdef ReadWindow w
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index
@@ -741,7 +741,7 @@ cdef class Segment:
                 position = start
         while True:
             size = step(w, position, 4096, &b, &fault)
-            if size == SYSTEM:
+            if size == WALK_SYSTEM:
                 w.raise_failure(-1)
             if size < 0 or position + size > end:
                 break
@@ -757,15 +757,15 @@ cdef class Segment:
 
     # ---- walks ----------------------------------------------------------------------------------------------------
 
-    cdef Window fresh(self):
+    cdef ReadWindow fresh(self):
         """A window of its own on the log: a walk reads far more at once than the spare one should keep."""
-        cdef Window w = Window.__new__(Window)
+        cdef ReadWindow w = ReadWindow.__new__(ReadWindow)
         w.reset(self.opened(), self.limit(), self.origin)
         return w
 
-    def scan(self, *, bint verify=True):
-        """Walks every batch (checking its CRC, unless verify is false) and returns a Survey."""
-        return survey(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
+    def recovery_walk(self, *, bint verify=True):
+        """Walks every batch (checking its CRC, unless verify is false) and returns a RecoveryWalk."""
+        return walk_all(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
 
     def read_headers(self, int64_t start=0):
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.

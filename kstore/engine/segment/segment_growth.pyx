@@ -5,13 +5,13 @@ from libc.stdint cimport int64_t
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.segment cimport Segment
 from kstore.engine.record.batch_walk cimport FAR, NEAR, step
-from kstore.engine.io.read_window cimport Window
+from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport KS_OK, ks_batch, ks_check_batch, ks_fault
 
 from kstore.engine.segment.index import TimestampOffset
 
 
-cdef int64_t sound(Window w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b) noexcept nogil:
+cdef int64_t sound(ReadWindow w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b) noexcept nogil:
     """The size of the batch at `position` if it is whole, its checksum right and its offsets above `last` and below
     `end`; its header is in b. Negative where it is not."""
     cdef ks_fault fault
@@ -30,7 +30,7 @@ def grown(Segment segment not None, int64_t end_offset):
 
     Its indexes are added to as the writer's were."""
     cdef Segment twin
-    cdef Window w = Window.__new__(Window)
+    cdef ReadWindow w = ReadWindow.__new__(ReadWindow)
     cdef OffsetIndex offsets
     cdef TimeIndex times
     cdef ks_batch b
@@ -73,7 +73,7 @@ def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20
 
     Unlike `grown` it leaves the indexes as they are, so that what it costs does not depend on the segment."""
     cdef Segment twin
-    cdef Window w
+    cdef ReadWindow w
     cdef ks_batch b
     cdef int64_t position = segment.limit(), size, until = position + most
     cdef int64_t length = segment.opened().length() - segment.origin

@@ -10,7 +10,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 
 
-class EpochFile:
+class LeaderEpochCheckpoint:
     """The leader epochs of a log, and the file that says the same. `epochs` is never changed, only replaced: a change
     is made to a copy, which readers see once it is written. OSError.
 

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 from kstore.engine.io.file import Directory, File
-from kstore.engine.io.mutex import Guard
+from kstore.engine.io.mutex import Mutex
 from kstore.errors import LogLockedError
 from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
-_guard = Guard()
+_guard = Mutex()
 _held: dict[str, "DirectoryLock"] = {}
 
 
@@ -43,7 +43,7 @@ class DirectoryLock:
 
     def __init__(self, directory: str, file: File) -> None:
         self.directory = directory
-        self.writing = Guard()  # for the files that its users share
+        self.writing = Mutex()  # for the files that its users share
         self._users: dict[str, weakref.ref[User]] = {}  # by partition directory
         self._file: File | None = file
         self._pid = os.getpid()
@@ -159,7 +159,7 @@ def _locked(path: str) -> File:
 def _forget() -> None:
     """A forked child has no lock: what it inherited belongs to its parent."""
     global _guard
-    _guard = Guard()
+    _guard = Mutex()
     _held.clear()
     for lock in list(_partition_locks):
         lock.drop()

@@ -96,7 +96,7 @@ def _offset_of(path: Path, tp: TopicPartition, alone: bool, complaints: list[Com
     return offset
 
 
-class Home:
+class LogDirState:
     """The state of a partition that is written: holds the lock from its making to `leave`.
 
     `leave` may be interrupted, and called again.

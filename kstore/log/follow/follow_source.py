@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from kstore.engine.io.eventfd import Bell
-from kstore.engine.io.inotify import MODIFY, Watch
+from kstore.engine.io.eventfd import EventFd
+from kstore.engine.io.inotify import MODIFY, Inotify
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.engine.segment.segment_growth import followed
@@ -67,11 +67,11 @@ def _found(log: "PartitionLog", now: "Loaded", offset: int, isolation: str) -> F
     return Found(segments, reader, stop)
 
 
-class Feed(Protocol):
+class FollowSource(Protocol):
     """What a follower asks of either."""
 
     @property
-    def watch(self) -> Watch | None:
+    def watch(self) -> Inotify | None:
         """What tells of changes beside the bell; None where nothing does."""
 
     @property
@@ -82,7 +82,7 @@ class Feed(Protocol):
     def ended(self) -> bool:
         """Whether nothing more will come."""
 
-    def arm(self, bell: Bell) -> None:
+    def arm(self, bell: EventFd) -> None:
         """Has the bell rung at the next change, unless the watch tells of it."""
 
     def look(self) -> None:
@@ -95,17 +95,17 @@ class Feed(Protocol):
         """What there is from an offset on that was reached; None for nothing. OffsetOutOfRangeError."""
 
 
-class WriterFeed:
+class WriterSource:
     """A log that this process writes: every change rings the bell."""
 
-    watch: Watch | None = None
+    watch: Inotify | None = None
     told = True
 
     def __init__(
         self,
         log: "PartitionLog",
         current: "Callable[[], Loaded]",
-        ring: Callable[[Bell], None],
+        ring: Callable[[EventFd], None],
         isolation: str,
     ) -> None:
         self._log = log
@@ -117,7 +117,7 @@ class WriterFeed:
     def ended(self) -> bool:
         return self._log.is_closed
 
-    def arm(self, bell: Bell) -> None:
+    def arm(self, bell: EventFd) -> None:
         self._ring(bell)
 
     def look(self) -> None:
@@ -132,7 +132,7 @@ class WriterFeed:
         return None if offset == now.log_end_offset else _found(self._log, now, offset, self._isolation)
 
 
-class DirectoryFeed:
+class DirectorySource:
     """A directory that any process may write. inotify says what has changed.
 
     Where it is only that the last segment has grown, the new bytes alone are looked at; everything else makes the log
@@ -149,10 +149,10 @@ class DirectoryFeed:
         self._segment: Segment | None = None
         self._end = -1
         self.ended = False
-        self.watch: Watch | None = None
+        self.watch: Inotify | None = None
         self._partition = -1
         try:
-            watch = Watch()
+            watch = Inotify()
             self._partition = watch.add(str(path))
             home = directory_of(path)  # the log start offset is kept there
             if home != path:
@@ -167,7 +167,7 @@ class DirectoryFeed:
     def told(self) -> bool:
         return self.watch is not None
 
-    def arm(self, bell: Bell) -> None:
+    def arm(self, bell: EventFd) -> None:
         pass
 
     def doubt(self) -> None:

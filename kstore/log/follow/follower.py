@@ -6,12 +6,12 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
-from kstore.engine.io.eventfd import Bell
+from kstore.engine.io.eventfd import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogNotFoundError
-from kstore.log.follow.follow_source import Feed, is_cut, traces_of
+from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -32,10 +32,10 @@ class Follower(Generic[Item]):
     (or task) at a time; `close` is for any.
     """
 
-    def __init__(self, feed: Feed, offset: int, timeout: float | None, records: bool) -> None:
+    def __init__(self, feed: FollowSource, offset: int, timeout: float | None, records: bool) -> None:
         self.offset = offset
         self.timeout = timeout
-        self._feed = feed
+        self._source = feed
         self._first = offset
         self._records = records
         self._reader: BatchReader | None = None
@@ -48,9 +48,9 @@ class Follower(Generic[Item]):
         self._fault: tuple[object, ...] | None = None  # what the last of them met
         self._closed = False
         self._taken = 0
-        self._bell = Bell()
+        self._event = EventFd()
         self._poll = select.epoll()
-        self._poll.register(self._bell.fileno(), select.EPOLLIN)
+        self._poll.register(self._event.fileno(), select.EPOLLIN)
         if feed.watch is not None:
             self._poll.register(feed.watch.fileno(), select.EPOLLIN)
 
@@ -73,7 +73,7 @@ class Follower(Generic[Item]):
         while not self._closed:
             try:
                 if self._reader is None:
-                    found = self._feed.read(self.offset)
+                    found = self._source.read(self.offset)
                     if found is None:
                         return None
                     self._reader, self._stop, self._fresh = found.reader, found.stop, True
@@ -95,13 +95,13 @@ class Follower(Generic[Item]):
                 # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but not before
                 # who truncates is done.
                 if is_cut(self._segments):
-                    self._feed.doubt()
+                    self._source.doubt()
                     return None
                 if self._empty == (self.offset, self._stop):
                     self.offset = self._stop
                 else:
                     self._empty = (self.offset, self._stop)
-                    self._feed.doubt()
+                    self._source.doubt()
         return None
 
     def _doubt(self, error: Exception) -> bool:
@@ -118,7 +118,7 @@ class Follower(Generic[Item]):
         self._doubts += 1
         if self._doubts > _LOOKS or (same and not cut):
             raise error
-        self._feed.doubt()
+        self._source.doubt()
         if same:
             return False
         if self._doubts > 1:
@@ -156,16 +156,16 @@ class Follower(Generic[Item]):
 
     def _look(self, wait: "_Wait") -> Item | None:
         """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""
-        ended = self._feed.ended
+        ended = self._source.ended
         item = self.take()
         if item is None and not self._closed and not ended:
             # Armed first and looked at then, or what comes between the look and the arming would be slept through.
-            ended = self._feed.ended
-            self._feed.arm(self._bell)
-            self._feed.look()
+            ended = self._source.ended
+            self._source.arm(self._event)
+            self._source.look()
             item = self.take()
         if item is None:
-            wait.pause = None if self._closed or ended else wait.seconds(self._feed.told)
+            wait.pause = None if self._closed or ended else wait.seconds(self._source.told)
         return item
 
     async def _readable(self, seconds: float) -> bool:
@@ -190,16 +190,16 @@ class Follower(Generic[Item]):
 
     def _heard(self, told: bool, wait: "_Wait") -> None:
         if told:
-            self._bell.clear()
-        elif not self._feed.told or wait.beat():
-            self._feed.doubt()
+            self._event.clear()
+        elif not self._source.told or wait.beat():
+            self._source.doubt()
 
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Ends the iteration, also of a thread that waits in it."""
         self._closed = True
-        self._bell.ring()
+        self._event.ring()
 
     def __enter__(self) -> Self:
         return self

@@ -6,23 +6,23 @@ from dataclasses import replace
 from kstore.engine.append.record_appender import Appended
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
-from kstore.log.producers.snapshot_files import Snapshots
-from kstore.log.producers.states import Expiry, Producers, batches_of_producers
+from kstore.log.producers.snapshot_files import SnapshotFiles
+from kstore.log.producers.states import Expiry, ProducerStates, batches_of_producers
 from kstore.log.producers.transactions import Transactions
 from kstore.log.recovery.loader import Loaded
 
 EXPIRATION_CHECK_INTERVAL_MS = 600_000
 
 
-class Ledger:
+class ProducerStateManager:
     """Producers, the snapshots of them, and how far readers of committed data may go while a batch is entered.
 
     Only who writes calls its methods; `transactions` and `last_stable_offset` are for all.
     """
 
     def __init__(self, directory: str, expiration_ms: int) -> None:
-        self.producers = Producers()
-        self.snapshots = Snapshots(directory)
+        self.producers = ProducerStates()
+        self.snapshots = SnapshotFiles(directory)
         self._expiration_ms = expiration_ms
         self._next_expiry_ms = 0
         self._stable_meanwhile: int | None = None
@@ -96,10 +96,10 @@ class Ledger:
 
 
 def _rebuild(
-    snapshots: Snapshots, loaded: Loaded, expiry: Expiry, *, truncated: bool = False
-) -> tuple[Producers, dict[int, TransactionIndex]]:
+    snapshots: SnapshotFiles, loaded: Loaded, expiry: Expiry, *, truncated: bool = False
+) -> tuple[ProducerStates, dict[int, TransactionIndex]]:
     """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
-    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset. Producers of
+    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset. ProducerStates of
     a snapshot whose time is over are left out, as Kafka does; those of the batches after it are not (spec 6.7)."""
     if truncated:  # which producers recovery saw tells nothing of those that wrote since
         loaded = replace(loaded, recovered_producers=True)
@@ -119,7 +119,7 @@ def _rebuild(
                     aborted = producers.apply(batch)
                     if aborted is not None:
                         index.append(aborted)
-            segment.adopt(None, None, index)
+            segment.use_indexes(None, None, index)
             snapshots.write(segment.read_next_offset(), producers.states.values())
     if not truncated:
         snapshots.remove_strays(bases)
@@ -128,18 +128,18 @@ def _rebuild(
         for offset in sorted(wanted):
             if offset > 0:
                 snapshots.write(offset, ())
-        producers = Producers()
+        producers = ProducerStates()
         producers.end_offset = end
         return producers, indexes
     return _replay(snapshots, loaded, end, wanted, expiry), indexes
 
 
 def _replay(
-    snapshots: Snapshots, loaded: Loaded, to_offset: int, wanted: set[int], expiry: Expiry
-) -> Producers:
+    snapshots: SnapshotFiles, loaded: Loaded, to_offset: int, wanted: set[int], expiry: Expiry
+) -> ProducerStates:
     """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
     written at the `wanted` offsets that it passes, and there."""
-    producers = Producers()
+    producers = ProducerStates()
     snapshots.remove_outside(loaded.log_start_offset, to_offset)
     newest = snapshots.read_newest(to_offset)
     last = loaded.log_start_offset

@@ -9,7 +9,7 @@ from kstore.log.files import layout
 from kstore.log.producers.states import ProducerState, encode_snapshot, read_snapshot
 
 
-class Snapshots:
+class SnapshotFiles:
     """The producer snapshots in one directory."""
 
     def __init__(self, directory: str) -> None:

@@ -211,7 +211,7 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
         )
 
 
-class Producers:
+class ProducerStates:
     """The states of all producers of a log, kept up by applying its batches in order, as replication does."""
 
     def __init__(self) -> None:

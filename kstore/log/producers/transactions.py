@@ -5,12 +5,12 @@ import contextlib
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
-from kstore.log.producers.snapshot_files import Snapshots
-from kstore.log.producers.states import Producers, ProducerState, batches_of_producers
+from kstore.log.producers.snapshot_files import SnapshotFiles
+from kstore.log.producers.states import ProducerState, ProducerStates, batches_of_producers
 from kstore.log.recovery.loader import Loaded
 
 
-def usable_snapshots(snapshots: Snapshots, loaded: Loaded) -> list[int]:
+def usable_snapshots(snapshots: SnapshotFiles, loaded: Loaded) -> list[int]:
     """The offsets of the snapshots that Kafka would keep, newest first (spec 8.5)."""
     strays = snapshots.strays(segment.base_offset for segment in loaded.segments)
     first, end = loaded.log_start_offset, loaded.log_end_offset
@@ -19,7 +19,7 @@ def usable_snapshots(snapshots: Snapshots, loaded: Loaded) -> list[int]:
 
 def _read_newest(directory: str, loaded: Loaded, most: int) -> tuple[int, list[ProducerState]] | None:
     """The newest of them at or below an offset that is sound, with its offset. Nothing is removed."""
-    snapshots = Snapshots(directory)
+    snapshots = SnapshotFiles(directory)
     for offset in usable_snapshots(snapshots, loaded):
         if offset <= most:
             with contextlib.suppress(CorruptFileError, OSError):
@@ -32,7 +32,7 @@ class Transactions:
 
     def __init__(self, directory: str, loaded: Loaded) -> None:
         """Replays the log from the newest snapshot that serves, and from before every recovered segment."""
-        self.producers = Producers()
+        self.producers = ProducerStates()
         recovered = set(loaded.recovery.recovered_segments)
         from_offset = min((b for b in recovered), default=loaded.log_end_offset)
         rebuilt: dict[int, list[AbortedTxn]] = {base: [] for base in recovered}
@@ -53,11 +53,11 @@ class Transactions:
                 index = TransactionIndex(segment.base_offset)
                 for txn in rebuilt[segment.base_offset]:
                     index.append(txn)
-                segment.adopt(None, None, index)
+                segment.use_indexes(None, None, index)
         self._stop_at(loaded.log_start_offset, loaded.log_end_offset)
 
     @classmethod
-    def of(cls, producers: Producers, log_start_offset: int, log_end_offset: int) -> "Transactions":
+    def of(cls, producers: ProducerStates, log_start_offset: int, log_end_offset: int) -> "Transactions":
         """Those of a log that is written, whose producers are known at every moment."""
         known = object.__new__(cls)
         known.producers = producers

@@ -6,7 +6,7 @@ from threading import Lock
 from kstore.engine.segment.segment import Segment
 
 
-class Reached:
+class MaxTimestampIndex:
     """The largest timestamp of the segments up to each of some, asked of the segments once and only as far as needed."""
 
     def __init__(self, segments: tuple[Segment, ...], known: list[int] | None = None) -> None:
@@ -30,11 +30,11 @@ class Reached:
                     break
         return bisect_left(known, timestamp)
 
-    def moved_to(self, segments: tuple[Segment, ...]) -> "Reached":
+    def moved_to(self, segments: tuple[Segment, ...]) -> "MaxTimestampIndex":
         """The same for other segments, keeping what is known of the first ones that are the same objects."""
         same = 0
         for mine, theirs in zip(self.segments, segments, strict=False):
             if mine is not theirs:
                 break
             same += 1
-        return Reached(segments, self._known[:same])
+        return MaxTimestampIndex(segments, self._known[:same])

@@ -4,7 +4,7 @@ from typing import NoReturn
 
 from kstore.engine.segment.segment import OffsetAndTimestamp
 from kstore.errors import CorruptFileError, CorruptRecordError
-from kstore.log.read.max_timestamp_index import Reached
+from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded
 
 EARLIEST = -2
@@ -97,7 +97,7 @@ def check_complete(now: Loaded) -> None:
     last.check_end()  # the log may end behind its last batch; but is that one as it was written?
 
 
-def find_time(now: Loaded, reached: Reached, timestamp: int) -> OffsetAndTimestamp | None:
+def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> OffsetAndTimestamp | None:
     """The first record with at least this timestamp; None where there is none. `reached` is of the log's segments."""
     segments = now.segments
     at = reached.first(timestamp)

@@ -32,7 +32,7 @@ def residency_of(segment: Segment) -> Residency:
     return Residency(segment.base_offset, size, max(0, min(cached, size)))
 
 
-class Pages:
+class PageCache:
     """Goes with one reader through segments: asks the system for what comes next where it is not cached, and, with
     `drop`, gives back behind the reader what was not cached before.
 

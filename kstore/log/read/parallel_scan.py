@@ -10,8 +10,8 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 
 from kstore.engine.columns.array import ColumnBatch
-from kstore.engine.scan.column_scanner import Scanner
-from kstore.log.read.scan_splits import Part
+from kstore.engine.scan.column_scanner import ColumnScanner
+from kstore.log.read.scan_splits import ScanSplit
 
 MOST_BATCHES = 64  # of a part, before they are asked for
 IDLE = 0.1  # s: a helper that has nothing to do for so long ends, or those of a scan that nobody goes on with would stay
@@ -20,9 +20,11 @@ IDLE = 0.1  # s: a helper that has nothing to do for so long ends, or those of a
 class Share:
     """A part that one of a team decodes."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: ScanSplit) -> None:
         self.part = part
-        self.begun: tuple[Scanner, deque[ColumnBatch]] | None = None  # the rest of it, and what comes before
+        self.begun: tuple[ColumnScanner, deque[ColumnBatch]] | None = (
+            None  # the rest of it, and what comes before
+        )
         self._free = Lock()
         self._pending = Lock()
         self._pending.acquire()
@@ -44,7 +46,7 @@ class Share:
         return self._pending.acquire(timeout=seconds)
 
 
-class Team:
+class ParallelScan:
     """The batches of all parts, in order: iterate it once. The thread that asks for batches decodes too.
 
     Of every `threads` parts the first is left to it. It hands out as it decodes, in memory that stays in its cache; what
@@ -53,7 +55,11 @@ class Team:
     """
 
     def __init__(
-        self, parts: Iterator[Part], begin: Callable[[Part, int], Scanner], threads: int, room: int
+        self,
+        parts: Iterator[ScanSplit],
+        begin: Callable[[ScanSplit, int], ColumnScanner],
+        threads: int,
+        room: int,
     ) -> None:
         """`begin` makes the scanner of a part, given the last offset before it, or -1. `room`: bytes of columns that may
         wait for each part, but for one batch."""
@@ -138,7 +144,7 @@ class Team:
                 if first >= 0:
                     last = reached
                 if position != part.end:  # the index was wrong: the parts behind begin at no batch
-                    yield from self._begin(Part(part.segment_at, position, -1), last)
+                    yield from self._begin(ScanSplit(part.segment_at, position, -1), last)
                     return
         finally:
             for share in shares:

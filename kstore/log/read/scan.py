@@ -6,12 +6,12 @@ from typing import NamedTuple
 from kstore.engine.columns.array import ColumnBatch, Field
 from kstore.engine.columns.export import schema_capsule, stream_capsule
 from kstore.engine.scan.batch_reader import Skipped
-from kstore.engine.scan.column_builder import Rows
-from kstore.engine.scan.column_scanner import Scanner
+from kstore.engine.scan.column_builder import ColumnBuilder
+from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
-from kstore.log.read.parallel_scan import Team
-from kstore.log.read.scan_splits import Part, divide
+from kstore.log.read.parallel_scan import ParallelScan
+from kstore.log.read.scan_splits import ScanSplit, divide
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 Header = str | tuple[str, bytes | None] | Mapping[str, bytes | None]
@@ -57,19 +57,19 @@ class Scan:
         self._aborted = aborted
         self._wanted = wanted
         self._threads = threads
-        self._scanner: Scanner | None = None
+        self._scanner: ColumnScanner | None = None
         self._predicate = Predicate(
             start, stop, wanted.since, wanted.until, wanted.key, wanted.key_prefix, wanted.header
         )
         self._schema = self._rows().schema
 
-    def _rows(self) -> Rows:
+    def _rows(self) -> ColumnBuilder:
         w = self._wanted
-        return Rows(w.columns, w.batch_rows, w.batch_bytes, w.views)
+        return ColumnBuilder(w.columns, w.batch_rows, w.batch_bytes, w.views)
 
-    def _begin(self, part: Part, after: int) -> Scanner:
+    def _begin(self, part: ScanSplit, after: int) -> ColumnScanner:
         """A scanner of a part; `after` is the last offset before it, or -1."""
-        scanner = Scanner(
+        scanner = ColumnScanner(
             self._segments[part.segment_at :],
             self._start,
             self._stop,
@@ -97,8 +97,8 @@ class Scan:
         if self._threads > 1 and not self._aborted and self._wanted.on_error == "raise":
             w = self._wanted
             parts = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
-            return iter(Team(parts, self._begin, self._threads, 4 * w.batch_bytes))
-        self._scanner = self._begin(Part(0, -1, -1), -1)
+            return iter(ParallelScan(parts, self._begin, self._threads, 4 * w.batch_bytes))
+        self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
         return self._scanner
 
     @property

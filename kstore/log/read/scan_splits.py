@@ -9,7 +9,7 @@ from kstore.errors import CorruptRecordError
 PART_BYTES = 4 << 20
 
 
-class Part(NamedTuple):
+class ScanSplit(NamedTuple):
     """Bytes of one segment, from a batch to a batch as far as the index is right; end -1 is the end of the log."""
 
     segment_at: int
@@ -24,7 +24,7 @@ def _ends_early(segment: Segment, first: int, stop: int) -> bool:
 
 def divide(
     segments: tuple[Segment, ...], start: int, stop: int, since: int | None, rows: int
-) -> Iterator[Part]:
+) -> Iterator[ScanSplit]:
     """A log in parts that begin where an index says that batches begin. Whether they do shows when the part before has
     been read: it must end there. A part has a multiple of `rows` records, or a few less, so that no small batch of
     columns is left over."""
@@ -38,14 +38,14 @@ def divide(
                 found = segment.find_timestamp(since, first)
                 if found is None:
                     if at + 1 == len(segments) and _ends_early(segment, first, stop):
-                        yield Part(at, segment.size - segment.tail_bytes, segment.size)
+                        yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
                     continue
                 first = found.offset
             if first > segment.base_offset:
                 located = segment.translate(first)
                 if located is None:
                     if at + 1 == len(segments) and _ends_early(segment, first, stop):
-                        yield Part(at, segment.size - segment.tail_bytes, segment.size)
+                        yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
                     continue
                 position = located.position
             if stop < segment.end_offset:
@@ -64,7 +64,7 @@ def divide(
                 nearer = index.lookup(last + whole)
                 if nearer[1] > position:
                     offset, until = nearer
-            yield Part(at, position, until)
+            yield ScanSplit(at, position, until)
             position, last = until, index.lookup(offset - 1)[0]
         if position < end:
-            yield Part(at, position, end)
+            yield ScanSplit(at, position, end)

@@ -9,7 +9,7 @@ from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 
 
-class Listing:
+class DirectoryListing:
     """The names in the directory, and what they would be after passes 1 to 3."""
 
     def __init__(self, directory: str, recovery: Recovery, repairs: Repairs | None) -> None:

@@ -13,17 +13,17 @@ from pathlib import Path
 
 from kstore.config import MAX64
 from kstore.engine.segment.index import TimeIndex
-from kstore.engine.segment.recovery_walk import Survey
+from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
-from kstore.log.recovery.directory_listing import Listing
+from kstore.log.recovery.directory_listing import DirectoryListing
 from kstore.log.recovery.remains import Remains, remains_of
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
-from kstore.log.recovery.segment_factory import SegmentMaker
+from kstore.log.recovery.segment_factory import SegmentFactory
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Loaded:
 
 class _Loader:
     def __init__(
-        self, path: Path, state: State, make: SegmentMaker, recover: bool, repairs: Repairs | None
+        self, path: Path, state: State, make: SegmentFactory, recover: bool, repairs: Repairs | None
     ) -> None:
         self.path = path
         self.make = make
@@ -51,7 +51,7 @@ class _Loader:
         self.recovery = Recovery(state.clean, state.recovery_point, repairs is not None)
         for file, text in state.complaints:
             self.recovery.note("checkpoint", file, -1, -1, text)
-        self.listing = Listing(str(path), self.recovery, repairs)
+        self.listing = DirectoryListing(str(path), self.recovery, repairs)
         self.epochs_damaged = False
         self.epochs = LeaderEpochs(self._read_epochs())
         self.lost_time_indexes: set[int] = set()
@@ -196,7 +196,7 @@ class _Loader:
                 text = "no time index: Kafka goes on with an empty one, and by the file's time"
                 self.note("missing_index", segment, -1, -1, text)
                 if self.recover:
-                    segment.adopt(None, TimeIndex(offset))
+                    segment.use_indexes(None, TimeIndex(offset))
                     if self.repairs is not None:
                         self.repairs.write_index(segment, ".timeindex", b"")
                     self.lost_time_indexes.add(offset)
@@ -212,7 +212,7 @@ class _Loader:
             return False
         return True
 
-    def _adopt(self, segment: Segment, found: Survey) -> None:
+    def _adopt(self, segment: Segment, found: RecoveryWalk) -> None:
         """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
         beyond = segment.size - found.valid_bytes
         if beyond:
@@ -226,7 +226,7 @@ class _Loader:
             if self.repairs is not None:
                 self.repairs.cut(segment, found.valid_bytes, keep=promised or remains is not None)
             segment.limit_to(found.valid_bytes)
-        segment.adopt(found.offset_index, found.time_index)
+        segment.use_indexes(found.offset_index, found.time_index)
         self.has_producers = self.has_producers or found.has_producers
         if self.repairs is not None:
             self.repairs.write_index(segment, ".index", found.offset_index.to_bytes())
@@ -262,7 +262,7 @@ class _Loader:
         pending = [segment]
         while pending:
             part = pending.pop(0)
-            found = part.scan()
+            found = part.recovery_walk()
             if found.overflow and self._rises(part):
                 parts = list(self._split(part))
                 pending[:0] = parts if self.repairs is None else self.repairs.split(part, parts, self.make)
@@ -273,7 +273,7 @@ class _Loader:
                 self.note("corrupt_batch", part, 0, size, f"would be emptied: {found.error}")
                 self.recovery.truncated_bytes += size
                 part.limit_to(0)
-                found = part.scan()
+                found = part.recovery_walk()
             self._adopt(part, found)
             if found.valid_bytes < size:
                 for beyond in pending:
@@ -286,7 +286,7 @@ class _Loader:
         """The same segment with another offset behind it."""
         twin = self.make(segment.stem, segment.base_offset, segment.suffixes, end_offset, segment.origin)
         twin.limit_to(segment.size)
-        twin.adopt(segment.offset_index, segment.time_index)
+        twin.use_indexes(segment.offset_index, segment.time_index)
         return twin
 
     def _rises(self, segment: Segment) -> bool:
@@ -352,5 +352,5 @@ def load(
         state.log_start_offset if log_start_offset is None else log_start_offset,
         state.complaints,
     )
-    make = SegmentMaker(str(path), index_interval_bytes, max_decompressed_bytes)
+    make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
     return _Loader(path, state, make, recover, repairs).load()

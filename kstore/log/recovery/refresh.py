@@ -15,7 +15,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import read_state
 from kstore.log.recovery.loader import Loaded, load
-from kstore.log.recovery.segment_factory import SegmentMaker
+from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.single_file import load_file
 
 
@@ -120,12 +120,12 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     if same and log_start_offset == before.log_start_offset:
         return before
     segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [active]
-    make = SegmentMaker(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
+    make = SegmentFactory(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):
         segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX64)
-        found = segment.scan()
+        found = segment.recovery_walk()
         segment.limit_to(found.valid_bytes)
-        segment.adopt(found.offset_index, found.time_index)
+        segment.use_indexes(found.offset_index, found.time_index)
         segments.append(segment)
     epochs = LeaderEpochs(before.leader_epochs.entries)
     with contextlib.suppress(OSError, CorruptFileError):

@@ -73,7 +73,7 @@ class Repairs:
         names = []
         for part in parts:
             stem = layout.segment_stem(part.base_offset)
-            found = part.scan(verify=False)
+            found = part.recovery_walk(verify=False)
             contents = {
                 ".index": found.offset_index.to_bytes(),
                 ".timeindex": found.time_index.to_bytes(),

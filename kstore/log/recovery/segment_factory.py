@@ -4,7 +4,7 @@ from kstore.config import MAX64
 from kstore.engine.segment.segment import Segment
 
 
-class SegmentMaker:
+class SegmentFactory:
     """Makes segments of one directory with the options of this opening."""
 
     def __init__(self, directory: str, index_interval_bytes: int, max_decompressed_bytes: int) -> None:

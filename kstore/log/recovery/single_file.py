@@ -8,7 +8,7 @@ from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.remains import remains_of
 from kstore.log.recovery.report import Recovery
-from kstore.log.recovery.segment_factory import SegmentMaker
+from kstore.log.recovery.segment_factory import SegmentFactory
 
 
 def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int) -> Loaded:
@@ -22,7 +22,7 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
         raise LogNotFoundError(f"{path} is no partition directory, nor a .log or .cut file of one")
     # a name with something behind it has no index files of its own
     suffixes = dict.fromkeys(layout.SEGMENT_KINDS, suffix) if suffix else None
-    make = SegmentMaker(str(path.parent), index_interval_bytes, max_decompressed_bytes)
+    make = SegmentFactory(str(path.parent), index_interval_bytes, max_decompressed_bytes)
     segment = make(stem, offset, suffixes)
     remains = remains_of(segment, 0)
     first, end = (remains.first_offset, remains.last_offset + 1) if remains else (offset, offset)

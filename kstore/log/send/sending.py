@@ -28,7 +28,7 @@ class Sent(NamedTuple):
     path: str
 
 
-class Part(Protocol):
+class Sendable(Protocol):
     """What is needed of a slice."""
 
     size: int
@@ -40,7 +40,7 @@ class Part(Protocol):
     def _shortened(self, position: int) -> NoReturn: ...
 
 
-def parts_from(parts: Sequence[Part], position: int) -> Iterator[tuple[Part, int]]:
+def parts_from(parts: Sequence[Sendable], position: int) -> Iterator[tuple[Sendable, int]]:
     """The parts from a position of all of them on, each with where in it to begin."""
     position = any_integer("position", position)
     if position < 0 or position > sum(part.size for part in parts):
@@ -64,7 +64,7 @@ class Target:
         self.sock = sock
         self.copies = _is_tls(sock) or not hasattr(sock, "fileno")
 
-    def push(self, part: Part, position: int) -> int:
+    def push(self, part: Sendable, position: int) -> int:
         """What it takes at once, at least one byte; BlockingIOError for none."""
         if not self.copies:
             try:
@@ -82,7 +82,7 @@ class Target:
             raise
 
 
-def send_parts(parts: Sequence[Part], sock: Outlet, position: int) -> Sent:
+def send_parts(parts: Sequence[Sendable], sock: Outlet, position: int) -> Sent:
     """Sends parts one after the other; see Slice.send."""
     target = Target(sock)
     timeout = sock.gettimeout() if hasattr(sock, "gettimeout") else None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import IO, Any, cast
 
-from kstore.log.send.sending import CHUNK, Part, Sent, Target, parts_from, result_of
+from kstore.log.send.sending import CHUNK, Sendable, Sent, Target, parts_from, result_of
 
 
 class _Opened:
@@ -29,7 +29,7 @@ async def send_parts_async(parts: Sequence[Any], to: object, position: int) -> S
     return await _send_by_socket(parts, to, position)
 
 
-async def _send_by_socket(parts: Sequence[Part], sock: Any, position: int) -> Sent:
+async def _send_by_socket(parts: Sequence[Sendable], sock: Any, position: int) -> Sent:
     if sock.gettimeout() != 0:
         raise ValueError("asyncio needs a non-blocking socket: sock.setblocking(False)")
     target = Target(sock)

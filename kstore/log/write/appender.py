@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from kstore.arguments import number
-from kstore.engine.append.record_accumulator import Batcher
+from kstore.engine.append.record_accumulator import RecordAccumulator
 from kstore.errors import LogClosedError
 from kstore.log.write.wakeup import Wakeup
 
@@ -20,7 +20,7 @@ MAX_LINGER_MS = 86_400_000  # a day
 _appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
 
 
-class Appender(Batcher):
+class Appender(RecordAccumulator):
     """Takes records from many threads and appends them in batches of up to `batch_bytes`.
 
     `append` returns a Ticket, whose wait() gives the record's offset. A batch waits for company at most `linger_ms`,

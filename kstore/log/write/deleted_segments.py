@@ -12,7 +12,7 @@ from kstore.log.files import layout
 SUFFIX = ".deleted"
 
 
-class Discarded:
+class DeletedSegments:
     """Files that were given the suffix .deleted, and go when their time has come, oldest first."""
 
     def __init__(self) -> None:

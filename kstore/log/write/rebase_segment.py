@@ -4,14 +4,14 @@ import os
 import struct
 
 from kstore.engine.io.file import File
-from kstore.engine.segment.recovery_walk import Survey
+from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
 from kstore.errors import InvalidRecordError
 
 _PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: no checksum covers them
 
 
-def renumber(path: str, base_offset: int, leader_epoch: int, index_interval_bytes: int) -> Survey:
+def renumber(path: str, base_offset: int, leader_epoch: int, index_interval_bytes: int) -> RecoveryWalk:
     """Changes the headers of the batches in place, durably, and returns what the file is then, as a segment.
 
     Done again, also after it was broken off, it gives the same. Only batches of format v2 without producers, which nobody
@@ -32,7 +32,7 @@ def renumber(path: str, base_offset: int, leader_epoch: int, index_interval_byte
     ):
         file.write(position, _PLACE.pack(base, size - 12, leader_epoch))
     file.sync()
-    found = Segment(directory, stem, base_offset, index_interval_bytes=index_interval_bytes).scan()
+    found = Segment(directory, stem, base_offset, index_interval_bytes=index_interval_bytes).recovery_walk()
     if found.error is not None:
         raise found.error
     return found

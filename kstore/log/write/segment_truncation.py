@@ -19,8 +19,8 @@ def rest_of(segment: Segment, offset: int, make: Callable[[str, int], Segment]) 
     offsets.truncate_to(offset)
     times.truncate_to(offset)
     transactions.truncate_to(offset)
-    rest.adopt(offsets, times, transactions)
-    rest.take_max_timestamp(rest.scan(verify=False).max_timestamp)
+    rest.use_indexes(offsets, times, transactions)
+    rest.take_max_timestamp(rest.recovery_walk(verify=False).max_timestamp)
     return rest
 
 
