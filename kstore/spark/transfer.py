@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from kstore.config import LogConfig
-from kstore.engine.record.crc32c import crc32c
+from kstore.engine.record.hashes import crc32c
 from kstore.engine.segment.segment import Segment
 from kstore.errors import KstoreError
 from kstore.log.files import layout

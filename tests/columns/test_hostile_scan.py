@@ -52,7 +52,7 @@ def test_turned_bits_that_the_checksum_covers(tmp_path: Path, log_bytes: bytes) 
     while at < len(log_bytes):
         starts.append(at)
         at += 12 + int.from_bytes(log_bytes[at + 8 : at + 12], "big")
-    from kstore.engine.record.crc32c import crc32c
+    from kstore.engine.record.hashes import crc32c
 
     for start, end in zip(starts, [*starts[1:], len(log_bytes)], strict=True):
         if log_bytes[start + 16] != 2:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kstore import RecordBatch
 from kstore.engine.record.compress import compress
-from kstore.engine.record.decompress import unpack
+from kstore.engine.record.decompress import decompress
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 ALL = (GZIP, SNAPPY, LZ4, ZSTD)
@@ -33,7 +33,7 @@ TEXT = b"".join(
 
 def round_trip(codec: int, data: bytes, level: int | None = None) -> bytes:
     packed = compress(codec, data, level)
-    assert unpack(codec, 2, packed, len(data)) == data
+    assert decompress(codec, 2, packed, len(data)) == data
     return packed
 
 
@@ -122,7 +122,7 @@ def test_gzip_is_one_member(level: int) -> None:
     packed = compress(GZIP, TEXT, level)
     assert packed[:10] == bytes.fromhex("1f8b08000000000000ff")
     assert gzip.decompress(packed) == TEXT
-    assert struct.unpack("<I", packed[-4:])[0] == len(TEXT)
+    assert struct.decompress("<I", packed[-4:])[0] == len(TEXT)
 
 
 def test_snappy_is_a_stream_of_xerial() -> None:
@@ -243,7 +243,7 @@ def test_threads_share_no_context(codec: int) -> None:
             at, size = rnd.randrange(len(TEXT) // 2), rnd.randrange(70_000)
             data = TEXT[at : at + size]
             level = None if codec == SNAPPY else rnd.randrange(1, 7)
-            if unpack(codec, 2, compress(codec, data, level), size) != data:
+            if decompress(codec, 2, compress(codec, data, level), size) != data:
                 wrong.append((seed, at, size, level))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import kstore
 from kstore.engine.append.batch_validation import with_timestamps
-from kstore.engine.record.crc32c import crc32c
+from kstore.engine.record.hashes import crc32c
 
 ERRORS = {
     "InvalidProducerEpochException": kstore.InvalidProducerEpochError,

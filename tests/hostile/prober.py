@@ -27,8 +27,8 @@ import kstore.engine
 from kstore.engine.append.record_accumulator import RecordAccumulator
 from kstore.engine.append.record_appender import RecordAppender
 from kstore.engine.io import buffer_pool as buffers
-from kstore.engine.io import inotify as watch
 from kstore.engine.io import mapped_file as mapping
+from kstore.engine.io import notification
 from kstore.engine.io.file import File
 from kstore.engine.scan import batch_reader as reader
 from kstore.engine.scan import column_builder as rows
@@ -239,7 +239,7 @@ def specimens() -> dict[str, Any]:
         reader.BatchReader((segment,)), scans[1], rows.ColumnBuilder(columns, 7, 1 << 20, True),
         predicate.Predicate(0, 9, header={"a": b"b"}), batch, batch.columns[3], batch.values.field,
         batch.columns[3].buffers[1], found[0], found[0].records()[0], mapping.MappedFile(File("mapped", "w"), 1 << 16),
-        watch.Inotify(), buffers.POOL, RecordAccumulator(log), log._held(),
+        notification.Inotify(), buffers.POOL, RecordAccumulator(log), log._held(),
     ]  # fmt: skip
     made = {type(each).__name__: each for each in things}
     made["Intake"] = made["Tail"] = opened_tail(log.active)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine.record.crc32c import crc32c
 from kstore.engine.record.decompress import CodecError, DecompressLimitError, decompress
+from kstore.engine.record.hashes import crc32c
 
 NAME = "00000000000000000000"
 

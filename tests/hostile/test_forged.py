@@ -11,7 +11,7 @@ import pytest
 from material import bit_flips, segment_bytes, smallest_batches, write_partition
 
 import kstore
-from kstore.engine.record.crc32c import crc32c
+from kstore.engine.record.hashes import crc32c
 from kstore.log.files import checkpoints
 from kstore.log.producers.states import read_snapshot
 

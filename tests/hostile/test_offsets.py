@@ -223,7 +223,7 @@ def test_a_record_behind_its_batch(tmp_path: Path) -> None:
     second = 61 + 1 + data[61] // 2
     assert at == second + 3
     data[at] = 120  # 60
-    from kstore.engine.record.crc32c import crc32c
+    from kstore.engine.record.hashes import crc32c
 
     data[17:21] = struct.pack(">I", crc32c(bytes(data[21:])))
     with Path(batch.file).open("r+b") as f:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine.record.crc32c import crc32c
+from kstore.engine.record.hashes import crc32c
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TransactionIndex
 from kstore.log.producers.states import read_snapshot
 

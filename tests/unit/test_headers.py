@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.engine.columns.header_input import header_input_list
+from kstore.engine.columns.column_input import header_input_list
 
 Pairs = list[tuple[str, bytes | None]]
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)

@@ -8,7 +8,7 @@ from capsules import Source, i64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.engine.columns.timestamp_input import timestamp_input_list, timestamp_input_outliving
+from kstore.engine.columns.column_input import timestamp_input_list, timestamp_input_outliving
 
 try:
     import pyarrow

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t
 
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields, read_fields
 from kstore.engine.append.record_appender cimport RecordAppender
-from kstore.engine.columns.timestamp_input cimport moment
+from kstore.engine.columns.column_input cimport moment
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
 

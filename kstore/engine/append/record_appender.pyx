@@ -15,10 +15,10 @@ from kstore.engine.segment.active_segment cimport ROLL_NOT
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
 from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
-from kstore.engine.columns.header_input cimport HeaderInput
+from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.append.batch_validation cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.append.log_appender cimport LogAppender
-from kstore.engine.columns.timestamp_input cimport TimestampInput, moment
+from kstore.engine.columns.column_input cimport TimestampInput, moment
 from libkstore.build cimport ks_put_offset
 from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 

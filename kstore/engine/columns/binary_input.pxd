@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kstore.engine.columns.c_data cimport ArrowArray, ArrowSchema, ChunkedArray, ks_is_null
-from kstore.engine.columns.timestamp_input cimport TimestampInput  # for those who take columns: the two come from here
+from kstore.engine.columns.column_input cimport TimestampInput  # for those who take columns: the two come from here
 
 cdef enum:
     CELLS_NULL = 0     # every cell is null

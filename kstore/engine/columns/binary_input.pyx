@@ -30,7 +30,7 @@ from kstore.engine.columns.c_data cimport (
     ks_is_null,
     validity_of,
 )
-from kstore.engine.columns.sources cimport check_count, empty_cell, materialised, numpy_of, pinned, refuse_mask
+from kstore.engine.columns.column_input cimport check_count, empty_cell, materialised, numpy_of, pinned, refuse_mask
 
 # On PyObject *, so that the loop over a list counts no references.
 cdef extern from "Python.h":

@@ -21,9 +21,24 @@ cdef class ReadWindow:
     cdef int64_t drawn          # bytes of a buffer from there
 
     cdef void reset(self, File file, int64_t limit, int64_t origin) noexcept
-    cdef bint holds(self, int64_t position, int64_t size) noexcept nogil
-    cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil
-    cdef const uint8_t *at(self, int64_t position) noexcept nogil
+
+    cdef inline bint holds(self, int64_t position, int64_t size) noexcept nogil:
+        return self.start <= position and position + size <= self.start + self.length
+
+    cdef inline const uint8_t *at(self, int64_t position) noexcept nogil:
+        return self.data + self.shift + (position - self.start)
+
+    cdef inline int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
+        """Brings in the `size` bytes at `position`; if they must be read, up to `ahead` in all, as far as `stop`.
+
+        Returns how many bytes are there from `position` on: fewer than `size` only before the limit or the end of the
+        file; negative on failure (raise_failure). Pointers got before are void.
+        """
+        if self.holds(position, size):
+            return self.start + self.length - position
+        return self.read_more(position, size, ahead)
+
+    cdef int64_t read_more(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil
     cdef void draw(self, BufferPool pool, int64_t size) noexcept
     cdef void lend(self) noexcept
     cdef int raise_failure(self, int64_t status) except -1

@@ -55,23 +55,11 @@ cdef class ReadWindow:
         self.length = 0
         self.shift = 0
 
-    cdef const uint8_t *at(self, int64_t position) noexcept nogil:
-        return self.data + self.shift + (position - self.start)
-
-    cdef bint holds(self, int64_t position, int64_t size) noexcept nogil:
-        return self.start <= position and position + size <= self.start + self.length
-
-    cdef int64_t fill(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
-        """Brings in the `size` bytes at `position`; where they must be read, up to `ahead` in all, as far as `stop`.
-
-        Returns how many bytes are there from `position` on: fewer than `size` only before the limit or the end of the
-        file; negative on failure (raise_failure). Pointers got before are void.
-        """
+    cdef int64_t read_more(self, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
+        """What `fill` does if the window does not hold the bytes."""
         cdef int64_t have = self.start + self.length - position, want, room, n
         cdef uint8_t *grown = self.data
         cdef uint8_t *at
-        if self.holds(position, size):
-            return have
         want = min(max(size, min(ahead, self.stop - position)), self.limit - position)
         if position < 0 or want <= 0:
             return 0

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore.engine.columns.binary_input cimport ks_cells
-from kstore.engine.columns.header_input cimport HeaderInput
+from kstore.engine.columns.column_input cimport HeaderInput
 from libkstore.format cimport ks_batch
 
 

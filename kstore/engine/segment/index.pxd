@@ -1,7 +1,33 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
-from kstore.engine.segment.entries cimport IndexEntries
 from kstore.engine.io.mapped_file cimport MappedFile
+from libkstore.format cimport ks_entry_offset, ks_entry_position, ks_entry_timestamp, ks_time_entry_offset
+
+
+cdef enum:
+    INDEX_ORDER = -1
+    INDEX_RANGE = -2
+    INDEX_MEMORY = -3
+    INDEX_FULL = -4
+
+
+cdef class IndexEntries:
+    cdef readonly int64_t base_offset
+    cdef readonly str path
+    cdef readonly int64_t max_entries
+    cdef int64_t count
+    cdef int64_t room
+    cdef int64_t width           # bytes of an entry
+    cdef uint8_t *data
+    cdef uint8_t *own            # what data points at, unless that lies in a mapping
+    cdef MappedFile owner           # of a mapping's data
+    cdef bint shown              # a view: nothing is appended to it
+
+    cdef int copy_from(self, const uint8_t *data, int64_t size) except -1
+    cdef int map_onto(self, MappedFile owner, IndexEntries entries) except -1
+    cdef void show(self, IndexEntries mapped, int64_t count)
+    cdef int reserve(self, int64_t more) noexcept nogil
+    cdef int one_more(self, int64_t offset) noexcept nogil
 
 
 cdef class OffsetIndex(IndexEntries):
@@ -11,8 +37,13 @@ cdef class OffsetIndex(IndexEntries):
 
     cdef int64_t floor(self, int64_t target) noexcept nogil
     cdef int64_t floor_position(self, int64_t position) noexcept nogil
-    cdef int64_t offset_at(self, int64_t slot) noexcept nogil
-    cdef int64_t position_at(self, int64_t slot) noexcept nogil
+
+    cdef inline int64_t offset_at(self, int64_t slot) noexcept nogil:
+        return ks_entry_offset(self.data, <size_t>slot, self.base_offset)
+
+    cdef inline int64_t position_at(self, int64_t slot) noexcept nogil:
+        return ks_entry_position(self.data, <size_t>slot)
+
     cdef int put(self, int64_t offset, int64_t position) noexcept nogil
 
 
@@ -22,6 +53,11 @@ cdef class TimeIndex(IndexEntries):
     cdef TimeIndex view(self, int64_t count)
 
     cdef int64_t floor(self, int64_t timestamp) noexcept nogil
-    cdef int64_t timestamp_at(self, int64_t slot) noexcept nogil
-    cdef int64_t offset_at(self, int64_t slot) noexcept nogil
+
+    cdef inline int64_t timestamp_at(self, int64_t slot) noexcept nogil:
+        return ks_entry_timestamp(self.data, <size_t>slot)
+
+    cdef inline int64_t offset_at(self, int64_t slot) noexcept nogil:
+        return ks_time_entry_offset(self.data, <size_t>slot, self.base_offset)
+
     cdef int put(self, int64_t timestamp, int64_t offset) noexcept nogil

@@ -4,7 +4,15 @@ from typing import NamedTuple, final
 import numpy
 from numpy.typing import NDArray
 
-from kstore.engine.segment.entries import IndexEntries
+class IndexEntries:
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def max_entries(self) -> int: ...
+    def __len__(self) -> int: ...
+    def to_bytes(self) -> bytes: ...
 
 class OffsetPosition(NamedTuple):
     offset: int

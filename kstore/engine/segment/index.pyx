@@ -4,34 +4,110 @@ offset index       8 bytes an entry: i32 offset - base_offset, i32 position of t
 time index        12 bytes an entry: i64 largest timestamp so far, i32 offset - base_offset
 transaction index 34 bytes an entry: i16 version, i64 producer id, first, last and last stable offset
 
-The entries are kept as they lie in the file, big-endian. A reader copies them once (2 MB for a segment of 1 GiB) instead of
-mapping the file: a broker shortens index files when it rolls, and a map of a shortened file kills the process. The
-writer, who owns its files, appends to a MappedFile; readers beside it see views with a count of their own.
+IndexEntries is what the first two have in common: entries of one size, as they are in the file. They are in memory of
+their own, or in a mapped file, where they are appended. A view of a mapped index has a count of its own, which no append
+changes. A reader copies the entries once (2 MB for a segment of 1 GiB) instead of mapping the file: a broker shortens
+index files when it rolls, and a map of a shortened file kills the process. The writer, who owns its files, maps them.
+
+The file is long because the three share their entries and their errors.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cython cimport boundscheck, final, no_gc, no_gc_clear, wraparound
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from typing import NamedTuple
 
-from kstore.engine.segment.entries cimport INDEX_FULL, INDEX_MEMORY, INDEX_ORDER, INDEX_RANGE, IndexEntries
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cython cimport boundscheck, final, no_gc, no_gc_clear, wraparound
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.string cimport memcpy
+
 from kstore.engine.io.mapped_file cimport MappedFile
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
     KS_OFFSET_ENTRY,
     KS_TIME_ENTRY,
     ks_aborted_txn,
-    ks_entry_offset,
-    ks_entry_position,
-    ks_entry_timestamp,
     ks_load_i32,
     ks_parse_aborted_txn,
     ks_store_u32,
     ks_store_u64,
-    ks_time_entry_offset,
 )
 
 from kstore.errors import CorruptIndexError
-from typing import NamedTuple
+
+
+@no_gc  # it refers to text and a file only, so it is in no cycle; the collector would take the mapping away first
+cdef class IndexEntries:
+    """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a time."""
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.own)
+
+    @final
+    cdef int copy_from(self, const uint8_t *data, int64_t size) except -1:
+        """Takes over entries, whole ones, as they lie in a file."""
+        self.count = self.room = size // self.width
+        if size:
+            self.own = <uint8_t *>PyMem_RawRealloc(NULL, <size_t>size)
+            if self.own is NULL:
+                raise MemoryError()
+            self.data = self.own
+            memcpy(self.data, data, <size_t>size)
+        return 0
+
+    @final
+    cdef int map_onto(self, MappedFile owner, IndexEntries entries) except -1:
+        """Begins in a mapped file, after the entries of another. OSError: no room."""
+        cdef int64_t size = entries.count * self.width
+        self.owner = owner
+        self.data = owner.data
+        self.room = self.max_entries
+        if owner.reserve(size) < 0:
+            owner.file.raise_errno()
+        if size:
+            memcpy(self.data, entries.data, <size_t>size)
+        self.count = entries.count
+        return 0
+
+    @final
+    cdef void show(self, IndexEntries mapped, int64_t count):
+        """Shares the first `count` entries of a mapped index."""
+        self.owner = mapped.owner
+        self.data = mapped.data
+        self.shown = True
+        self.count = self.room = count
+
+    @final
+    cdef int reserve(self, int64_t more) noexcept nogil:
+        """Makes room for `more` entries in the file; -1 with errno set."""
+        return self.owner.reserve(min(self.count + more, self.max_entries) * self.width)
+
+    @final
+    cdef int one_more(self, int64_t offset) noexcept nogil:
+        """Sees to it that an entry of this offset can be put behind the last: 0 or why not."""
+        cdef int64_t more
+        cdef uint8_t *data
+        if offset < self.base_offset or <uint64_t>(offset - self.base_offset) > <uint64_t>INT32_MAX:
+            return INDEX_RANGE
+        if self.shown:
+            return INDEX_FULL
+        if self.count < self.room:
+            return 0
+        if self.owner is not None:
+            return INDEX_FULL
+        more = max(<int64_t>64, 2 * self.room)
+        data = <uint8_t *>PyMem_RawRealloc(self.own, <size_t>(more * self.width))
+        if data is NULL:
+            return INDEX_MEMORY
+        self.data = self.own = data
+        self.room = more
+        return 0
+
+    def __len__(self):
+        return self.count
+
+    def to_bytes(self):
+        """The entries as a file holds them."""
+        return PyBytes_FromStringAndSize(<char *>self.data, self.count * self.width) if self.count else b""
 
 
 class OffsetPosition(NamedTuple):
@@ -100,12 +176,6 @@ cdef class OffsetIndex(IndexEntries):
         cdef OffsetIndex index = OffsetIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
         index.show(self, count)
         return index
-
-    cdef int64_t offset_at(self, int64_t slot) noexcept nogil:
-        return ks_entry_offset(self.data, <size_t>slot, self.base_offset)
-
-    cdef int64_t position_at(self, int64_t slot) noexcept nogil:
-        return ks_entry_position(self.data, <size_t>slot)
 
     cdef int64_t floor(self, int64_t target) noexcept nogil:
         """Slot of the largest entry with offset <= target, or -1.
@@ -301,12 +371,6 @@ cdef class TimeIndex(IndexEntries):
         cdef TimeIndex index = TimeIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
         index.show(self, count)
         return index
-
-    cdef int64_t timestamp_at(self, int64_t slot) noexcept nogil:
-        return ks_entry_timestamp(self.data, <size_t>slot)
-
-    cdef int64_t offset_at(self, int64_t slot) noexcept nogil:
-        return ks_time_entry_offset(self.data, <size_t>slot, self.base_offset)
 
     cdef int64_t floor(self, int64_t timestamp) noexcept nogil:
         """Slot of the largest entry with timestamp <= `timestamp`, or -1."""

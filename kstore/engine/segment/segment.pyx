@@ -12,7 +12,7 @@ from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
-from kstore.engine.record.batch_headers cimport header_table
+from kstore.engine.record.batch_fields cimport header_table
 from kstore.engine.io.file cimport File
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.recovery_walk cimport recovery_walk as walk_all

@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from kstore.engine.io.eventfd import EventFd
-from kstore.engine.io.inotify import MODIFY, Inotify
+from kstore.engine.io.notification import MODIFY, EventFd, Inotify
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.engine.segment.segment_growth import followed

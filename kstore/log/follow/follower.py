@@ -6,7 +6,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
-from kstore.engine.io.eventfd import EventFd
+from kstore.engine.io.notification import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment

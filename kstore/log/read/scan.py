@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kstore.engine.columns.array import ColumnBatch, Field
-from kstore.engine.columns.export import schema_capsule, stream_capsule
+from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
 from kstore.engine.scan.batch_reader import Skipped
 from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.column_scanner import ColumnScanner

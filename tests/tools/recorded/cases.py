@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kstore.engine.record.crc32c import crc32c
+from kstore.engine.record.hashes import crc32c
 
 Side = bytes | None
 STEM = "0" * 20

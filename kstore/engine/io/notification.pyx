@@ -1,14 +1,18 @@
-"""Being told that something in a directory has changed, by this process or another (inotify)."""
+"""What a follower waits on: inotify says that a directory has changed, an eventfd that another thread asks for it.
+
+Both have a descriptor that becomes readable.
+"""
 
 import os
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
-from cython cimport final
+from cython cimport final, no_gc
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport uint32_t
-from posix.unistd cimport close as c_close, read as c_read
+from libc.stdint cimport uint32_t, uint64_t
+from posix.unistd cimport close as c_close, read as c_read, write as c_write
 
 from kstore.engine.io.file cimport gate
+
 
 cdef extern from *:
     """
@@ -107,3 +111,34 @@ cdef class Inotify:
     def fileno(self):
         """The descriptor to wait on; it stays open as long as this object lives."""
         return self.fd
+
+
+@no_gc  # it refers to nothing
+@final
+cdef class EventFd:
+    """Readable once it was rung, until it is cleared. Its descriptor goes with the last reference, so whoever still
+    means to ring it never reaches a stranger's. Ringing is C code, which no signal interrupts."""
+
+    cdef int fd
+
+    def __cinit__(self):
+        self.fd = -1
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    def fileno(self):
+        """The descriptor to wait on."""
+        return self.fd
+
+    def ring(self):
+        """Wakes who waits, now or later."""
+        cdef uint64_t one = 1
+        c_write(self.fd, &one, sizeof(one))  # fails only where it has been rung 2^64 times
+
+    def clear(self):
+        """Forgets that it was rung."""
+        cdef uint64_t count
+        c_read(self.fd, &count, sizeof(count))  # fails only where it was not rung

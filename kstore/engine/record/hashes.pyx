@@ -1,7 +1,25 @@
-"""Which partition a key belongs to: Kafka's default partitioner, murmur2 of the key modulo the number of partitions."""
+"""The two hashes of Kafka: CRC-32C guards a batch, murmur2 of a key chooses its partition."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint32_t, uint8_t
+
+from libkstore.crc32c cimport ks_crc32c
+
+
+def crc32c(data, uint32_t value=0, /):
+    """The CRC-32C (Castagnoli) of `data`, a contiguous buffer, going on from `value`, an earlier result."""
+    cdef Py_buffer view
+    cdef uint32_t result
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < 65536:  # below this, giving up the GIL costs more than it frees
+            result = ks_crc32c(value, view.buf, <size_t>view.len)
+        else:
+            with nogil:
+                result = ks_crc32c(value, view.buf, <size_t>view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return result
 
 
 cdef uint32_t hash_of(const uint8_t *p, Py_ssize_t size) noexcept nogil:

@@ -1,24 +1,96 @@
-"""The timestamps that `log.extend` takes, as a column of C: read once with the GIL, and then by index without it.
+"""What `log.extend` takes as columns, beside bytes (binary_input.pyx): timestamps and headers, and where columns come from.
 
-Milliseconds that lie together are not copied but pinned. They are looked at once: someone who changes a writable array
-meanwhile changes what is written.
+A column is read once with the GIL, and then by index without it. Timestamps that lie together are not copied but
+pinned. They are looked at once: someone who changes a writable array meanwhile changes what is written.
 """
 
 import gc
+import sys
 import warnings
 from datetime import datetime
+from itertools import islice
 
+from cpython.buffer cimport PyBuffer_IsContiguous
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from cython cimport cdivision, final
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.columns.c_data cimport ArrowArray, Chunk, ChunkedArray, check_buffers, is_arrow, ks_is_null, validity_of
-from kstore.engine.columns.sources cimport check_count, materialised, numpy_of, of_record, pinned, refuse_mask
+from kstore.engine.columns.c_data cimport (
+    ArrowArray,
+    Chunk,
+    ChunkedArray,
+    check_buffers,
+    is_arrow,
+    ks_is_null,
+    validity_of,
+)
+from libkstore.format cimport KS_MAX_VARINT, ks_write_varlong
 
 from kstore.arguments import milliseconds
 from kstore.errors import InvalidTimestampError
+
+
+cdef uint8_t EMPTY = 0
+
+
+cdef object materialised(object values, str what, int64_t count):
+    """The elements of any iterable as a tuple, which no other thread changes; one more than `count` at most."""
+    if type(values) is tuple:
+        return values
+    if type(values) is list:
+        return tuple(values)
+    if isinstance(values, (str, bytes, bytearray, memoryview, dict, set, frozenset)):
+        raise TypeError(f"{what}: a sequence with an element a record, not {type(values).__name__}")
+    try:
+        elements = iter(values)
+    except TypeError:
+        raise TypeError(f"{what}: a sequence with an element a record, not {type(values).__name__}") from None
+    return tuple(elements if count < 0 else islice(elements, count + 1))
+
+
+cdef object numpy_of(object values):
+    """numpy, if `values` is one of its arrays. Nobody makes an array without importing it, so this need not.
+
+    While another thread imports it, the module is there already, and the class of arrays not yet."""
+    numpy = sys.modules.get("numpy")
+    ndarray = getattr(numpy, "ndarray", None)
+    return numpy if isinstance(ndarray, type) and isinstance(values, ndarray) else None
+
+
+cdef object pinned(object source, const uint8_t **data, int64_t *size):
+    """A memoryview that keeps the bytes of `source` where they are; of a copy, if they do not lie together."""
+    view = PyMemoryView_FromObject(source)
+    if not PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), c"C"):
+        view = PyMemoryView_FromObject(view.tobytes())
+    size[0] = PyMemoryView_GET_BUFFER(view).len
+    data[0] = <const uint8_t *>PyMemoryView_GET_BUFFER(view).buf if size[0] else empty_cell()
+    return view
+
+
+cdef const uint8_t *empty_cell() noexcept nogil:
+    """What an empty cell points at that has nothing else."""
+    return &EMPTY
+
+
+cdef str of_record(int64_t i):
+    """For messages: which record, unless all are meant."""
+    return f" of record {i}" if i >= 0 else ""
+
+
+cdef int check_count(str what, int64_t found, int64_t count) except -1:
+    if count >= 0 and found != count:
+        raise ValueError(f"{what}: {'more' if found > count else found} for {count} records")
+
+
+cdef int refuse_mask(object array, str what) except -1:
+    if hasattr(array, "mask"):
+        raise TypeError(f"{what}: a masked array; fill in what is masked, or make it a list with None")
+
 
 cdef enum:
     DAY_MS = 86_400_000
@@ -258,3 +330,119 @@ def timestamp_input_outliving(make, int64_t count, int64_t default):
     times = TimestampInput.of(make(), count, default)
     gc.collect()
     return listed(times)
+
+
+cdef bint is_pair(object item):
+    """Whether this can only be a header; the headers of a record never begin with a str."""
+    if type(item) is tuple:
+        return len(<tuple>item) == 2 and isinstance((<tuple>item)[0], str)
+    return isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str)
+
+
+@final
+cdef class HeaderInput:
+    """The encoded headers of many records, readable without the GIL. They own their bytes. Thread-safe."""
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.data)
+        PyMem_RawFree(self.ends)
+
+    @staticmethod
+    cdef HeaderInput of(object headers, int64_t count):
+        """Headers for `count` records.
+
+        None: no record has any. A mapping of str to bytes or None, or a sequence of such pairs, which one tells by its
+        first element: all have the same. Otherwise a sequence with one of these a record. An empty sequence is none
+        for all. TypeError for what is no header; ValueError for a name that UTF-8 cannot say, or another count."""
+        cdef HeaderInput self = HeaderInput()
+        cdef int64_t i
+        self.count = count
+        if headers is None or hasattr(headers, "items"):
+            self.put(headers, -1)
+            return self
+        items = materialised(headers, "headers", -1)
+        if not items or is_pair(items[0]):
+            self.put(items, -1)
+            return self
+        if len(items) != count:
+            raise ValueError(f"headers: {len(items)} for {count} records")
+        self.ends = <int64_t *>PyMem_RawMalloc(<size_t>(count * 8))
+        if self.ends is NULL:
+            raise MemoryError()
+        for i in range(count):
+            self.put(items[i], i)
+            self.ends[i] = self.size
+        return self
+
+    cdef int put(self, object headers, int64_t i) except -1:
+        """Adds the headers of one record."""
+        cdef const char *text
+        cdef Py_ssize_t size
+        cdef bytes raw
+        cdef tuple pairs
+        if headers is None:
+            self.put_varint(0)
+            return 0
+        if type(headers) is list or type(headers) is tuple:
+            pairs = tuple(headers)
+        else:
+            headers = headers.items() if hasattr(headers, "items") else headers
+            pairs = materialised(headers, "headers" + of_record(i), -1)
+        self.put_varint(len(pairs))
+        for pair in pairs:
+            if not is_pair(pair):
+                raise TypeError(f"headers{of_record(i)}: pairs of a str and bytes or None, not {pair!r:.80}")
+            name, value = pair
+            try:
+                text = PyUnicode_AsUTF8AndSize(name, &size)
+            except UnicodeEncodeError:
+                raise ValueError(f"headers{of_record(i)}: the name {name!r} has no UTF-8") from None
+            self.put_field(text, size)
+            if value is None:
+                self.put_varint(-1)
+                continue
+            if not isinstance(value, (bytes, bytearray, memoryview)):
+                cure = ": encode it" if isinstance(value, str) else ""
+                raise TypeError(
+                    f"headers{of_record(i)}: the value of {name!r} is bytes-like or None, "
+                    f"not {type(value).__name__}{cure}"
+                )
+            raw = value if type(value) is bytes else bytes(value)
+            self.put_field(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+
+    cdef int put_field(self, const char *data, int64_t size) except -1:
+        if size > INT32_MAX:
+            raise ValueError(f"headers: {size} bytes, more than a record can hold")
+        self.put_varint(size)
+        self.reserve(size)
+        memcpy(self.data + self.size, data, <size_t>size)
+        self.size += size
+
+    cdef int put_varint(self, int64_t value) except -1:
+        self.reserve(KS_MAX_VARINT)
+        self.size += <int64_t>ks_write_varlong(self.data + self.size, value)
+
+    cdef int reserve(self, int64_t more) except -1:
+        """Makes room for `more` bytes, doubling."""
+        cdef int64_t space
+        cdef uint8_t *data
+        if more <= self.space - self.size:
+            return 0
+        space = max(<int64_t>64, 2 * self.space, self.size + more)
+        data = <uint8_t *>PyMem_RawRealloc(self.data, <size_t>space)
+        if data is NULL:
+            raise MemoryError()
+        self.data = data
+        self.space = space
+
+
+def header_input_list(headers, int64_t count):
+    """For tests and debugging: the encoded headers of each of `count` records."""
+    cdef HeaderInput lists = HeaderInput.of(headers, count)
+    cdef const uint8_t *data
+    cdef int64_t i, size
+    out = []
+    for i in range(count):
+        data = lists.headers_at(i, &size)
+        out.append(data[:size])
+    return out

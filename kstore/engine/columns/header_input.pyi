@@ -1,6 +1,0 @@
-from typing import Any, final
-
-@final
-class HeaderInput: ...
-
-def header_input_list(headers: Any, count: int) -> list[bytes]: ...

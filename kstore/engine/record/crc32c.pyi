@@ -1,3 +1,0 @@
-from typing_extensions import Buffer
-
-def crc32c(data: Buffer, value: int = 0, /) -> int: ...
