@@ -4,4 +4,3 @@ TIMESTAMP_TYPES: tuple[str, ...]
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
-__pyx_capi__: dict[str, object]  # what other extension modules cimport
