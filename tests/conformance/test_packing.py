@@ -122,7 +122,7 @@ def test_gzip_is_one_member(level: int) -> None:
     packed = compress(GZIP, TEXT, level)
     assert packed[:10] == bytes.fromhex("1f8b08000000000000ff")
     assert gzip.decompress(packed) == TEXT
-    assert struct.decompress("<I", packed[-4:])[0] == len(TEXT)
+    assert struct.unpack("<I", packed[-4:])[0] == len(TEXT)
 
 
 def test_snappy_is_a_stream_of_xerial() -> None:

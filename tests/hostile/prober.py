@@ -253,7 +253,7 @@ def opened_tail(active: Any) -> object:
         __slots__ = ()
 
     tail = Bare()
-    tail._limit(kstore.LogConfig(), "none")
+    tail._apply_config(kstore.LogConfig(), "none")
     tail._begin(active, 20, 20, lambda: 1)
     return tail
 

@@ -3,7 +3,6 @@ from typing import Any, final
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
-
 @final
 class TimestampInput: ...
 

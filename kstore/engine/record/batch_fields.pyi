@@ -3,4 +3,3 @@ FIELDS: dict[str, int]
 TIMESTAMP_TYPES: tuple[str, ...]
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
-

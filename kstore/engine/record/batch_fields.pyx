@@ -114,7 +114,7 @@ cdef int put_field(
     return 0
 
 
-cdef packed struct row:
+cdef struct row:
     int64_t position
     ks_batch batch
 
@@ -150,7 +150,6 @@ cdef object header_table(ReadWindow w, str path, int64_t start):
     """The headers of the batches that the window may show, from byte `start` on; see Segment.read_headers."""
     import numpy
 
-    cdef ks_batch b
     cdef ks_fault fault
     cdef int64_t position = start, size = 0, count = 0, room = 0, ahead = FAR
     cdef row *rows = NULL
@@ -163,7 +162,7 @@ cdef object header_table(ReadWindow w, str path, int64_t start):
             1.05 * count * (w.limit - position) / (position - start), 64.0 * count
         )
         larger = numpy.empty(room + 64, dtype=header_dtype())
-        larger[:count] = table
+        larger.view("u1")[:count * sizeof(row)] = table.view("u1")[:count * sizeof(row)]  # a row by field takes long
         table = larger
         room = len(table)
         PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
@@ -171,12 +170,11 @@ cdef object header_table(ReadWindow w, str path, int64_t start):
             rows = <row *>view.buf
             with nogil:
                 while count < room:
-                    size = step(w, position, ahead, &b, &fault)
+                    size = step(w, position, ahead, &rows[count].batch, &fault)
                     if size < 0:
                         break
                     ahead = LOOK if size > NEAR else FAR
                     rows[count].position = position
-                    rows[count].batch = b
                     count += 1
                     position += size
         finally:
