@@ -83,7 +83,8 @@ enum {
     KS_E_VARINT = -5,  /* a varint of more than 5, a varlong of more than 10 bytes, or cut off */
     KS_E_LENGTH = -6,  /* a length inside a record points outside it */
     KS_E_COUNT = -7,   /* more or fewer records than the header says */
-    KS_E_OFFSET = -8   /* last offset below base offset, or past the largest offset */
+    KS_E_OFFSET = -8,  /* last offset below base offset, or past the largest offset */
+    KS_E_STRAY = -9    /* the offset of a record lies outside those of its batch */
 };
 
 typedef struct ks_fault {
@@ -519,6 +520,17 @@ static inline int ks_next_record(const uint8_t **p, const uint8_t *end, const ks
     r->offset = ks_add64(b->base_offset, r->offset_delta);
     r->timestamp = b->attributes & KS_LOG_APPEND_TIME ? b->max_timestamp : ks_add64(b->base_timestamp, timestamp_delta);
     *p = q;
+    return KS_OK;
+}
+
+/* KS_OK if the offset of a record lies within its batch, as every writer sees to; KS_E_STRAY if not. Readers go by the
+ * offsets of batches: one that takes only some of a batch would leave such a record out, or give it in a wrong place. */
+static inline int ks_check_place(const ks_batch *b, const ks_record *r, ks_fault *fault)
+{
+    if (r->offset_delta < 0)
+        return ks_fail(fault, KS_E_STRAY, 0, b->base_offset, r->offset);
+    if (r->offset_delta > b->last_offset_delta)
+        return ks_fail(fault, KS_E_STRAY, 0, b->last_offset, r->offset);
     return KS_OK;
 }
 

@@ -55,6 +55,7 @@ cdef extern from "kstore/format.h" nogil:
         KS_E_LENGTH
         KS_E_COUNT
         KS_E_OFFSET
+        KS_E_STRAY
 
     ctypedef struct ks_fault:
         int status
@@ -126,6 +127,7 @@ cdef extern from "kstore/format.h" nogil:
     int ks_next_header(const uint8_t **p, const uint8_t *end, ks_header *h)
     int ks_plain_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r)
     int ks_next_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)
+    int ks_check_place(const ks_batch *b, const ks_record *r, ks_fault *fault)
     int32_t ks_sequence_after(int32_t sequence, int32_t n)
     int ks_parse_message(const uint8_t *p, const ks_batch *b, ks_record *r, ks_fault *fault)
     int64_t ks_entry_offset(const uint8_t *entries, size_t slot, int64_t base_offset)

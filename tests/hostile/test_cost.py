@@ -3,12 +3,15 @@
 import gzip
 import os
 import resource
+import signal
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kstore
+from kstore.engine.io.file import fail_call
 from kstore.engine.record.decompress import CodecError, DecompressLimitError, decompress
 from kstore.engine.record.hashes import crc32c
 
@@ -103,3 +106,131 @@ def test_headers_of_a_log_with_a_hole(tmp_path: Path) -> None:
     os.truncate(path, 1 << 40)
     with pytest.raises(kstore.CorruptRecordError, match="size field"):
         kstore.Segment(str(directory), NAME, 0).read_headers()
+
+
+def with_a_gap(directory: Path, size: int, *, hole: bool) -> Path:
+    """A log of 20 batches with `size` bytes of zeros between two of them, as a hole of the file or written out."""
+    with kstore.open(directory, "a") as log:
+        for i in range(20):
+            log.append(b"%d" % i * 10)
+    position = list(kstore.open(directory).batches())[10].position
+    path = directory / (NAME + ".log")
+    rest = path.read_bytes()[position:]
+    with path.open("r+b") as file:
+        file.truncate(position)
+        file.seek(position)
+        if not hole:
+            file.write(bytes(size))
+        file.seek(position + size)
+        file.write(rest)
+    return path
+
+
+@pytest.mark.parametrize("size", [4096, (1 << 40) + 5, (1 << 40) - 1])
+def test_skipping_passes_over_a_hole_of_a_file(tmp_path: Path, size: int) -> None:
+    """It asks the system where the hole ends: to read a TiB of zeros would take hours. A batch may begin in its last
+    bytes, because its own first ones are zeros too."""
+    with_a_gap(tmp_path / "t-0", size, hole=True)
+    log = kstore.open(tmp_path / "t-0", recover=False)
+    fail_call(500, own=True)  # reading it all would take more calls
+    try:
+        for reader in (log.records(on_error="skip"), log.batches(on_error="skip")):
+            assert len(list(reader)) == 20
+            assert [skipped.size for skipped in reader.skipped] == [size]
+        scan = log.scan(on_error="skip")
+        assert sum(len(batch) for batch in scan) == 20
+        assert [skipped.size for skipped in scan.skipped] == [size]
+    finally:
+        fail_call(0)
+
+
+class InterruptError(Exception):
+    pass
+
+
+@pytest.fixture
+def interrupted() -> Iterator[None]:
+    """A signal comes every few ms, and its handler raises."""
+
+    def handle(_number: int, _frame: object) -> None:
+        raise InterruptError
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def zeros(tmp_path: Path) -> kstore.PartitionLog:
+    with_a_gap(tmp_path / "t-0", 96 << 20, hole=False)
+    return kstore.open(tmp_path / "t-0", recover=False)
+
+
+def test_skipping_can_be_interrupted(zeros: kstore.PartitionLog, interrupted: None) -> None:
+    """Half way: nothing was noted yet as left out. The reader goes on afterwards."""
+    reader = zeros.records(on_error="skip")
+    found = []
+    with pytest.raises(InterruptError):
+        found.extend(reader)
+    assert len(found) == 10
+    assert reader.skipped == []
+    found.extend(reader)
+    assert [record.offset for record in found] == list(range(20))
+    assert [skipped.size for skipped in reader.skipped] == [96 << 20]
+
+
+def record_with_headers(count: int) -> bytes:
+    """A batch of one record with `count` headers of two bytes each: a name of no bytes, and null."""
+    plain = kstore.encode_batch([(1, None, b"v", None)])
+    body = b"\0\0\0" + varint(-1) + varint(1) + b"v" + varint(count) + (varint(0) + varint(-1)) * count
+    data = bytearray(plain[:61]) + varint(len(body)) + body
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def varint(n: int) -> bytes:
+    z = (n << 1) ^ (n >> 31)
+    out = b""
+    while z >= 0x80:
+        out += bytes([z & 0x7F | 0x80])
+        z >>= 7
+    return out + bytes([z])
+
+
+def test_headers_are_counted_as_the_objects_that_they_become(tmp_path: Path) -> None:
+    """Two bytes in the file become some 80 to 176 in memory. The limit is that on what a batch unpacks to."""
+    limit = 1 << 20
+    most = (limit - 2) // 178
+    assert (
+        len(kstore.RecordBatch(record_with_headers(most), max_decompressed_bytes=limit).records()[0].headers)
+        == most
+    )
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / (NAME + ".log")).write_bytes(record_with_headers(most + 1))
+    log = kstore.open(directory, max_decompressed_bytes=limit)
+    for read in (
+        lambda: list(log.records()),
+        lambda: [batch.records() for batch in log.batches()],
+        lambda: log.get(0),
+        lambda: log.find(offset=0),
+        lambda: log.find(timestamp=1),
+        lambda: list(log.read(0)),
+        lambda: list(log.follow(0, timeout=0)),
+    ):
+        with pytest.raises(
+            kstore.RecordTooLargeError, match=f"{most + 1} headers of record 0.*max_decompressed"
+        ) as caught:
+            read()
+        assert caught.value.limit == limit
+        assert caught.value.position == 0
+    reader = log.records(on_error="skip")
+    assert list(reader) == []
+    assert len(reader.skipped) == 1
+    assert sum(len(batch) for batch in log.scan()) == 1  # columns hold headers as they are
+    assert len(kstore.open(directory).get(0).headers) == most + 1  # the default allows 1.5 million

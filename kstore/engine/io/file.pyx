@@ -12,8 +12,8 @@ import os
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno, PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final, no_gc
-from libc.errno cimport EINTR, ELOOP, ENOENT, ENOSYS, EOPNOTSUPP, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.errno cimport EINTR, ELOOP, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, errno
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdio cimport rename as c_rename
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
 from posix.signal cimport kill
@@ -35,6 +35,11 @@ cdef extern from "<signal.h>" nogil:
 
 cdef extern from *:
     """
+    #include <unistd.h>
+    #ifndef SEEK_DATA
+    #define SEEK_DATA -1
+    #define SEEK_HOLE -1
+    #endif
     #ifdef __linux__
     #include <fcntl.h>
     #include <linux/falloc.h>
@@ -85,6 +90,8 @@ cdef extern from *:
     }
     #endif
     """
+    int SEEK_DATA
+    int SEEK_HOLE
     int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) nogil
     ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) nogil
     int ks_advise(int fd, int64_t position, int64_t size, int advice) nogil
@@ -92,6 +99,7 @@ cdef extern from *:
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void *buf, size_t count, int64_t offset)
+    int64_t c_lseek "lseek"(int fd, int64_t offset, int whence)
     ssize_t c_pwrite "pwrite"(int fd, const void *buf, size_t count, int64_t offset)
 
 cdef enum:
@@ -392,6 +400,20 @@ cdef class File:
             if errno != EINTR:
                 self.raise_errno()
         return <int64_t>st.st_size
+
+    cdef int64_t next_data(self, int64_t position) noexcept:
+        """The first byte from `position` on that is not in a hole of the file; INT64_MAX if a hole is all that follows,
+        `position` if that cannot be told."""
+        if gate(READS):
+            return position
+        cdef int64_t found = c_lseek(self.fd, position, SEEK_DATA)  # reads and writes do not go by where this leaves it
+        return max(found, position) if found >= 0 else INT64_MAX if errno == ENXIO else position
+
+    cdef int64_t next_hole(self, int64_t position) noexcept:
+        """The first byte behind `position` that is in a hole, the end of the file included; INT64_MAX if that cannot be
+        told."""
+        cdef int64_t found = -1 if gate(READS) else c_lseek(self.fd, position, SEEK_HOLE)
+        return found if found > position else INT64_MAX
 
     def size(self):
         """The length of the file now, in bytes."""

@@ -38,7 +38,8 @@ cdef class Records:
     cdef object time            # the same as an object: the next record's is often the same again
     cdef object owner           # keeps unpacked bytes alive
     cdef list legacy            # (message, its unpacked bytes): magic 0 and 1 are decoded whole
-    cdef int64_t limit
+    cdef int64_t limit          # the most memory for what is unpacked, and for the headers of a record
+    cdef bint anywhere          # records may lie outside their batch: they are shown as they are
     cdef str file
     cdef int64_t position
 
@@ -47,6 +48,9 @@ cdef class Records:
     cdef Record first_from(self, int64_t offset)
     cdef Record first_since(self, int64_t timestamp, int64_t offset)
     cdef object unpacked(self, const uint8_t *payload, int64_t size, int64_t at)
+    cdef int check_end(self) except -1
+    cdef int check_messages(self) except -1
+    cdef int check_headers(self, const ks_record *r) except -1
     cdef int inner_fault(self, str reason, expected, found) except -1
     cdef list messages(self, const uint8_t *p)
     cdef int fault(self, const ks_fault *fault) except -1

@@ -21,6 +21,7 @@ from libkstore.format cimport (
     KS_E_OFFSET,
     KS_E_SHORT,
     KS_E_SIZE,
+    KS_E_STRAY,
     KS_E_VARINT,
     KS_LOG_APPEND_TIME,
     KS_LOG_OVERHEAD,
@@ -31,6 +32,7 @@ from libkstore.format cimport (
     ks_batch,
     ks_batch_crc,
     ks_check_batch,
+    ks_check_place,
     ks_codec,
     ks_fail,
     ks_fault,
@@ -64,7 +66,11 @@ REASONS = {
     KS_E_LENGTH: "length in a record",
     KS_E_COUNT: "number of records in a batch",
     KS_E_OFFSET: "offsets of a batch",
+    KS_E_STRAY: "offset of a record, outside those of its batch",
 }
+
+cdef enum:
+    HEADER_OBJECTS = 176  # bytes of memory: a tuple with its place in another, a short str, short bytes
 
 cdef tuple NO_HEADERS = ()
 cdef tuple TIMESTAMP_TYPE = TIMESTAMP_TYPES
@@ -234,7 +240,7 @@ cdef class Records:
         if batch.magic < 2:
             self.legacy = [message[0] for message in self.messages(p)]
             self.left = 0
-            return 0
+            return self.check_messages()
         self.left = batch.records_count
         if self.left < 0:
             ks_fail(&fault, KS_E_COUNT, 57, 0, self.left)
@@ -250,9 +256,39 @@ cdef class Records:
             self.p = self.end
         return 0
 
+    cdef int check_messages(self) except -1:
+        """CorruptRecordError unless the offsets in a compressed message rise up to its own, by which it is looked up.
+
+        Not where that is 0 and no log is read: so old producers sent it, and left it to the broker to put it right."""
+        cdef Record record
+        cdef int64_t offset, last = -1
+        if len(self.legacy) > 1 and not (self.batch.last_offset == 0 and not self.file):
+            for record in self.legacy:
+                offset = record.offset
+                if offset <= last or offset > self.batch.last_offset:
+                    self.inner_fault(
+                        "offset of a message in a compressed one", f"{last + 1} to {self.batch.last_offset}", offset
+                    )
+                last = offset
+        return 0
+
+    cdef int check_headers(self, const ks_record *r) except -1:
+        """RecordTooLargeError where the headers would need more memory as objects than the limit on what a batch
+        unpacks to: they may have two bytes each in the file."""
+        if <int64_t>r.headers_count * HEADER_OBJECTS + (r.end - r.headers) > self.limit:
+            raise RecordTooLargeError(
+                f"the {r.headers_count} headers of record {r.offset} take more memory than max_decompressed_bytes",
+                size=<int64_t>r.headers_count * HEADER_OBJECTS + (r.end - r.headers),
+                limit=self.limit,
+                file=self.file,
+                position=self.position,
+            )
+        return 0
+
     cdef Record next(self):
         cdef ks_record r
         cdef ks_fault fault
+        cdef const uint8_t *p = self.p
         if self.legacy is not None:
             if self.left == len(self.legacy):
                 return None
@@ -260,17 +296,28 @@ cdef class Records:
             self.offset = (<Record>self.legacy[self.left - 1]).offset
             return self.legacy[self.left - 1]
         if self.left == 0:
-            if self.p != self.end:
-                ks_fail(&fault, KS_E_COUNT, 0, self.batch.records_count, self.batch.records_count + 1)
-                self.fault(&fault)
+            self.check_end()
             return None
-        if ks_next_record(&self.p, self.end, &self.batch, &r, &fault) != KS_OK:
+        if ks_next_record(&p, self.end, &self.batch, &r, &fault) != KS_OK:
             self.fault(&fault)
+        if ks_check_place(&self.batch, &r, &fault) != KS_OK and not self.anywhere:
+            self.fault(&fault)
+        if r.headers_count:
+            self.check_headers(&r)
+        self.p = p
         self.left -= 1
         self.offset = r.offset
         if r.timestamp != self.timestamp:
             self.time = self.timestamp = r.timestamp
         return make_record(&self.batch, &r, self.time)
+
+    cdef int check_end(self) except -1:
+        """CorruptRecordError where bytes follow the last record."""
+        cdef ks_fault fault
+        if self.p != self.end:
+            ks_fail(&fault, KS_E_COUNT, 0, self.batch.records_count, <int64_t>self.batch.records_count + 1)
+            self.fault(&fault)
+        return 0
 
     cdef Record first_from(self, int64_t offset):
         """The first record with at least this offset, or None; no object is made of those before."""
@@ -280,6 +327,7 @@ cdef class Records:
         """The first record with at least this timestamp and at least this offset, or None."""
         cdef ks_record r
         cdef ks_fault fault
+        cdef const uint8_t *p = self.p
         cdef Record record
         if self.legacy is not None:
             for record in self.legacy:
@@ -287,11 +335,18 @@ cdef class Records:
                     return record
             return None
         while self.left:
-            if ks_next_record(&self.p, self.end, &self.batch, &r, &fault) != KS_OK:
+            if (
+                ks_next_record(&p, self.end, &self.batch, &r, &fault) != KS_OK
+                or ks_check_place(&self.batch, &r, &fault) != KS_OK
+            ):
                 self.fault(&fault)
+            self.p = p
             self.left -= 1
             if r.offset >= offset and r.timestamp >= timestamp:
+                if r.headers_count:
+                    self.check_headers(&r)
                 return make_record(&self.batch, &r, r.timestamp)
+        self.check_end()
         return None
 
     cdef int fault(self, const ks_fault *fault) except -1:
@@ -451,7 +506,7 @@ cdef class RecordBatch:
     def base_offset(self):
         """Offset of the first record as first written; of a compressed message of magic 0/1 it costs unpacking it."""
         if self.header.magic < 2 and ks_codec(&self.header):
-            return self.cursor().legacy[0].offset
+            return self.messages()[0][0].offset
         return self.header.base_offset
 
     @property
@@ -599,6 +654,7 @@ cdef class RecordBatch:
             yield from self.records(verify=False)
             return
         cdef Records cursor = self.cursor()
+        cursor.anywhere = True
         record = cursor.next()
         while record is not None:
             if cursor.left == 0:

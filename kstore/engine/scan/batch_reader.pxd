@@ -31,6 +31,8 @@ cdef class Reader:
     cdef set aborting
     cdef object pages              # is told where the reader is, for the page cache's sake
     cdef int64_t mark              # from which position on it wants to be told again
+    cdef int64_t patience          # bytes until signals are looked at
+    cdef object failure            # what was raised, and is again
     cdef bint busy                 # a thread is in here, perhaps without the GIL
 
     cdef int enter(self) except -1
@@ -46,9 +48,9 @@ cdef class Reader:
     cdef bint is_shortened(self) except -1
     cdef int tell(self, error) except -1
     cdef int64_t resume(self, int64_t position) except -1
+    cdef int try_each(self, int64_t *position, int64_t until, int64_t *budget) noexcept nogil
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1
     cdef bint advance(self) except -1
     cdef bint wanted(self) except -1
-    cdef int note_skipped(self, int64_t position, int64_t size, error) except -1
-    cdef object stray_error(self)
+    cdef int broken(self, error) except -1
     cdef Records records(self)

@@ -7,6 +7,7 @@ that seems to lie behind what is wanted ends the reading only where its neighbou
 
 from typing import NamedTuple
 
+from cpython.exc cimport PyErr_CheckSignals
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
 
@@ -33,6 +34,9 @@ from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeEr
 
 cdef enum:
     SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
+    LONGEST = 64 << 20  # bytes passed or checksummed between two looks at signals
+    STEPS = 4 << 20  # bytes tried one by one, as the beginning of a batch, between two looks at signals
+    SIZE_END = 12  # bytes of a batch that may begin in a hole: at least one up to the end of its size is not 0
 
 
 class Skipped(NamedTuple):
@@ -84,6 +88,7 @@ cdef class Reader:
         self.pages = pages
         self.mark = INT64_MAX
         self.most_ahead = FAR
+        self.patience = LONGEST
         if aborted is not None:
             self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
             self.aborting = set()
@@ -241,33 +246,52 @@ cdef class Reader:
 
         Bytes made to look like many large batches must not make this take the square of their number: what is read
         for checksums is bounded, and past the bound the rest of the segment counts as damaged."""
-        cdef ks_fault fault
-        cdef int64_t size, budget = 32 * (self.end - position) + (64 << 20)
-        cdef int status = 0
-        with nogil:
-            while position < self.end:
-                size = self.header(position, &fault)
-                if size == WALK_SYSTEM:
-                    status = WALK_SYSTEM
-                    break
-                if size > 0 and self.batch.base_offset > self.last_offset:
-                    budget -= size
-                    if budget < 0:
-                        position = self.end
-                        break
-                    status = self.check(position, size, &fault)
-                    if status == 0 or status == WALK_SYSTEM:
-                        break
-                position += 1
+        cdef int64_t budget = 32 * (self.end - position) + (64 << 20)
+        cdef int64_t origin = self.segment.origin, data, turn
+        cdef int status = 1
+        while status > 0 and position < self.end and budget >= 0:
+            PyErr_CheckSignals()
+            data = self.segment.opened().next_data(origin + position) - origin
+            position = max(position, data - SIZE_END + 1)
+            if position < data:
+                turn = data
+            else:
+                turn = self.segment.opened().next_hole(origin + position) - origin
+            with nogil:
+                status = self.try_each(&position, min(min(turn, position + STEPS), self.end), &budget)
         if status == WALK_SYSTEM:
             self.window.raise_failure(-1)
-        return min(position, self.end)
+        return min(position, self.end) if budget >= 0 else self.end
+
+    cdef int try_each(self, int64_t *position, int64_t until, int64_t *budget) noexcept nogil:
+        """Moves `position` up to `until`, or to a sound batch in order: 0 then, WALK_SYSTEM on failure, else 1.
+
+        `budget` is the bytes that checksums may still cost; not many more than LONGEST of them are spent here."""
+        cdef ks_fault fault
+        cdef int64_t size, least = budget[0] - LONGEST
+        cdef int status
+        while position[0] < until:
+            size = self.header(position[0], &fault)
+            if size == WALK_SYSTEM:
+                return WALK_SYSTEM
+            if size > 0 and self.batch.base_offset > self.last_offset:
+                budget[0] -= size
+                if budget[0] < 0:
+                    return 1
+                status = self.check(position[0], size, &fault)
+                if status == 0 or status == WALK_SYSTEM:
+                    return status
+            position[0] += 1
+            if budget[0] < least:
+                return 1
+        return 1
 
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1:
         """Skips what is wrong at `position`: to the end of the entry if a sound batch or the end follows, else to the
         next sound batch found byte by byte."""
         cdef ks_fault fault
         cdef int64_t to = position + size if size > 0 else self.end, following
+        PyErr_CheckSignals()
         cdef bint good = to == self.end and size > 0
         if size > 0 and not good:
             following = self.header(to, &fault)
@@ -288,6 +312,9 @@ cdef class Reader:
         cdef int64_t size
         cdef int status = 0
         while True:
+            if self.patience < 0:
+                self.patience = LONGEST
+                PyErr_CheckSignals()
             if self.segment is None and not self.next_segment():
                 return False
             self.bring(self.position, KS_BATCH_OVERHEAD)
@@ -300,6 +327,7 @@ cdef class Reader:
                 if status == 0:
                     self.at = self.position
                     self.position += size
+                    self.patience -= size
                     self.last_offset = self.batch.last_offset
                     if self.position >= self.mark:
                         self.mark = self.pages.advance(self.position)
@@ -363,20 +391,15 @@ cdef class Reader:
             return True
         return not (self.batch.attributes & KS_TRANSACTIONAL and self.batch.producer_id in self.aborting)
 
-    cdef int note_skipped(self, int64_t position, int64_t size, error) except -1:
-        self.skipped.append(Skipped(self.segment.path, position, size, error))
+    cdef int broken(self, error) except -1:
+        """The current batch's bytes are as written, but its records do not parse: notes it, or raises, now and whenever
+        more is asked for."""
+        if not self.skip:
+            self.failure = error
+            raise error
+        self.skipped.append(Skipped(self.segment.path, self.at, self.batch.size, error))
+        PyErr_CheckSignals()
         return 0
-
-    cdef object stray_error(self):
-        """What to say of a record of the current batch that lies behind the batch's last offset."""
-        return CorruptRecordError(
-            "offset of a record",
-            file=self.segment.path,
-            position=self.at,
-            offset=self.batch.base_offset,
-            expected=f"at most {self.batch.last_offset}, the last of its batch",
-            found="one behind that",
-        )
 
     cdef Records records(self):
         cdef Records records = Records.__new__(Records)
@@ -397,12 +420,17 @@ cdef class BatchReader(Reader):
     def __next__(self):
         self.enter()
         try:
+            if self.failure is not None:
+                raise self.failure
             while self.advance():
-                if self.wanted():
-                    return RecordBatch.new(
-                        self.window.at(self.at), &self.batch, self.segment.path, self.at,
-                        self.segment.max_decompressed_bytes,
-                    )
+                try:
+                    if self.wanted():
+                        return RecordBatch.new(
+                            self.window.at(self.at), &self.batch, self.segment.path, self.at,
+                            self.segment.max_decompressed_bytes,
+                        )
+                except (CorruptRecordError, RecordTooLargeError) as e:  # a marker that cannot be read
+                    self.broken(e)
         finally:
             self.busy = False
         raise StopIteration
@@ -430,7 +458,7 @@ cdef class RecordReader(Reader):
             try:
                 record = self.cursor.next()
                 self.busy = False
-            except CorruptRecordError as e:
+            except (CorruptRecordError, RecordTooLargeError) as e:
                 self.busy = False
                 self.cursor = None
                 self.broken(e)
@@ -442,15 +470,13 @@ cdef class RecordReader(Reader):
                 self.cursor = None
             elif self.cursor.offset >= self.start_offset:
                 if self.cursor.offset >= self.stop_offset:
-                    if self.batch.last_offset >= self.stop_offset or self.batch.magic < 2:
-                        raise StopIteration
-                    self.cursor = None
-                    self.broken(self.stray_error())
-                    continue
+                    raise StopIteration
                 return record
 
     cdef bint next_batch(self) except -1:
         """Puts the cursor on the records of the next batch that has any for us. False at the end."""
+        if self.failure is not None:
+            raise self.failure
         while self.advance():
             try:
                 if self.wanted() and (
@@ -461,9 +487,3 @@ cdef class RecordReader(Reader):
             except (CorruptRecordError, RecordTooLargeError) as e:
                 self.broken(e)
         return False
-
-    cdef int broken(self, error) except -1:
-        """A batch whose bytes are as written but whose records do not parse."""
-        if not self.skip:
-            raise error
-        return self.note_skipped(self.at, self.batch.size, error)

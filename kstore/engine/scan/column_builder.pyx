@@ -35,6 +35,7 @@ from libkstore.format cimport (
     KS_LOG_APPEND_TIME,
     KS_OK,
     ks_batch,
+    ks_check_place,
     ks_fail,
     ks_fault,
     ks_header,
@@ -347,8 +348,9 @@ cdef class ColumnBuilder:
         t.rows = self.count
         t.most_rows = self.most_rows
         t.most_bytes = before + self.most_bytes - self.bytes
-        t.start = f.start
-        t.stop = f.stop
+        # a record outside its batch is not plain: no batch reaches to the largest number
+        t.start = max(f.start, b.base_offset)
+        t.stop = min(f.stop, b.last_offset + 1)
         t.offsets = <int64_t *>self.offsets.data
         t.timestamps = <int64_t *>self.timestamps.data
         t.lists = <int32_t *>self.lists.data
@@ -376,6 +378,7 @@ cdef class ColumnBuilder:
         cdef ks_record r
         cdef const uint8_t *p
         cdef int64_t before = self.count
+        cdef int64_t start = max(f.start, b.base_offset), stop = min(f.stop, b.last_offset + 1)
         cdef int status = ROWS_DONE
         cdef bint plain = not f.looks_inside and (
             not self.views or (run.block is not NULL and run.end - run.block <= INT32_MAX)
@@ -400,16 +403,22 @@ cdef class ColumnBuilder:
             status = ks_next_record(&p, run.end, b, &r, fault)
             if status != KS_OK:
                 break
-            if r.offset < f.start or (f.looks_inside and not ks_matches(f, &r)):
-                if r.offset >= f.stop:
+            if r.offset >= stop:
+                status = ks_check_place(b, &r, fault)
+                if status == KS_OK:
                     status = ROWS_END
+                break
+            if r.offset < start:
+                status = ks_check_place(b, &r, fault)
+                if status != KS_OK:
                     break
                 run.p = p
                 run.left -= 1
                 continue
-            if r.offset >= f.stop:
-                status = ROWS_END
-                break
+            if f.looks_inside and not ks_matches(f, &r):
+                run.p = p
+                run.left -= 1
+                continue
             status = put_row(self, &r, run)
             if status != KS_OK:
                 break

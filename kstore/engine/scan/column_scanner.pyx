@@ -28,7 +28,6 @@ cdef enum:
     SCAN_MEMORY = 6
     SCAN_PAUSE = 7     # long enough without a look at signals
     SCAN_LIMIT = 8     # the part ends here
-    SCAN_STRAY = 9     # a record lies behind the last offset of its batch
 
 cdef enum:
     LONGEST = 64 << 20  # bytes passed between two looks at signals
@@ -59,7 +58,6 @@ cdef class ColumnScanner(Reader):
     cdef int64_t first_offset    # the base offset of the first batch met, or -1
     cdef Buffer lent             # the window's buffer, as far as batches hold it
     cdef int32_t lent_index      # its index in the blocks of the rows; 0: not among them
-    cdef object failure
 
     def configure(
         self, ColumnBuilder rows not None, Predicate predicate not None, *, int64_t part_end=-1, int64_t after=-1,
@@ -137,9 +135,6 @@ cdef class ColumnScanner(Reader):
                     PyErr_CheckSignals()
                 elif what == SCAN_BROKEN:
                     self.tell_fault()
-                elif what == SCAN_STRAY:
-                    self.run.p = NULL
-                    self.leave_batch(self.stray_error())
                 elif what == SCAN_BEGIN:
                     self.begin_batch()
                 elif self.segment is None and self.next_segment():
@@ -179,7 +174,7 @@ cdef class ColumnScanner(Reader):
                 if status == ROWS_FULL:
                     return SCAN_FULL
                 if status == ROWS_END:
-                    return SCAN_END if self.current.last_offset >= f.stop else SCAN_STRAY
+                    return SCAN_END
                 if status == ROWS_MEMORY:
                     return SCAN_MEMORY
                 if status != ROWS_DONE:
@@ -257,7 +252,7 @@ cdef class ColumnScanner(Reader):
                 return 0
             self.source = self.records()
         except (CorruptRecordError, RecordTooLargeError) as e:
-            return self.leave_batch(e)
+            return self.broken(e)
         self.current = self.batch
         self.run.position = self.at
         if self.source.legacy is not None:
@@ -302,14 +297,7 @@ cdef class ColumnScanner(Reader):
             while records.next() is not None:
                 pass
         except (CorruptRecordError, RecordTooLargeError) as e:
-            self.leave_batch(e)
-        return 0
-
-    cdef int leave_batch(self, error) except -1:
-        """A batch whose bytes are as written but whose records do not parse."""
-        if not self.skip:
-            raise error
-        self.note_skipped(self.at, self.batch.size, error)
+            self.broken(e)
         return 0
 
     cdef bint next_segment(self) except -1:

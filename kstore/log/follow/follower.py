@@ -61,11 +61,17 @@ class Follower(Generic[Item]):
         if not self._records:
             return cast("Item | None", self._take_batch())
         while not self._pending:
+            reached = self.offset
             batch = self._take_batch()
             if batch is None:
                 return None
             if not batch.is_control:
-                self._pending.extend(r for r in batch.records(verify=False) if r.offset >= self._first)
+                try:
+                    records = batch.records(verify=False)
+                except BaseException:  # it was not passed: who asks again meets it again
+                    self.offset, self._reader = reached, None
+                    raise
+                self._pending.extend(r for r in records if r.offset >= self._first)
                 self._first = self.offset  # a batch written after a truncation may begin below
         return cast(Item, self._pending.popleft())
 

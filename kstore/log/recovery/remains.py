@@ -3,8 +3,10 @@
 from typing import NamedTuple
 
 from kstore.config import MAX64
+from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptRecordError, RecordTooLargeError
 
 
 class Remains(NamedTuple):
@@ -19,11 +21,19 @@ class Remains(NamedTuple):
         return f"{batches}, offsets {self.first_offset} to {self.last_offset}"
 
 
+def _first_offset(batch: RecordBatch) -> int:
+    """Its base offset, or, of a compressed message that cannot be unpacked, what is known: its last one."""
+    try:
+        return batch.base_offset
+    except (CorruptRecordError, RecordTooLargeError):
+        return batch.last_offset
+
+
 def remains_of(segment: Segment, position: int) -> Remains | None:
     """The sound batches in a segment from a byte on, whatever lies between them; None if there are none. OSError."""
     count, first, last = 0, -1, -1
     for batch in BatchReader((segment,), 0, MAX64, first_position=position, on_error="skip"):
-        first = batch.base_offset if count == 0 else first
+        first = _first_offset(batch) if count == 0 else first
         last = batch.last_offset
         count += 1
     return Remains(count, first, last) if count else None

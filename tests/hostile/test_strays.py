@@ -1,0 +1,226 @@
+"""Records that their batch does not announce: outside its offsets, more or fewer than it counts. All ways of reading agree."""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kstore.engine.record.hashes import crc32c
+
+import kstore
+
+LOG = "00000000000000000000.log"
+
+
+def varint(n: int) -> bytes:
+    z = (n << 1) ^ (n >> 31)
+    out = b""
+    while z >= 0x80:
+        out += bytes([z & 0x7F | 0x80])
+        z >>= 7
+    return out + bytes([z])
+
+
+def batch(base: int, deltas: list[int], last: int, count: int | None = None, codec: int = 0) -> bytes:
+    """A v2 batch whose header says what it likes, with a right checksum."""
+    payload = b""
+    for delta in deltas:
+        value = b"%03d" % (delta % 1000)
+        body = b"\0" + varint(delta) + varint(delta) + varint(-1) + varint(len(value)) + value + b"\0"
+        payload += varint(len(body)) + body
+    if codec:
+        deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+        payload = deflate.compress(payload) + deflate.flush()
+    rest = struct.pack(
+        ">hiqqqhii", codec, last, base, base + 2000, -1, -1, -1, len(deltas) if count is None else count
+    )
+    rest += payload
+    return struct.pack(">qiibI", base, len(rest) + 9, 0, 2, crc32c(rest)) + rest
+
+
+def message(offset: int, value: bytes, magic: int, codec: int = 0) -> bytes:
+    rest = bytes([magic, codec]) + (struct.pack(">q", offset) if magic else b"")
+    rest += struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", offset, len(rest) + 4, zlib.crc32(rest)) + rest
+
+
+def wrapper(offset: int, inner: list[int], magic: int) -> bytes:
+    deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+    data = b"".join(message(o, b"%03d" % o, magic) for o in inner)
+    return message(offset, deflate.compress(data) + deflate.flush(), magic, 1)
+
+
+# What stands between a batch of offsets 0 to 4 and one of 10 to 14; and which of its offsets come before what is wrong.
+WRONG: dict[str, tuple[bytes, list[int]]] = {
+    "behind": (batch(5, [0, 1, 7, 3, 4], 4), [5, 6]),
+    "behind, but not behind the log": (batch(5, [0, 1, 2, 3, 8], 4), [5, 6, 7, 8]),
+    "far behind": (batch(5, [0, 1, 2, 3, 70_000], 4), [5, 6, 7, 8]),
+    "before": (batch(5, [0, 1, -3, 3, 4], 4), [5, 6]),
+    "first before": (batch(5, [-1, 0], 4), []),
+    "packed, behind": (batch(5, [0, 1, 7, 3, 4], 4, codec=1), [5, 6]),
+    "packed, before": (batch(5, [0, 1, -3, 3, 4], 4, codec=1), [5, 6]),
+    "count too small": (batch(5, [0, 1, 2, 3, 4], 4, 3), [5, 6, 7]),
+    "count too large": (batch(5, [0, 1, 2, 3, 4], 4, 6), [5, 6, 7, 8, 9]),
+    "packed, count too small": (batch(5, [0, 1, 2, 3, 4], 4, 3, codec=1), [5, 6, 7]),
+    "packed, count too large": (batch(5, [0, 1, 2, 3, 4], 4, 6, codec=1), [5, 6, 7, 8, 9]),
+    "count below 0": (batch(5, [0, 1, 2, 3, 4], 4, -1), []),
+    "magic 0, behind": (wrapper(9, [5, 6, 12], 0), []),
+    "magic 0, far behind": (wrapper(9, [5, 6, 70_000], 0), []),
+    "magic 0, falling": (wrapper(9, [5, 9, 7], 0), []),
+    "magic 1, behind": (wrapper(9, [0, 1, 7, 2], 1), []),
+}
+
+
+def made(directory: Path, wrong: bytes, before: bytes | None = None) -> kstore.PartitionLog:
+    partition = directory / "t-0"
+    partition.mkdir()
+    first = batch(0, [0, 1, 2, 3, 4], 4) if before is None else before
+    (partition / LOG).write_bytes(first + wrong + batch(10, [0, 1, 2, 3, 4], 4))
+    log = kstore.open(partition)
+    assert log.log_end_offset == 15
+    return log
+
+
+def taken(rows: Iterable[int]) -> tuple[list[int], str]:
+    """What an iterator gives before it raises, and the error's reason"""
+    found: list[int] = []
+    with pytest.raises(kstore.CorruptRecordError) as caught:
+        found.extend(rows)
+    assert caught.value.file.endswith(LOG)
+    assert caught.value.position >= 0
+    return found, caught.value.reason
+
+
+def offsets_of(scan: Iterable[Any]) -> Iterable[int]:
+    for part in scan:
+        yield from (int(offset) for offset in part.column("offset").values)
+
+
+READERS: dict[str, Callable[[kstore.PartitionLog], Iterable[int]]] = {
+    "records": lambda log: (r.offset for r in log.records()),
+    "records from 5 on": lambda log: (r.offset for r in log.records(5)),
+    "batches": lambda log: (r.offset for b in log.batches() for r in b),
+    "read": lambda log: (r.offset for r in log.read(0)),
+    "span": lambda log: (r.offset for r in log.span(0)),
+    "follow": lambda log: (r.offset for r in log.follow(0, timeout=0)),
+    "scan": lambda log: offsets_of(log.scan()),
+    "scan of numbers": lambda log: offsets_of(log.scan(["offset", "timestamp"])),
+    "scan of views": lambda log: offsets_of(log.scan(["offset", "value"], views=True)),
+    "scan in small parts": lambda log: offsets_of(log.scan(["offset"], batch_rows=1)),
+    "scan with two threads": lambda log: offsets_of(log.scan(threads=2)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", WRONG)
+def test_readers(tmp_path: Path, name: str, reader: str) -> None:
+    wrong, sound = WRONG[name]
+    log = made(tmp_path, wrong)
+    found, _ = taken(READERS[reader](log))
+    expected = [*range(0 if "from" not in reader else 5, 5), *sound]
+    if reader in ("batches", "follow") or "packed, count" in name:  # these take a batch as a whole
+        assert found in (expected, list(range(5)), [])
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_reading_only_a_part(tmp_path: Path, name: str) -> None:
+    """Where reading ends below the record that is wrong, or at it, nothing that was asked for is missing."""
+    wrong, sound = WRONG[name]
+    log = made(tmp_path, wrong)
+    for stop in range(16):
+        for reader in ((r.offset for r in log.records(0, stop)), offsets_of(log.scan(stop=stop))):
+            try:
+                found = list(reader)
+            except kstore.CorruptRecordError:
+                assert stop > 5 or name.startswith("magic")  # only who unpacks it knows where it begins
+            else:
+                assert found == [*range(min(stop, 5)), *(o for o in sound if o < stop)]
+                assert stop <= 5 or len(found) == stop, (stop, found)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_lookups(tmp_path: Path, name: str) -> None:
+    """An offset of the batch is found, or an error says why not; never another one."""
+    wrong, sound = WRONG[name]
+    log = made(tmp_path, wrong)
+    for offset in range(15):
+        for look in (lambda o: log.get(o).offset, lambda o: log.find(offset=o).offset):  # type: ignore[union-attr]
+            try:
+                assert look(offset) == offset
+            except kstore.CorruptRecordError as e:
+                assert 5 <= offset < 10
+                assert e.file.endswith(LOG)
+            else:
+                assert not 5 <= offset < 10 or offset in sound
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_by_time(tmp_path: Path, name: str) -> None:
+    wrong, sound = WRONG[name]
+    if not sound:
+        return
+    log = made(tmp_path, wrong)
+    with pytest.raises(kstore.CorruptRecordError):
+        log.find(timestamp=2000)  # the header says that the batch has one as late: all are looked at
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_skipping(tmp_path: Path, name: str) -> None:
+    wrong, sound = WRONG[name]
+    log = made(tmp_path, wrong)
+    expected = [*range(5), *sound, *range(10, 15)]
+    reader = log.records(on_error="skip")
+    assert [r.offset for r in reader] == expected
+    scan = log.scan(on_error="skip")
+    assert [*offsets_of(scan)] == expected
+    part = log.read(0, on_error="skip").records()
+    assert [r.offset for r in part] == expected
+    for skipped in (reader.skipped, scan.skipped, part.skipped):
+        ((file, position, size, error),) = skipped
+        assert file.endswith(LOG)
+        assert (position, size) == (len(batch(0, [0, 1, 2, 3, 4], 4)), len(wrong))
+        assert isinstance(error, kstore.CorruptRecordError)
+
+
+@pytest.mark.parametrize("read", ["records", "follow", "scan"])
+def test_who_asks_again_meets_the_error_again(tmp_path: Path, read: str) -> None:
+    """Otherwise what follows would seem to follow on."""
+    log = made(tmp_path, WRONG["behind"][0])
+    iterator: Any = {
+        "records": lambda: log.records(),
+        "follow": lambda: log.follow(0, timeout=0),
+        "scan": lambda: iter(log.scan()),
+    }[read]()
+    for _ in range(3):
+        with pytest.raises(kstore.CorruptRecordError, match="offset of a record"):
+            list(iterator)
+
+
+def test_a_producers_compressed_message_counts_from_0() -> None:
+    """Old producers gave it offset 0, and the broker put that right; bytes in memory may still be a producer's."""
+    raw = wrapper(0, [0, 1, 2], 1)
+    assert [r.offset for r in kstore.RecordBatch(raw)] == [0, 1, 2]
+    with pytest.raises(kstore.CorruptRecordError, match="expected 1 to 0, found 1"):
+        kstore.RecordBatch(raw, file="x.log").records()
+
+
+def test_a_message_that_cannot_be_unpacked_does_not_keep_a_log_from_being_opened(tmp_path: Path) -> None:
+    """It lies behind the end of the log, where what is left is counted for a note."""
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    sound = batch(0, [0, 1, 2, 3, 4], 4)
+    (partition / LOG).write_bytes(sound + wrapper(1, [0, 1, 2], 1) + message(9, b"no gzip", 1, 1))
+    log = kstore.open(partition)
+    assert [r.offset for r in log] == list(range(5))
+    assert any("2 sound batches, offsets 1 to 9" in finding.text for finding in log.recovery.findings)
+
+
+def test_records_in_a_dump_are_shown_as_they_are(tmp_path: Path) -> None:
+    """As kafka-dump-log does."""
+    log = made(tmp_path, WRONG["behind"][0])
+    found = [r.offset for b in log.batches() for r in b.unverified()]
+    assert found == [*range(7), 12, 8, 9, *range(10, 15)]
