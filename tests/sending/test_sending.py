@@ -434,3 +434,36 @@ def test_reading_what_was_truncated_away(log: kstore.LogWriter) -> None:
     ):
         with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
             read()
+
+
+class Odd:
+    """Something like a socket, whose send() gives what it likes."""
+
+    def __init__(self, gives: object) -> None:
+        self.gives = gives
+
+    def send(self, _data: bytes) -> object:
+        return self.gives
+
+    def gettimeout(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("gives", [10**9, 0, -1, None, 1.5, "x", True, 2**70])
+def test_what_a_send_cannot_have_taken_is_not_believed(log: kstore.LogWriter, gives: object) -> None:
+    """10**9 would leave out the rest, 0 would never end."""
+    part = log.read(0, 20_000)
+    for send in (part.send, lambda to: log.send(to, 0), lambda to: asyncio.run(part.send_async(to))):
+        with pytest.raises((TypeError, ValueError), match="send"):
+            send(Odd(gives))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("to", [None, 5, b"x", object()])
+def test_what_is_no_socket(log: kstore.LogWriter, to: object) -> None:
+    """Also where there is nothing to send."""
+    for offset in (0, log.log_end_offset):
+        for send in (log.read(offset).send, log.span(offset).send, lambda to, o=offset: log.send(to, o)):
+            with pytest.raises(TypeError, match="no socket"):
+                send(to)
+        with pytest.raises(TypeError, match="no StreamWriter"):
+            asyncio.run(log.read(offset).send_async(to))

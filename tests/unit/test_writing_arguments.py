@@ -66,3 +66,14 @@ def test_an_iterator_of_timestamps_may_append(log: kstore.LogWriter) -> None:
     log.configure(max_message_bytes=100)
     with pytest.raises(ZeroDivisionError):
         log.extend([b"a", b"b"], timestamps=times())
+
+
+def test_views_with_gaps_are_taken_as_their_bytes(tmp_path: Path) -> None:
+    """In every way of appending, as bytes() takes them; no BufferError."""
+    spread = memoryview(b"".join(bytes([byte, 0]) for byte in BATCH))[::2]
+    with kstore.open(tmp_path / "views-0", "a") as log:
+        log.append_batches(spread)
+        log.append_batches(spread, keep_offsets=False)
+        log.append(spread)
+        log.extend([spread])
+        assert [r.value for r in log] == [b"v", b"v", BATCH, BATCH]

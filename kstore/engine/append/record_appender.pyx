@@ -416,6 +416,8 @@ cdef class RecordAppender(LogAppender):
             self.given = <uint8_t *>PyBytes_AS_STRING(encoded)
             self.given_size = PyBytes_GET_SIZE(encoded)
             return 0
+        if isinstance(encoded, memoryview) and not encoded.c_contiguous:
+            encoded = encoded.tobytes()
         PyObject_GetBuffer(encoded, &view, PyBUF_SIMPLE)
         try:
             builder.used = builder.start = 0

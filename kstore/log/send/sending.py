@@ -4,6 +4,7 @@ import errno
 import select
 import sys
 from collections.abc import Iterator, Sequence
+from operator import index
 from time import monotonic
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -61,6 +62,8 @@ class Target:
     """A socket, and how it takes bytes."""
 
     def __init__(self, sock: Outlet) -> None:
+        if not callable(getattr(sock, "send", None)):
+            raise TypeError(f"{sock!r} is no socket: it has no send()")
         self.sock = sock
         self.copies = _is_tls(sock) or not hasattr(sock, "fileno")
 
@@ -75,11 +78,21 @@ class Target:
                 self.copies = True
         data = part._copy(position, CHUNK)
         try:
-            return self.sock.send(data)
+            return self._taken(self.sock.send(data), len(data))
         except OSError as e:
             if _is_tls(self.sock) and type(e).__name__ in ("SSLWantWriteError", "SSLWantReadError"):
                 raise BlockingIOError(errno.EAGAIN, "the TLS socket takes nothing now") from e
             raise
+
+    def _taken(self, size: object, most: int) -> int:
+        """What a send() gave, if it can be: somebody's own may count otherwise, and what follows would be left out."""
+        if isinstance(size, bool) or not hasattr(size, "__index__"):
+            raise TypeError(f"send() of {self.sock!r} gave {size!r}, and not how many bytes it took")
+        if not 1 <= index(size) <= most:
+            raise ValueError(
+                f"send() of {self.sock!r} says that it took {size} bytes of {most}; for none it raises BlockingIOError"
+            )
+        return index(size)
 
 
 def send_parts(parts: Sequence[Sendable], sock: Outlet, position: int) -> Sent:

@@ -24,7 +24,7 @@ async def send_parts_async(parts: Sequence[Any], to: object, position: int) -> S
     transport = getattr(to, "transport", to)
     if isinstance(transport, asyncio.BaseTransport):
         return await _send_by_transport(parts, to, transport, position)
-    if not hasattr(to, "send"):
+    if not (hasattr(to, "send") and hasattr(to, "gettimeout")):
         raise TypeError(f"{to!r} is no StreamWriter, transport or socket")
     return await _send_by_socket(parts, to, position)
 
