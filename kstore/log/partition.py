@@ -406,7 +406,10 @@ class PartitionLog:
         return self._read_transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
-        """The first record of data at or after `offset`. OffsetOutOfRangeError where there is none."""
+        """The first record of data at or after `offset`.
+
+        OffsetOutOfRangeError if there is none, and for an offset below log_start_offset.
+        """
         if type(offset) is not int:
             offset = any_integer("offset", offset)
         now = self._now()
@@ -435,6 +438,10 @@ class PartitionLog:
     ) -> RecordReader:
         """An iterator of the records with start <= offset < stop; both default to the ends of the log.
 
+        A range is cut to what the log holds, as that of a Python slice is: one that begins below log_start_offset begins
+        there, and nothing tells of records that retention has deleted. `read`, `get`, `find` and `follow`, which ask for
+        one place, raise OffsetOutOfRangeError for it.
+
         Transaction markers are left out unless `control` is true. on_error="skip" goes on at the next good batch and
         lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError. With cache="drop" the
         page cache is left as it was found: what the scan brought in goes out behind it.
@@ -461,7 +468,10 @@ class PartitionLog:
         on_error: _OnError = "raise",
         cache: _Cache = "keep",
     ) -> BatchReader:
-        """The same for whole batches, control batches included: those that hold an offset of the range."""
+        """The same for whole batches, control batches included: those that hold an offset of the range.
+
+        The range is cut to what the log holds, as in `records`; the first batch may begin below it.
+        """
         now = self._now()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
         return BatchReader(
@@ -495,6 +505,7 @@ class PartitionLog:
     ) -> Scan:
         """The records with start <= offset < stop and since <= timestamp < until, as columns; markers are left out.
 
+        The range of offsets is cut to what the log holds, as in `records`: a start below log_start_offset is no error.
         An iterable of ColumnBatch objects and an Arrow stream: pyarrow.table(log.scan()), and so with Polars, DuckDB
         and pandas; no Arrow library is needed. `columns` are those of Record by default (offset, timestamp,
         timestamp_type, key, value, headers); also base_offset, last_offset, base_timestamp, max_timestamp,
@@ -562,6 +573,11 @@ class PartitionLog:
         `timestamp` (ms, or a datetime with a time zone): the first record with at least that timestamp; "earliest",
         "latest" or "max" (also kstore's EARLIEST, LATEST, MAX_TIMESTAMP and so on) for the ends of the log and for its
         largest timestamp. None if there is no such record.
+
+        As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it. If those of
+        its records that are as late lie below log_start_offset, or if it has no timestamps and the time of its file stood
+        in for them, the answer is None, though a later segment may have such a record; scan(since=...) finds that one.
+        "max" is asked of all that the segments hold, so its offset may lie below log_start_offset.
         """
         if (offset is None) == (timestamp is None):
             raise TypeError("find() takes either offset or timestamp")

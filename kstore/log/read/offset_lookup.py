@@ -98,7 +98,8 @@ def check_complete(now: Loaded) -> None:
 
 
 def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> OffsetAndTimestamp | None:
-    """The first record with at least this timestamp; None where there is none. `reached` is of the log's segments."""
+    """The first record with at least this timestamp in the segment that Kafka asks for it: the first whose largest
+    timestamp reaches it. None where that has none. `reached` is of the log's segments."""
     segments = now.segments
     at = reached.first(timestamp)
     while at < len(segments):
