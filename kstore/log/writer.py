@@ -858,12 +858,23 @@ class LogWriter(RecordAppender, PartitionLog):
             self.abandon()  # where closing was interrupted: nobody calls it again
 
     def __del__(self) -> None:
-        if not self._left:
-            self._closed = True
-            self._end()
-            if self._flusher is not None:
-                self._flusher.stop(wait=False)
-            self._log_dir.leave_unclean()
+        if self._left:
+            return
+        forgotten = not (self._closed or self._log_dir.has_left)  # in a forked child it is the parent's
+        gathered = sum(appender._gathered_count for appender in self._appenders)
+        self._closed = True
+        self._end()
+        if self._flusher is not None:
+            self._flusher.stop(wait=False)
+        self._log_dir.leave_unclean()
+        if forgotten:  # last, because a filter may make it an exception
+            lost = f", and {gathered} records that its appenders had gathered are lost" if gathered else ""
+            warnings.warn(
+                f"{self.path} was open for writing and never closed: the next opening must recover{lost}",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
 
     def __repr__(self) -> str:
         if self._closed:

@@ -261,6 +261,11 @@ cdef class RecordAccumulator:
         """The batch that is being gathered, or the last one."""
         return self.batch
 
+    @property
+    def _gathered_count(self):
+        """How many records are not in the log yet. Takes no lock."""
+        return self.builder.batch.records_count if self.gathering and self.builder is not None else 0
+
     def _flush_batch(self, PendingBatch batch):
         """Appends this batch if it is still open."""
         self.acquire()
