@@ -45,6 +45,7 @@ from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appender import Appender
 from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.write.flusher import Flusher
@@ -116,13 +117,12 @@ class LogWriter(RecordAppender, PartitionLog):
             raise TypeError(f"topic_id is a uuid.UUID, not {topic_id!r}")
         if not (clock is None or callable(clock)):
             raise TypeError(f"clock is called for the time in ms, and {clock!r} cannot be")
-        now = (
-            self.clock_ms()
-            if clock is None
-            else integer("the time that the log's clock gives, in ms,", clock())
-        )
+        self._clock = clock
+        if clock is not None:
+            self._use_own_clock()
+        now = self.clock_ms()
         directory = Path(os.path.abspath(self.path))  # noqa: PTH100
-        self._apply_config(self._config, durability)
+        self._apply_limits(limits_of(self._config, durability))
         made = not directory.is_dir()
         if made:
             if not create:
@@ -138,7 +138,7 @@ class LogWriter(RecordAppender, PartitionLog):
             raise
         self._left = False
         try:
-            self._load(keep_cut, clean, recovery_point, log_start_offset, clock, topic_id, now)
+            self._load(keep_cut, clean, recovery_point, log_start_offset, topic_id, now)
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
@@ -158,15 +158,10 @@ class LogWriter(RecordAppender, PartitionLog):
         clean: bool | None,
         recovery_point: int | None,
         log_start_offset: int | None,
-        clock: Callable[[], int] | None,
         topic_id: uuid.UUID | None,
         now: int,
     ) -> None:
-        now = (
-            self.clock_ms()
-            if clock is None
-            else integer("the time that the log's clock gives, in ms,", clock())
-        )
+        now = self.clock_ms()
         repairs = Repairs(self._directory, keep_cut=keep_cut)
         loaded = load(
             Path(self._directory),
@@ -219,7 +214,7 @@ class LogWriter(RecordAppender, PartitionLog):
             durable = min(recovery.recovery_point, end)
             owed = [s.path for s in segments if s.end_offset > durable]
         self._owe_sync(owed, True)
-        self._begin(active, end, max(durable, 0), clock)
+        self._begin(active, end, max(durable, 0))
         self._closed = False
 
     def _make_active(
@@ -295,11 +290,15 @@ class LogWriter(RecordAppender, PartitionLog):
         config = self._config.replace(**changes)
         with self._held():
             self._check_usable()
-            self._apply_config(config, self._durability)
+            self._apply_limits(limits_of(config, self._durability))
             self._config = config
             self._names_retention = self._names_retention or "retention_ms" in changes
             assert self._flusher is not None
             self._flusher.flush_every(config.flush_ms)
+
+    def _clock_ms(self) -> int:
+        assert self._clock is not None
+        return integer("the time that the log's clock gives, in ms,", self._clock())
 
     @property
     def leader_epoch(self) -> int:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kstore.engine.record.hashes import crc32c
 
 import kstore
+from kstore.engine.record.hashes import crc32c
 
 LOG = "00000000000000000000.log"
 

@@ -1,8 +1,8 @@
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore.engine.segment.active_segment cimport ActiveSegment
 from kstore.engine.record.batch_builder cimport BatchBuilder
+from kstore.engine.segment.active_segment cimport ActiveSegment
 from libkstore.format cimport ks_batch
 
 cdef extern from "gate.h" nogil:
@@ -35,7 +35,7 @@ cdef class LogAppender:
     cdef bint keys_required
     cdef int durability
     cdef int target_codec
-    cdef object clock
+    cdef bint own_clock            # the deriving class tells the time
     cdef str refusal
     cdef str unfinished            # a change under way: where it is broken off, nothing more is written
     cdef bint closed
@@ -45,12 +45,12 @@ cdef class LogAppender:
     cdef bint names_unsynced
     cdef int64_t unsynced_from     # the first segment that has files among them
     cdef int64_t syncing_from      # the same of the sync under way
-    cdef list waiting             # bells to ring at the next change; None for none
+    cdef list waiting             # events to set at the next change; None for none
 
     cdef int acquire(self) except -1
     cdef int refuse_reentrance(self) except -1
     cdef void release(self) noexcept
-    cdef int ring(self) except -1
+    cdef int notify(self) except -1
     cdef int check_usable(self) except -1
     cdef int64_t now(self, bint exact=*) except? -1
     cdef int fail(self, str what) except -1

@@ -1,10 +1,11 @@
 """The end of a log: who may write there, where the next batch goes, writing it, and making it durable.
 
-What is appended is in engine/append/record_appender.pyx. What is rare or a matter of policy is left to the class that derives from it
-(log/writer.py): beginning a new segment, leader epochs. It is called with the mutex held.
+What is appended is in record_appender.pyx. What is rare or a matter of policy is left to the class that derives from it
+(log/writer.py): see the section on hooks.
 """
 
 import os
+from typing import NamedTuple
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.pythread cimport (
@@ -21,15 +22,13 @@ from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
-from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.io.file cimport File
+from kstore.engine.record.batch_builder cimport BatchBuilder
+from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
 from libkstore.format cimport ks_batch
 
-from kstore.arguments import integer
-from kstore.engine.segment.active_segment import ROLL_REASONS
-from kstore.engine.record.decompress import NAMES as CODECS
 from kstore.engine.io.file import sync_directory, sync_file
+from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.errors import (
     InvalidTimestampError,
     LogClosedError,
@@ -56,6 +55,27 @@ cdef enum:
 DURABILITY = ("none", "group", "each")
 
 
+class AppendLimits(NamedTuple):
+    """What the configuration of a log says of appends, as plain values.
+
+    `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for what they
+    come in; `codec` and `level` are those of records that are encoded here.
+    """
+
+    segment_bytes: int
+    segment_ms: int
+    max_message_bytes: int
+    before_max_ms: int
+    after_max_ms: int
+    flush_messages: int
+    log_append_time: bool
+    keys_required: bool
+    durability: int
+    target_codec: int
+    codec: int
+    level: int
+
+
 cdef int sync_all(list files) except -1:
     """Brings files to the disk: open ones, or paths, of which those that retention has removed need it no longer."""
     for file in files:
@@ -70,19 +90,19 @@ cdef int sync_all(list files) except -1:
 cdef class Held:
     """`with log._held():` for Python code that changes the log."""
 
-    cdef LogAppender tail
+    cdef LogAppender log
     cdef bint entered
 
     def __enter__(self):
-        if self.tail is None:
+        if self.log is None:
             raise TypeError("only a log makes these")
-        self.tail.acquire()
+        self.log.acquire()
         self.entered = True
 
     def __exit__(self, *error):
         if self.entered:  # what was not taken is not given back
             self.entered = False
-            self.tail.release()
+            self.log.release()
 
 
 @no_gc_clear
@@ -94,16 +114,16 @@ cdef class UnfinishedChange:
     where an interrupt or a lack of memory strikes.
     """
 
-    cdef LogAppender tail
+    cdef LogAppender log
     cdef str what
     cdef str outer
     cdef bint is_undone
 
     def __enter__(self):
-        if self.tail is None:
+        if self.log is None:
             raise TypeError("only a log makes these")
-        self.outer = self.tail.unfinished
-        self.tail.unfinished = self.what
+        self.outer = self.log.unfinished
+        self.log.unfinished = self.what
         return self
 
     def undone(self):
@@ -111,12 +131,12 @@ cdef class UnfinishedChange:
         self.is_undone = True
 
     def __exit__(self, kind, error, trace):
-        if self.tail is None:
+        if self.log is None:
             return
         if kind is None or self.is_undone:
-            self.tail.unfinished = self.outer
+            self.log.unfinished = self.outer
         else:
-            self.tail._refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
+            self.log._refuse(f"{self.what} was not finished: {kind.__name__}: {error}")
 
 
 cdef class LogAppender:
@@ -139,35 +159,26 @@ cdef class LogAppender:
         if self.mutex is not NULL:
             PyThread_free_lock(self.mutex)
 
-    # ---- what the deriving class sets and supplies ----------------------------------------------------------------
+    # ---- what the deriving class sets -----------------------------------------------------------------------------
 
-    def _begin(self, ActiveSegment active not None, int64_t next_offset, int64_t durable_offset, clock):
-        """Opens the tail: appends go to `active` from `next_offset` on."""
+    def _begin(self, ActiveSegment active not None, int64_t next_offset, int64_t durable_offset):
+        """Opens the log: appends go to `active` from `next_offset` on."""
         self._publish(self._sealed, active)
         self.end = next_offset
-        self.clock = clock
         self.commit.reached = durable_offset
         self.closed = False
 
-    def _apply_config(self, config, str durability):
-        """Takes over what the configuration says of appends: all of it, or nothing."""
-        cdef int64_t segment_bytes = config.effective_segment_bytes, segment_ms = config.segment_ms
-        cdef int64_t max_message_bytes = config.max_message_bytes, flush_messages = config.flush_messages
-        cdef int64_t before_max_ms = config.message_timestamp_before_max_ms
-        cdef int64_t after_max_ms = config.message_timestamp_after_max_ms
-        cdef bint log_append_time = config.message_timestamp_type == "LogAppendTime"
-        cdef bint compacts = "compact" in config.cleanup_policy
-        cdef int kind = DURABILITY.index(durability)
-        cdef int target_codec, codec, level
+    def _apply_limits(self, limits not None):
+        """Takes over an AppendLimits: all of it, or nothing."""
+        cdef int64_t segment_bytes, segment_ms, max_message_bytes, before_max_ms, after_max_ms, flush_messages
+        cdef bint log_append_time, keys_required
+        cdef int durability, target_codec, codec, level
+        (
+            segment_bytes, segment_ms, max_message_bytes, before_max_ms, after_max_ms, flush_messages,
+            log_append_time, keys_required, durability, target_codec, codec, level,
+        ) = limits
         if self.builder is None:
             raise LogClosedError("the log was garbage")
-        if compacts and config.max_compaction_lag_ms > 0:
-            segment_ms = min(segment_ms, <int64_t>config.max_compaction_lag_ms)
-        name = config.compression_type
-        target_codec = -1 if name == "producer" else 0 if name == "uncompressed" else CODECS.index(name)
-        codec = max(target_codec, 0)
-        level = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
-                 "zstd": config.compression_zstd_level}.get(name, -1)
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.max_message_bytes = max_message_bytes
@@ -175,11 +186,38 @@ cdef class LogAppender:
         self.after_max_ms = after_max_ms
         self.flush_messages = flush_messages
         self.log_append_time = log_append_time
-        self.keys_required = compacts
-        self.durability = kind
+        self.keys_required = keys_required
+        self.durability = durability
         self.target_codec = target_codec
         self.builder.codec = codec
         self.builder.level = level
+
+    def _use_own_clock(self):
+        """From here on `_clock_ms` tells the time."""
+        self.own_clock = True
+
+    # ---- hooks: what the deriving class supplies ------------------------------------------------------------------
+    #
+    # All are called with the mutex held, by the thread that appends. They may raise: then the append that called is
+    # not done, and the log is as it was, but for what the hook itself has changed; a hook that changes something in
+    # several steps does so within `_unfinished`. They must not call what takes the mutex (ReentrantCallError).
+    #
+    #   hook              called                                          then
+    #   _clock_ms         whenever the time is needed, after              the append goes on with that time
+    #                     _use_own_clock
+    #   _roll             before a batch that the active segment          `active` is another one, empty (_publish)
+    #                     does not take
+    #   _assign_epoch     before the first batch of a leader epoch        the epoch is noted, or known
+    #   _flush_due        after a write that reaches flush.messages       a sync is under way, or not
+    #   _validate         for encoded batches that must be decompressed   they are as they are to be appended
+    #                     to be checked
+    #   _analyze          before batches of producers are written         nothing is changed but what is to be accounted
+    #   _account          after they were written                         they are accounted for
+    #   _forget_analysis  instead, if they were not                       as before _analyze
+
+    def _clock_ms(self):
+        """The time in ms."""
+        raise NotImplementedError
 
     def _roll(self, str reason, int64_t first_offset):
         """Seals the active segment and begins the next, for a batch that begins at `first_offset`."""
@@ -192,15 +230,17 @@ cdef class LogAppender:
     def _flush_due(self):
         """flush.messages says that it is time."""
 
+    # ---- changes --------------------------------------------------------------------------------------------------
+
     def _held(self):
         cdef Held held = Held.__new__(Held)
-        held.tail = self
+        held.log = self
         return held
 
     def _unfinished(self, str what):
         """A change in several steps; see UnfinishedChange."""
         cdef UnfinishedChange change = UnfinishedChange.__new__(UnfinishedChange)
-        change.tail = self
+        change.log = self
         change.what = what
         return change
 
@@ -235,7 +275,7 @@ cdef class LogAppender:
         self.refusal = self.refusal or why
 
     def _end(self):
-        """Closes the tail; the mutex is held."""
+        """Nothing is appended any more; the mutex is held."""
         self.closed = True
 
     @property
@@ -290,7 +330,7 @@ cdef class LogAppender:
         self.owner = 0
         PyThread_release_lock(self.mutex)
         if self.waiting is not None:
-            self.ring()
+            self.notify()
 
     def _after_fork(self):
         """A child of fork: threads that it does not have may have held the locks. Nothing is written here any more."""
@@ -304,18 +344,18 @@ cdef class LogAppender:
         if self.active is not None:
             self.active.after_fork()
 
-    cdef int ring(self) except -1:
+    cdef int notify(self) except -1:
         waiting, self.waiting = self.waiting, None
-        for bell in waiting:
-            bell.ring()
+        for event in waiting:
+            event.set()
         return 0
 
-    def _notify_at_change(self, bell):
-        """Rings this bell once, after the log has next been changed or closed."""
+    def _notify_at_change(self, event):
+        """Sets this event once, after the log has next been changed or closed."""
         if self.waiting is None:
-            self.waiting = [bell]
-        elif bell not in self.waiting:
-            self.waiting.append(bell)
+            self.waiting = [event]
+        elif event not in self.waiting:
+            self.waiting.append(event)
 
     def _check_usable(self):
         """LogClosedError or LogFailedError, if nothing may be written; the mutex is held."""
@@ -336,8 +376,8 @@ cdef class LogAppender:
     cdef int64_t now(self, bint exact=True) except? -1:
         """The time in ms; where it need not be `exact` it may lie some ms back."""
         cdef timespec t
-        if self.clock is not None:
-            return integer("the time that the log's clock gives, in ms,", self.clock())
+        if self.own_clock:
+            return self._clock_ms()
         clock_gettime(CLOCK_REALTIME if exact else KS_COARSE_CLOCK, &t)
         return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
 
@@ -486,7 +526,7 @@ cdef class LogAppender:
         self.wait_durable(offset)
 
     def _drain(self):
-        """Waits until no sync is under way any more; the tail was closed, so none will begin."""
+        """Waits until no sync is under way any more; the log was closed, so none will begin."""
         cdef int status
         self.refuse_reentrance()
         with nogil:

@@ -1,5 +1,8 @@
 """Many small appends, few batches: what stands behind log.appender()."""
 
+from _thread import TIMEOUT_MAX as _LONGEST, allocate_lock
+from time import monotonic
+
 from cpython.pythread cimport (
     NOWAIT_LOCK,
     WAIT_LOCK,
@@ -13,14 +16,11 @@ from cpython.pythread cimport (
 from cython cimport final, freelist
 from libc.stdint cimport int64_t
 
-from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields, read_fields
 from kstore.engine.append.record_appender cimport RecordAppender
 from kstore.engine.columns.column_input cimport moment
+from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields, read_fields
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
-
-from _thread import TIMEOUT_MAX as _LONGEST, allocate_lock
-from time import monotonic
 
 from kstore.arguments import integer, number
 from kstore.errors import InvalidRecordError, LogClosedError, RecordTooLargeError, ReentrantCallError

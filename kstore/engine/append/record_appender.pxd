@@ -1,8 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns
 from kstore.engine.append.batch_validation cimport ks_arrival
 from kstore.engine.append.log_appender cimport LogAppender
+from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns
 
 
 cdef class RecordAppender(LogAppender):

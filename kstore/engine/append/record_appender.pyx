@@ -1,8 +1,10 @@
 """What is appended: records, encoded here, and batches that others encoded, checked.
 
-What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches are checked that
-must be unpacked for it, and what their producers may do. It is called with the mutex held.
+What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches are
+checked that must be decompressed for it, and what their producers may do; see the hooks in log_appender.pyx.
 """
+
+from typing import NamedTuple
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,20 +13,20 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT16_MAX, INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore.engine.segment.active_segment cimport ROLL_NOT
-from kstore.engine.record.batch cimport raise_fault
-from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
-from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
-from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.append.batch_validation cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.append.log_appender cimport LogAppender
+from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
+from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport TimestampInput, moment
+from kstore.engine.record.batch cimport raise_fault
+from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
+from kstore.engine.segment.active_segment cimport ROLL_NOT
 from libkstore.build cimport ks_put_offset
 from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
 from kstore.arguments import choice, integer
-from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.engine.record.batch import RecordBatch
+from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.errors import (
     InvalidRecordError,
     InvalidTimestampError,
@@ -32,7 +34,6 @@ from kstore.errors import (
     RecordTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from typing import NamedTuple
 
 cdef enum:
     JOINED = 1 << 20       # batches of one call are written together up to so many bytes: the page cache keeps large
@@ -90,9 +91,9 @@ cdef int64_t first_of(const ks_arrival *found) noexcept nogil:
 
 
 cdef class RecordAppender(LogAppender):
-    """A tail that takes records and batches. Thread-safe: one thread at a time is in here."""
+    """A log that takes records and batches. Thread-safe: one thread at a time is in here."""
 
-    # ---- what the deriving class supplies -------------------------------------------------------------------------
+    # ---- hooks, as log_appender.pyx says --------------------------------------------------------------------------
 
     def _validate(self, encoded, now, origin):
         """Checks batches that must be unpacked for it, and returns them as they are to be appended."""

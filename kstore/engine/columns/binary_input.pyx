@@ -1,8 +1,8 @@
 """What `log.extend` takes, as columns of C: read once with the GIL, and then by index without it.
 
 A column of cells comes as a sequence of bytes-like objects and None, as a numpy array, or as anything that exports
-Arrow arrays. Bytes are not copied, they are pinned: BinaryInput hold a reference to each object, or the buffers that lie
-under them, for as long as they live. Someone who changes a bytearray or a writable array meanwhile changes what is
+Arrow arrays. Bytes are not copied, they are pinned: a BinaryInput holds a reference to each object, or the buffers
+under them, for as long as it lives. Someone who changes a bytearray or a writable array meanwhile changes what is
 written, but not where it lies or how long it is.
 
 numpy arrays of dtype S give what their elements are in Python: the zeros at the end of a cell are not part of it.

@@ -1,4 +1,4 @@
-"""What `log.extend` takes as columns, beside bytes (binary_input.pyx): timestamps and headers, and where columns come from.
+"""What `log.extend` takes as columns, beside bytes (binary_input.pyx): timestamps and headers, and what they come from.
 
 A column is read once with the GIL, and then by index without it. Timestamps that lie together are not copied but
 pinned. They are looked at once: someone who changes a writable array meanwhile changes what is written.

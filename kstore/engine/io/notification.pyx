@@ -116,8 +116,8 @@ cdef class Inotify:
 @no_gc  # it refers to nothing
 @final
 cdef class EventFd:
-    """Readable once it was rung, until it is cleared. Its descriptor goes with the last reference, so whoever still
-    means to ring it never reaches a stranger's. Ringing is C code, which no signal interrupts."""
+    """An event with a descriptor: readable once it was set, until it is cleared. The descriptor is closed with the last
+    reference, so a late `set` never reaches another file. `set` is C code, which no signal interrupts."""
 
     cdef int fd
 
@@ -133,12 +133,12 @@ cdef class EventFd:
         """The descriptor to wait on."""
         return self.fd
 
-    def ring(self):
-        """Wakes who waits, now or later."""
+    def set(self):
+        """Wakes the thread that waits, now or later."""
         cdef uint64_t one = 1
-        c_write(self.fd, &one, sizeof(one))  # fails only where it has been rung 2^64 times
+        c_write(self.fd, &one, sizeof(one))  # fails only after it was set 2^64 times
 
     def clear(self):
-        """Forgets that it was rung."""
+        """Forgets that it was set."""
         cdef uint64_t count
-        c_read(self.fd, &count, sizeof(count))  # fails only where it was not rung
+        c_read(self.fd, &count, sizeof(count))  # fails only if it was not set

@@ -3,8 +3,8 @@
 A batch is a view of bytes that it owns; a record is a copy, so that keeping one keeps nothing else alive.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 
@@ -47,9 +47,9 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
+from kstore.arguments import choice, integer, milliseconds
 from kstore.engine.record.decompress import NAMES as CODECS, CodecError, DecompressLimitError
 from kstore.engine.record.text import java_text
-from kstore.arguments import choice, integer, milliseconds
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")

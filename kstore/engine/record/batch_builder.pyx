@@ -7,8 +7,8 @@ from libc.string cimport memcpy
 
 from kstore.engine.columns.binary_input cimport ks_cell, ks_cells
 from kstore.engine.columns.column_input cimport HeaderInput
-from kstore.engine.record.compress cimport level_of, compress_bound, compress_into
 from kstore.engine.columns.column_input cimport moment
+from kstore.engine.record.compress cimport level_of, compress_bound, compress_into
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body, ks_varlong_size
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,

@@ -62,7 +62,7 @@ cdef int raise_unknown(int codec, object level) except -1:
 
 
 cdef int level_of(int codec, object level) except? -2147483648:
-    """The level for compress_into that Kafka's configuration means by `level`: None is the codec's default. ValueError."""
+    """The level that Kafka's configuration means by `level`: None is the codec's default. ValueError."""
     if level is None:
         level = {GZIP: -1, LZ4: 9, ZSTD: 3}.get(codec, 0)
     elif codec == SNAPPY or not -(1 << 31) < level < 1 << 31:
@@ -189,7 +189,9 @@ cdef int64_t compress_zstd(int level, const uint8_t *data, int64_t size, uint8_t
     return placed(packed, out, room)
 
 
-cdef int64_t compress_into(int codec, int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
+cdef int64_t compress_into(
+    int codec, int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room
+) except -1:
     """Packs `size` bytes into `out`, which has at least compress_bound(codec, size) bytes; how many it took.
 
     ValueError for a level or a codec that there is not, and for too little room.

@@ -9,9 +9,8 @@ The output buffer is sized from what the framing itself says before anything is 
 costs no more memory than that.
 """
 
-import zlib
-
 import cramjam
+import zlib
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize

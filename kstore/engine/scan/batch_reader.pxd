@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t
 
+from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
-from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport ks_batch, ks_fault
 
 

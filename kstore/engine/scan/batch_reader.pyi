@@ -3,6 +3,7 @@ from typing import NamedTuple, Protocol, Self, final
 
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
+from kstore.errors import LogChangedError
 
 class Skipped(NamedTuple):
     file: str
@@ -41,3 +42,5 @@ class BatchReader(Reader):
 @final
 class RecordReader(Reader):
     def __next__(self) -> Record: ...
+
+def change_of(segment: Segment, offset: int, end_offset: int = ...) -> LogChangedError | None: ...

@@ -5,6 +5,8 @@ above the one before it, and end below the one after it, below the next segment 
 that seems to lie behind what is wanted ends the reading only where its neighbours bear it out.
 """
 
+import os
+import time
 from typing import NamedTuple
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -158,7 +160,7 @@ cdef class Reader:
                 self.window.fill(position, size, self.ahead(position))
 
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil:
-        """Size of the entry at `position` with its header in self.batch; or WALK_NONE at the end, WALK_DAMAGED, WALK_SYSTEM."""
+        """Size of what is at `position`, its header in self.batch; WALK_NONE at the end, WALK_DAMAGED, WALK_SYSTEM."""
         return step(self.window, position, self.ahead(position), &self.batch, fault)
 
     cdef int check(self, int64_t position, int64_t size, ks_fault *fault) noexcept nogil:
@@ -236,7 +238,7 @@ cdef class Reader:
         """Raises an error that was met in the current segment; of a view, LogChangedError where that is why."""
         change = None
         if self.strict_tail and self.end_offset < INT64_MAX and isinstance(error, CorruptFileError):
-            change = self.segment.change(max(self.last_offset + 1, self.start_offset), self.end_offset)
+            change = change_of(self.segment, max(self.last_offset + 1, self.start_offset), self.end_offset)
         if change is not None:
             raise change from error
         raise error
@@ -487,3 +489,43 @@ cdef class RecordReader(Reader):
             except (CorruptRecordError, RecordTooLargeError) as e:
                 self.broken(e)
         return False
+
+
+def change_of(Segment segment not None, int64_t offset, int64_t end_offset=INT64_MAX):
+    """Why an error that was met in a segment is none of its file, as a LogChangedError; None if it is one.
+
+    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its files
+    are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in
+    readers.
+    """
+    cdef int64_t modified, seen = -1
+    for _ in range(3):
+        try:
+            if not segment.is_file_of_its_name():
+                return segment.changed("it was replaced", offset)
+            if segment.opened().length() < segment.origin + segment.limit():
+                return segment.changed("it was truncated", offset)
+            if segment.end_offset < INT64_MAX and not (
+                segment.suffixes
+                or segment.origin
+                or os.path.exists(f"{segment.directory}/{segment.end_offset:020d}.log")
+            ):
+                return segment.changed("the log was truncated before the segment that followed", offset)
+            modified = segment.opened().mtime_ms()
+            if offset < 0 or modified in (segment._modified, seen):
+                return None  # nobody has written there since, or since the look before
+            seen = modified
+            fresh = Segment(
+                segment.directory, segment.stem, segment.base_offset, segment.end_offset, segment.suffixes,
+                segment.origin,
+            )
+            fresh.limit_to(min(fresh.size, segment.limit()))
+            batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
+            if batch is not None and batch.last_offset < end_offset:
+                return segment.changed("it was truncated and written anew", offset)
+        except FileNotFoundError:
+            return segment.changed("it was deleted", offset)
+        except CorruptFileError:
+            pass
+        time.sleep(0.005)  # longer than what the system's clock of files counts in
+    return None

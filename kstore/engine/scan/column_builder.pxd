@@ -1,8 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore.engine.record.batch cimport Record
-from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_vector
 from kstore.engine.columns.array cimport ColumnBatch, Field, Values
+from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_vector
+from kstore.engine.record.batch cimport Record
 from kstore.engine.record.batch_fields cimport FIELD_COUNT
 from kstore.engine.scan.predicate cimport ks_filter
 from libkstore.format cimport ks_batch, ks_fault, ks_record

@@ -10,9 +10,9 @@ from cython cimport boundscheck, final, no_gc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from kstore.engine.record.batch cimport Record
-from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_ensure, ks_vector
 from kstore.engine.columns.array cimport ColumnBatch, Field, Values
+from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_ensure, ks_vector
+from kstore.engine.record.batch cimport Record
 from kstore.engine.record.batch_fields cimport field_width, header_field, put_field
 from kstore.engine.scan.predicate cimport ks_filter, ks_matches
 from libkstore.build cimport ks_copy
@@ -44,8 +44,8 @@ from libkstore.format cimport (
     ks_record,
 )
 
-from kstore.engine.record.batch import TIMESTAMP_TYPES
 from kstore.engine.io.buffer_pool import POOL as _POOL
+from kstore.engine.record.batch import TIMESTAMP_TYPES
 from kstore.engine.record.batch_fields import FIELDS
 from kstore.engine.record.text import java_text
 

@@ -1,11 +1,11 @@
 """Which records a scan is asked for; answered by the bytes of a record, before anything of it is copied."""
 
+from collections.abc import Mapping
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from cython cimport final, no_gc
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t
-
-from collections.abc import Mapping
 
 
 cdef bytes exactly_bytes(object value, str what):

@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kstore.engine.io.file cimport File
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.io.mapped_file cimport MappedFile
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch
 

@@ -7,8 +7,8 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from kstore.engine.io.file cimport File
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.io.mapped_file cimport MappedFile
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OFFSET_ENTRY, KS_TIME_ENTRY, ks_batch
 
@@ -225,7 +225,9 @@ cdef class ActiveSegment:
             self.times.count = self.staged.time_entries
 
     cdef int write(self, const uint8_t *data, int64_t size) noexcept nogil:
-        """Writes the bytes of the batches staged, and publishes them. WRITE_REFUSED or WRITE_UNKNOWN with errno set on failure."""
+        """Writes the bytes of the batches staged, and publishes them.
+
+        WRITE_REFUSED or WRITE_UNKNOWN with errno set on failure."""
         cdef int64_t at = self.published.size, done
         cdef int error
         if self.allocates and at + size > self.allocated:
@@ -237,7 +239,9 @@ cdef class ActiveSegment:
             self.allocated = at
             done = self.log.resize(at)
             (&errno)[0] = error
-            return WRITE_REFUSED if done == 0 and (error == ENOSPC or error == EDQUOT or error == EFBIG) else WRITE_UNKNOWN
+            if done == 0 and (error == ENOSPC or error == EDQUOT or error == EFBIG):
+                return WRITE_REFUSED
+            return WRITE_UNKNOWN
         self.publish()
         return 0
 

@@ -5,9 +5,10 @@ time index        12 bytes an entry: i64 largest timestamp so far, i32 offset - 
 transaction index 34 bytes an entry: i16 version, i64 producer id, first, last and last stable offset
 
 IndexEntries is what the first two have in common: entries of one size, as they are in the file. They are in memory of
-their own, or in a mapped file, where they are appended. A view of a mapped index has a count of its own, which no append
-changes. A reader copies the entries once (2 MB for a segment of 1 GiB) instead of mapping the file: a broker shortens
-index files when it rolls, and a map of a shortened file kills the process. The writer, who owns its files, maps them.
+their own, or in a mapped file, where they are appended. A view of a mapped index has a count of its own, which no
+append changes. A reader copies the entries once (2 MB for a segment of 1 GiB) instead of mapping the file: a broker
+shortens index files when it rolls, and a map of a shortened file kills the process. The writer, who owns its files,
+maps them.
 
 The file is long because the three share their entries and their errors.
 """

@@ -5,10 +5,10 @@ from typing import NamedTuple
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from kstore.engine.record.batch cimport raise_fault
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
-from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, LOOK, NEAR, WALK_SYSTEM, step
 from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.record.batch cimport raise_fault
+from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, LOOK, NEAR, WALK_SYSTEM, step
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -78,7 +78,9 @@ cdef object error_of(const ks_fault *fault, str path, int64_t position, int64_t 
         return e
 
 
-cdef object recovery_walk(ReadWindow w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify):
+cdef object recovery_walk(
+    ReadWindow w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify
+):
     """A RecoveryWalk of what the window may show, checksums verified if asked. The GIL is free meanwhile.
 
     Offsets that do not rise from batch to batch are damage too (Kafka does not look); of two batches that contradict

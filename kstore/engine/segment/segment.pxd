@@ -1,9 +1,9 @@
 from libc.stdint cimport int64_t
 
-from kstore.engine.record.batch cimport Records
 from kstore.engine.io.file cimport File
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.record.batch cimport Records
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from libkstore.format cimport ks_batch, ks_fault
 
 

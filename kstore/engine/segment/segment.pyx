@@ -5,19 +5,18 @@ its log is built anew in memory, which is slower and never wrong. Nothing is wri
 """
 
 import os
-import time
 from typing import NamedTuple
 
 from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 
+from kstore.engine.io.file cimport File
+from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_fields cimport header_table
-from kstore.engine.io.file cimport File
+from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.recovery_walk cimport recovery_walk as walk_all
-from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
-from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
     KS_BATCH_OVERHEAD,
@@ -38,7 +37,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.segment.index import TransactionIndex
-from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
+from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError
 
 
 cdef enum:
@@ -161,44 +160,6 @@ cdef class Segment:
             return os.stat(self.path).st_ino == os.fstat(self.opened().fd).st_ino
         except FileNotFoundError:
             return False
-
-    def change(self, int64_t offset, int64_t end_offset=INT64_MAX):
-        """Why an error that was met here is none of the file, as a LogChangedError; None where it is one.
-
-        The log was truncated, or deleted, since this segment was looked at, and perhaps written anew: then its files
-        are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in
-        readers.
-        """
-        from kstore.engine.scan.batch_reader import BatchReader
-
-        cdef int64_t modified, seen = -1
-        for _ in range(3):
-            try:
-                if not self.is_file_of_its_name():
-                    return self.changed("it was replaced", offset)
-                if self.opened().length() < self.origin + self.limit():
-                    return self.changed("it was truncated", offset)
-                if self.end_offset < INT64_MAX and not (
-                    self.suffixes or self.origin or os.path.exists(f"{self.directory}/{self.end_offset:020d}.log")
-                ):
-                    return self.changed("the log was truncated before the segment that followed", offset)
-                modified = self.opened().mtime_ms()
-                if offset < 0 or modified in (self._modified, seen):
-                    return None  # nobody has written there since, or since the look before
-                seen = modified
-                fresh = Segment(
-                    self.directory, self.stem, self.base_offset, self.end_offset, self.suffixes, self.origin
-                )
-                fresh.limit_to(min(fresh.size, self.limit()))
-                batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
-                if batch is not None and batch.last_offset < end_offset:
-                    return self.changed("it was truncated and written anew", offset)
-            except FileNotFoundError:
-                return self.changed("it was deleted", offset)
-            except CorruptFileError:
-                pass
-            time.sleep(0.005)  # longer than what the system's clock of files counts in
-        return None
 
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
         """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""
@@ -563,7 +524,7 @@ cdef class Segment:
         return 0
 
     cdef int64_t after(self, ReadWindow w, int64_t position, ks_batch *b) except -2:
-        """`position` if a whole batch begins there (its header in b), WALK_NONE at the end. b was the batch before it."""
+        """`position` if a whole batch begins there, its header in b; else WALK_NONE. b was the batch before it."""
         cdef ks_fault fault
         cdef int64_t last = b.last_offset
         cdef int64_t size = step(w, position, min(max(b.size + LOOK, <int64_t>4096), <int64_t>NEAR), b, &fault)

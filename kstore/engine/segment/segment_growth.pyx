@@ -2,16 +2,18 @@
 
 from libc.stdint cimport int64_t
 
+from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.record.batch_walk cimport FAR, NEAR, step
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.segment cimport Segment
-from kstore.engine.record.batch_walk cimport FAR, NEAR, step
-from kstore.engine.io.read_window cimport ReadWindow
 from libkstore.format cimport KS_OK, ks_batch, ks_check_batch, ks_fault
 
 from kstore.engine.segment.index import TimestampOffset
 
 
-cdef int64_t sound(ReadWindow w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b) noexcept nogil:
+cdef int64_t sound(
+    ReadWindow w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b
+) noexcept nogil:
     """The size of the batch at `position` if it is whole, its checksum right and its offsets above `last` and below
     `end`; its header is in b. Negative where it is not."""
     cdef ks_fault fault

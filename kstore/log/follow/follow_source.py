@@ -15,10 +15,22 @@ from kstore.log.files.log_dir_state import directory_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kstore.log.partition import PartitionLog
     from kstore.log.recovery.loader import Loaded
 
 _INDEX_AFTER = 16 << 20  # so many bytes may lie behind the indexes before they are brought up to date
+
+
+class Followed(Protocol):
+    """What a source asks of the log that is followed."""
+
+    @property
+    def is_closed(self) -> bool: ...
+    def last_stable_offset(self) -> int: ...
+    def refresh(self) -> bool: ...
+    def _now(self) -> "Loaded": ...
+    def _range(
+        self, now: "Loaded", start: int | None, stop: int | None, isolation: str
+    ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]: ...
 
 
 class Found:
@@ -57,7 +69,7 @@ def check_range(offset: int, now: "Loaded") -> None:
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
 
-def _found(log: "PartitionLog", now: "Loaded", offset: int, isolation: str) -> Found | None:
+def _found(log: Followed, now: "Loaded", offset: int, isolation: str) -> Found | None:
     """What a view of a log has from an offset on for this isolation."""
     segments, _, stop, aborted = log._range(now, offset, None, isolation)
     if stop <= offset:
@@ -71,18 +83,18 @@ class FollowSource(Protocol):
 
     @property
     def watch(self) -> Inotify | None:
-        """What tells of changes beside the bell; None where nothing does."""
+        """What tells of changes beside the event; None where nothing does."""
 
     @property
     def told(self) -> bool:
-        """Whether the bell or the watch tells of every change; where not, it must be asked again and again."""
+        """Whether the event or the watch tells of every change; where not, it must be asked again and again."""
 
     @property
     def ended(self) -> bool:
         """Whether nothing more will come."""
 
-    def arm(self, bell: EventFd) -> None:
-        """Has the bell rung at the next change, unless the watch tells of it."""
+    def arm(self, event: EventFd) -> None:
+        """Has the event set at the next change, unless the watch tells of it."""
 
     def look(self) -> None:
         """Takes in what the watch tells."""
@@ -95,29 +107,29 @@ class FollowSource(Protocol):
 
 
 class WriterSource:
-    """A log that this process writes: every change rings the bell."""
+    """A log that this process writes: every change sets the event."""
 
     watch: Inotify | None = None
     told = True
 
     def __init__(
         self,
-        log: "PartitionLog",
+        log: Followed,
         current: "Callable[[], Loaded]",
-        ring: Callable[[EventFd], None],
+        notify: Callable[[EventFd], None],
         isolation: str,
     ) -> None:
         self._log = log
         self._current = current
-        self._ring = ring
+        self._notify = notify
         self._isolation = isolation
 
     @property
     def ended(self) -> bool:
         return self._log.is_closed
 
-    def arm(self, bell: EventFd) -> None:
-        self._ring(bell)
+    def arm(self, event: EventFd) -> None:
+        self._notify(event)
 
     def look(self) -> None:
         pass
@@ -138,7 +150,7 @@ class DirectorySource:
     refresh its view. So do transactions where only what is committed is read.
     """
 
-    def __init__(self, log: "PartitionLog", isolation: str, path: "Path") -> None:
+    def __init__(self, log: Followed, isolation: str, path: "Path") -> None:
         self._log = log  # a view of the follower's own
         self._isolation = isolation
         self._settled = False  # no transaction is open, or none matters
@@ -166,7 +178,7 @@ class DirectorySource:
     def told(self) -> bool:
         return self.watch is not None
 
-    def arm(self, bell: EventFd) -> None:
+    def arm(self, event: EventFd) -> None:
         pass
 
     def doubt(self) -> None:

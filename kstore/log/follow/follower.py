@@ -205,7 +205,7 @@ class Follower(Generic[Item]):
     def close(self) -> None:
         """Ends the iteration, also of a thread that waits in it."""
         self._closed = True
-        self._event.ring()
+        self._event.set()
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from typing import NoReturn
 
+from kstore.engine.scan.batch_reader import change_of
 from kstore.engine.segment.segment import OffsetAndTimestamp
 from kstore.errors import CorruptFileError, CorruptRecordError
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
@@ -58,7 +59,7 @@ def raise_told(now: Loaded, error: CorruptFileError, offset: int = -1) -> NoRetu
     """Raises an error that a lookup from an offset on met in a view; LogChangedError where the log has changed since."""
     for segment in now.segments:
         if error.file.startswith(f"{segment.directory}/{segment.stem}."):
-            change = segment.change(offset, now.log_end_offset)
+            change = change_of(segment, offset, now.log_end_offset)
             if change is not None:
                 raise change from error
     raise error

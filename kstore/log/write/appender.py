@@ -6,18 +6,25 @@ import os
 import threading
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from kstore.arguments import number
 from kstore.engine.append.record_accumulator import RecordAccumulator
 from kstore.errors import LogClosedError
 from kstore.log.write.wakeup import Wakeup
 
-if TYPE_CHECKING:
-    from kstore.log.writer import LogWriter
-
 MAX_LINGER_MS = 86_400_000  # a day
 _appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
+
+
+class _Log(Protocol):
+    """What an appender asks of its log, beside taking batches."""
+
+    path: str
+    _appenders: "set[Appender] | None"
+
+    @property
+    def is_closed(self) -> bool: ...
 
 
 class Appender(RecordAccumulator):
@@ -27,7 +34,7 @@ class Appender(RecordAccumulator):
     then a thread of this object appends it. Use it in a `with`, or close it: what still waits is lost with the process.
     """
 
-    def __init__(self, log: "LogWriter", *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
+    def __init__(self, log: Any, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
         self._linger = number("linger_ms", linger_ms, 0, MAX_LINGER_MS) / 1000
         if log.is_closed:
             raise LogClosedError(f"{log.path} is closed")
@@ -41,7 +48,7 @@ class Appender(RecordAccumulator):
             daemon=True,
         )
         self._thread.start()
-        self._log = log
+        self._log: _Log = log
         _appenders.add(self)
 
     def _began(self) -> None:

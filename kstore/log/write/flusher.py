@@ -3,14 +3,19 @@
 import contextlib
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kstore.config import MAX64
 from kstore.errors import KstoreError, LogClosedError
 from kstore.log.write.wakeup import Wakeup
 
-if TYPE_CHECKING:
-    from kstore.log.writer import LogWriter
+
+class Flushed(Protocol):
+    """What the flusher asks of its log."""
+
+    def flush(self) -> int: ...
+    def _sync_sealed(self) -> None: ...
+    def _store_recovery_point(self) -> None: ...
 
 
 class Flusher:
@@ -20,7 +25,7 @@ class Flusher:
     mutex of the log held.
     """
 
-    def __init__(self, log: "LogWriter", flush_ms: int) -> None:
+    def __init__(self, log: Flushed, flush_ms: int) -> None:
         self._log = weakref.ref(log)
         self._flush_ms = flush_ms
         self._wake = Wakeup()

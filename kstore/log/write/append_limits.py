@@ -1,0 +1,34 @@
+"""What a configuration says of appends, in the plain values that the engine takes."""
+
+from kstore.config import LogConfig
+from kstore.engine.append.log_appender import DURABILITY, AppendLimits
+from kstore.engine.record.decompress import NAMES as CODECS
+
+
+def limits_of(config: LogConfig, durability: str) -> AppendLimits:
+    """The limits for this configuration; compaction wants keys, and rolls in time for max.compaction.lag.ms."""
+    compacts = "compact" in config.cleanup_policy
+    segment_ms = config.segment_ms
+    if compacts and config.max_compaction_lag_ms > 0:
+        segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+    name = config.compression_type
+    target = -1 if name == "producer" else 0 if name == "uncompressed" else CODECS.index(name)
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    return AppendLimits(
+        segment_bytes=config.effective_segment_bytes,
+        segment_ms=segment_ms,
+        max_message_bytes=config.max_message_bytes,
+        before_max_ms=config.message_timestamp_before_max_ms,
+        after_max_ms=config.message_timestamp_after_max_ms,
+        flush_messages=config.flush_messages,
+        log_append_time=config.message_timestamp_type == "LogAppendTime",
+        keys_required=compacts,
+        durability=DURABILITY.index(durability),
+        target_codec=target,
+        codec=max(target, 0),
+        level=levels.get(name, -1),
+    )
