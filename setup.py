@@ -1,14 +1,19 @@
 """Build the extension modules. Everything else about the project is in pyproject.toml."""
 
 import os
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-MODULES = sorted(p.with_suffix("").as_posix().replace("/", ".") for p in Path("kstore").rglob("*.pyx"))
+MODULES = sorted(Path("kstore").rglob("*.pyx"))
 PUBLIC = sorted(p.as_posix() for p in Path("include").rglob("*") if p.suffix in {".h", ".pxd", ".md"})
+PRIVATE = sorted(Path("kstore").rglob("*.h"))
+NEEDED = ["setup.py", *PUBLIC, *(p.as_posix() for p in PRIVATE)]
+INCLUDE = ["include", *sorted({p.parent.as_posix() for p in PRIVATE})]
 
 MODE = os.environ.get("KSTORE_BUILD", "release")
 CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden"]
@@ -16,10 +21,10 @@ CFLAGS += ["-Werror"] if os.environ.get("KSTORE_WERROR") else []
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, str]]]] = {
     # compile flags, link flags, Cython directives, macros
-    "release": (["-O3"], [], {}, []),
+    "release": (["-O3", "-g0"], ["-Wl,--strip-all"], {}, []),
     "debug": (["-O0", "-g3", "-UNDEBUG"], [], {}, []),
     "asan": (["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer", *SANITIZE], SANITIZE, {}, []),
-    "coverage": (["-O0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
+    "coverage": (["-O0", "-g0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
 }
 cflags, ldflags, directives, macros = MODES[MODE]
 
@@ -42,23 +47,41 @@ class build_py_with_headers(build_py):
         return outputs + ([] if self.editable_mode else list(self._headers()))
 
 
+class build_ext_in_parallel(build_ext):
+    """Runs a compiler for each processor, and removes modules whose .pyx is gone: they could still be imported."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        super().run()
+        built = [self.get_ext_filename(extension.name) for extension in self.extensions]
+        for root in (Path(self.build_lib), Path()):
+            kept = {root / path for path in built}
+            for module in (root / "kstore").rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+                if module not in kept:
+                    module.unlink()
+
+
 setup(
-    cmdclass={"build_py": build_py_with_headers},
+    cmdclass={"build_py": build_py_with_headers, "build_ext": build_ext_in_parallel},
     ext_modules=cythonize(
         [
             Extension(
-                name,
-                [name.replace(".", "/") + ".pyx"],
-                include_dirs=["include", "kstore/engine/append"],
-                depends=PUBLIC,
+                ".".join(source.with_suffix("").parts),
+                [source.as_posix()],
+                include_dirs=INCLUDE,
+                depends=NEEDED,
                 extra_compile_args=CFLAGS + cflags,
                 extra_link_args=ldflags,
                 define_macros=macros,
             )
-            for name in MODULES
+            for source in MODULES
         ],
         include_path=["include"],
-        nthreads=2,
+        emit_linenums=MODE == "debug",  # gdb shows the lines of the .pyx
+        nthreads=os.cpu_count() or 1,
         # the coverage plugin needs the .c beside the .pyx
         build_dir=None if MODE == "coverage" else f"build/cython-{MODE}",
         compiler_directives={
