@@ -29,9 +29,7 @@ def test_a_checkpoint_that_could_not_be_written_meanwhile(tmp_path: Path) -> Non
     in_the_way = tmp_path / "t-0" / "recovery-point-offset-checkpoint.tmp"
     in_the_way.mkdir()
     log.roll()
-    until = time.monotonic() + 60
     while log._flusher.failure is None:
-        assert time.monotonic() < until
         time.sleep(0.01)
     in_the_way.rmdir()
     log.append(b"v")
