@@ -9,66 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from kstore.log.files.layout import TopicPartition
 from kstore.spark import columns as cols
 from kstore.spark.errors import failure
 from kstore.spark.options import SourceOptions
 from kstore.spark.plan import Logs, Split, Topics, chosen, resolve, split_ranges
+from kstore.spark.schema import TYPES, KStorePartition, all_columns, columns_of, read_arrow, spark_schema
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.datasource import DataSource, DataSourceReader
 except ImportError:  # Spark 3.5 has no data sources in Python; dataframe() does without
-    DataSource = DataSourceReader = InputPartition = object
-
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-_TYPES: dict[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": _HEADERS,
-}
-
-
-def spark_schema(columns: Sequence[str]) -> StructType:
-    """The schema of these columns."""
-    return StructType([StructField(name, _TYPES[name]) for name in columns])
-
-
-def all_columns(options: SourceOptions) -> tuple[str, ...]:
-    """The columns of a reader for which no schema is given."""
-    return cols.COLUMNS if options.include_headers else cols.COLUMNS[:-1]
-
-
-def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema asks for: any of ours, in any order. KSTORE_INVALID_SCHEMA."""
-    accepted = ", ".join(f"{name} {kind.simpleString()}" for name, kind in _TYPES.items())
-    names = []
-    for column in schema.fields:
-        if column.name not in _TYPES or column.dataType != _TYPES[column.name] or column.name in names:
-            raise failure(
-                "KSTORE_INVALID_SCHEMA",
-                f"no column {column.name} {column.dataType.simpleString()}; any of these, once: {accepted}",
-            )
-        if not column.nullable:
-            raise failure("KSTORE_INVALID_SCHEMA", f"column {column.name} must be nullable")
-        names.append(column.name)
-    return tuple(names)
+    DataSource = DataSourceReader = object
 
 
 def plan(options: SourceOptions) -> list[Split]:
@@ -90,20 +43,6 @@ def _ranges(logs: Logs, options: SourceOptions) -> dict[TopicPartition, tuple[in
     starts = resolve(logs, partitions, options.starting, start=True, **lossy)
     ends = resolve(logs, partitions, options.ending, start=False, **lossy)
     return {tp: (starts[tp], ends[tp]) for tp in partitions}
-
-
-def read_arrow(split: Split, columns: Sequence[str]) -> Iterator[Any]:
-    """The records of a split as Arrow batches with these columns."""
-    schema = cols.arrow_schema(columns)
-    for batch in cols.read_columns(split, columns):
-        yield cols.to_arrow(batch, schema)
-
-
-class KStorePartition(InputPartition):  # type: ignore[misc]
-    """What a task reads."""
-
-    def __init__(self, value: Split) -> None:
-        self.value = value
 
 
 class KStoreReader(DataSourceReader):  # type: ignore[misc]
@@ -156,7 +95,7 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> Any:
         """For spark.readStream."""
-        from kstore.spark.stream import KStoreStreamReader
+        from kstore.spark.stream import KStoreStreamReader  # not in Spark 3.5
 
         cols.require_pyarrow()
         return KStoreStreamReader(SourceOptions.of(self.options, stream=True), columns_of(schema))
@@ -226,8 +165,8 @@ def dataframe(
     chosen_columns = None if columns is None else tuple(columns)
     if chosen_columns is not None:
         for name in chosen_columns:
-            if name not in _TYPES:
-                raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(_TYPES)}")
+            if name not in TYPES:
+                raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(TYPES)}")
     if via == "datasource" or (via == "auto" and DataSource is not object):
         register(spark)
         reader = spark.read.format("kstore").options(**given)

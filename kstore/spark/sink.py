@@ -26,10 +26,10 @@ from pyspark.sql.types import (
 )
 
 from kstore.spark import columns as cols
-from kstore.spark.datasource import spark_schema
 from kstore.spark.errors import SparkSourceError, failure
 from kstore.spark.options import SinkOptions, canonical
 from kstore.spark.publish import Sink, Transaction
+from kstore.spark.schema import spark_schema
 from kstore.spark.staging import Staged
 
 try:

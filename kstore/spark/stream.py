@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from kstore.log.files.layout import TopicPartition
-from kstore.spark.datasource import KStorePartition, read_arrow
 from kstore.spark.errors import failure
 from kstore.spark.options import SourceOptions
 from kstore.spark.plan import Logs, checked, chosen, resolve, split_ranges
+from kstore.spark.schema import KStorePartition, read_arrow
 
 try:
     from pyspark.sql.streaming.datasource import (

@@ -105,7 +105,7 @@ def test_all_paths_give_the_rows_of_the_golden_broker(spark: Any, broker: Path, 
 def test_arrow_schema_is_the_one_spark_expects(spark: Any) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from kstore.spark.datasource import spark_schema
+    from kstore.spark.schema import spark_schema
 
     zone = {"timezone": "UTC"} if spark.version >= "4.2" else {}
     expected = to_arrow_schema(spark_schema(COLUMNS), **zone)
