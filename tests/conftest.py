@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import kstore
+
 
 @pytest.fixture
 def ram() -> Iterator[Path]:
@@ -15,3 +17,10 @@ def ram() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
     yield made
     shutil.rmtree(made)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
+    """An empty log, open for writing. Folders that need another have one of their own."""
+    with kstore.open(tmp_path / "t-0", "a") as made:
+        yield made

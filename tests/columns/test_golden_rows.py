@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow
 import pytest
-from plain import COLUMNS, expected, scanned
-from scenarios import Scenario, scenarios
 
 import kstore
+from tests.columns.plain import COLUMNS, expected, scanned
+from tests.golden.scenarios import Scenario, scenarios
 
 BATCH_FIELDS = (
     "base_offset",

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from material import bit_flips, segment_bytes, write_partition
-from plain import expected, scanned
 
 import kstore
+from tests.columns.plain import expected, scanned
+from tests.hostile.material import bit_flips, segment_bytes, write_partition
 
 LOG = "00000000000000000000.log"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain import COLUMNS, expected, scanned
 
 import kstore
+from tests.columns.plain import COLUMNS, expected, scanned
 
 NAMES = st.sampled_from(["h", "name", "ñ", ""])
 CELLS = st.none() | st.binary(max_size=30) | st.sampled_from([b"", b"key", b"key2", b"x" * 13, b"y" * 300])

@@ -9,6 +9,8 @@ from typing import Any
 
 import cramjam
 
+from tests.helpers.varint import varint
+
 T0 = 1700000000000
 MAX32 = 2**31 - 1
 MAX64 = 2**63 - 1
@@ -37,16 +39,6 @@ def crc32c(data: bytes) -> int:
     for byte in data:
         crc = (crc >> 8) ^ _CRC32C[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
-
-
-def varint(n: int) -> bytes:
-    """Zigzag, then seven bits a byte, low group first; up to 64 bits."""
-    z = ((n << 1) ^ (n >> 63)) & (2**64 - 1)
-    out = bytearray()
-    while z > 0x7F:
-        out.append(z & 0x7F | 0x80)
-        z >>= 7
-    return bytes([*out, z])
 
 
 def xxh32(data: bytes) -> int:

@@ -4,9 +4,7 @@ import json
 import uuid
 from pathlib import Path
 
-import forge
 import pytest
-from forge import simple
 
 import kstore
 from kstore import CorruptCheckpointError, TopicPartition
@@ -17,6 +15,8 @@ from kstore.log.files.checkpoints import (
     topic_id_text,
 )
 from kstore.properties import read_properties
+from tests.conformance import forge
+from tests.conformance.forge import simple
 
 
 @pytest.fixture

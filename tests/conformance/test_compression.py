@@ -4,13 +4,13 @@ import gzip
 import struct
 
 import cramjam
-import forge
 import pytest
-from forge import Rec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore import CorruptRecordError, Record, RecordBatch, RecordTooLargeError
+from tests.conformance import forge
+from tests.conformance.forge import Rec
 
 REC = Rec(b"value" * 100, b"key", 5)
 BODY = forge.record(REC, 0, 5)

@@ -4,13 +4,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, TRANSACTIONAL
 
 import kstore
 from kstore import CorruptRecordError
 from kstore.engine.record.batch import control_type
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, TRANSACTIONAL
 
 
 def log_with(tmp_path: Path, **fields: Any) -> kstore.PartitionLog:

@@ -3,13 +3,13 @@
 import inspect
 from typing import Any
 
-import forge
 import pytest
-from forge import Rec, blob, varint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore import CorruptRecordError, Record, RecordBatch
+from tests.conformance import forge
+from tests.conformance.forge import Rec, blob, varint
 
 HEADERS: tuple[tuple[str, bytes | None], ...] = (("foo", b"value"), ("bar", None), ("Aé▲", b"v"))
 

@@ -3,12 +3,12 @@
 import struct
 from itertools import product
 
-import forge
 import pytest
-from forge import MAX32, Rec
 
 from kstore import CorruptRecordError, Record, RecordBatch, UnsupportedCodecError
 from kstore.log.producers.states import BatchMetadata
+from tests.conformance import forge
+from tests.conformance.forge import MAX32, Rec
 
 THREE = (Rec(b"v1", b"a", 1), Rec(b"v2", b"b", 2), Rec(b"v3", b"c", 3))
 

@@ -4,13 +4,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import forge
 import pytest
-from forge import Rec, simple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kstore
+from tests.conformance import forge
+from tests.conformance.forge import Rec, simple
 
 MANY = 1 << 30
 

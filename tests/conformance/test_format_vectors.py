@@ -2,14 +2,14 @@
 
 import struct
 
-import forge
 import pytest
-from forge import MAX32, MAX64, T0, Rec
 
 from kstore import Record, RecordBatch
 from kstore.engine.record.hashes import crc32c
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TransactionIndex
 from kstore.log.producers.states import BatchMetadata, read_snapshot
+from tests.conformance import forge
+from tests.conformance.forge import MAX32, MAX64, T0, Rec
 
 A = bytes.fromhex(
     """

@@ -3,11 +3,11 @@
 import struct
 
 import pytest
-from forge import LOG_APPEND_TIME, message, wrapper
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore import CorruptRecordError, Record, RecordBatch
+from tests.conformance.forge import LOG_APPEND_TIME, message, wrapper
 
 CODECS = ("gzip", "snappy", "lz4")
 KINDS = ("NoTimestampType", "CreateTime", "LogAppendTime")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from writing import opened, put, rec
 
 from kstore import InvalidConfigError, KstoreError, LogConfig
 from kstore.config import MAX32, MAX64
+from tests.conformance.writing import opened, put, rec
 
 DEFAULTS = {
     "segment.bytes": 1073741824,

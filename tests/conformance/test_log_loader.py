@@ -6,10 +6,12 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, T0, Rec
-from writing import (
+
+import kstore
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, T0, Rec
+from tests.conformance.writing import (
     SIZE,
     Clock,
     Producer,
@@ -25,8 +27,6 @@ from writing import (
     rec,
     recs,
 )
-
-import kstore
 
 KINDS = (".log", ".index", ".timeindex", ".txnindex")
 

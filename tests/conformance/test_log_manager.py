@@ -8,11 +8,11 @@ import uuid
 from pathlib import Path
 
 import pytest
-from writing import SIZE, Clock, bases, epochs_on_disk, files, offsets, opened, put, rec
 
 import kstore
 from kstore import LogLockedError, OffsetOutOfRangeError, TopicPartition
 from kstore.log.files import checkpoints
+from tests.conformance.writing import SIZE, Clock, bases, epochs_on_disk, files, offsets, opened, put, rec
 
 MARKER = ".kafka_cleanshutdown"
 

@@ -4,11 +4,11 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, TRANSACTIONAL, Rec, simple
 
 import kstore
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, TRANSACTIONAL, Rec, simple
 
 BASE = 40
 

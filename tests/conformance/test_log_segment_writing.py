@@ -3,10 +3,13 @@
 import random
 from pathlib import Path
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, MAX32, T0, Rec
-from writing import (
+
+import kstore
+from kstore import CorruptRecordError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, MAX32, T0, Rec
+from tests.conformance.writing import (
     DATA_AND_INDEXES,
     SIZE,
     Clock,
@@ -22,9 +25,6 @@ from writing import (
     rec,
     recs,
 )
-
-import kstore
-from kstore import CorruptRecordError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import forge
 import pytest
-from forge import simple
 
 import kstore
+from tests.conformance import forge
+from tests.conformance.forge import simple
 
 
 def log_of(tmp_path: Path, bases: Sequence[int]) -> kstore.PartitionLog:

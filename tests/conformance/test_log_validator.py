@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import forge
 import pytest
-from forge import CODECS, COMMIT, LOG_APPEND_TIME, T0, Rec
-from writing import Clock, Producer, idempotent, offsets, opened, put, rec, recs
 
 import kstore
 from kstore import CorruptRecordError, InvalidRecordError, InvalidTimestampError
+from tests.conformance import forge
+from tests.conformance.forge import CODECS, COMMIT, LOG_APPEND_TIME, T0, Rec
+from tests.conformance.writing import Clock, Producer, idempotent, offsets, opened, put, rec, recs
 
 PACKED = CODECS[1:]
 COMPRESSED = [(m, c) for m in (0, 1, 2) for c in PACKED if m == 2 or c != "zstd"]

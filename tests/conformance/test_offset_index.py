@@ -2,15 +2,15 @@
 
 import random
 
-import forge
 import numpy
 import pytest
-from forge import MAX32
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore import CorruptIndexError
 from kstore.engine.segment.index import OffsetIndex, OffsetPosition
+from tests.conformance import forge
+from tests.conformance.forge import MAX32
 
 BASE, ROOM = 45, 30
 

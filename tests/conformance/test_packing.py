@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 
 import cramjam
-import forge
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from kstore import RecordBatch
 from kstore.engine.record.compress import compress
 from kstore.engine.record.decompress import decompress
+from tests.conformance import forge
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 ALL = (GZIP, SNAPPY, LZ4, ZSTD)

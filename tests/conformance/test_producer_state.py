@@ -3,15 +3,15 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, simple
 
 import kstore
 from kstore import CorruptSnapshotError
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.states import BatchMetadata, ProducerState, read_snapshot
 from kstore.log.producers.transactions import usable_snapshots
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, simple
 
 
 def replayed(

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, TRANSACTIONAL, simple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kstore
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, TRANSACTIONAL, simple
 
 COMMITTED = "read_committed"
 

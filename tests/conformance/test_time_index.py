@@ -1,12 +1,12 @@
 """TimeIndexTest: base offset 45, room for 30 entries, (i*10 -> base + i*10) for i = 1..n."""
 
-import forge
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore import CorruptIndexError
 from kstore.engine.segment.index import TimeIndex
+from tests.conformance import forge
 
 BASE, ROOM = 45, 30
 

@@ -3,12 +3,12 @@
 import struct
 from pathlib import Path
 
-import forge
 import pytest
 
 import kstore
 from kstore import AbortedTxn, CorruptIndexError
 from kstore.engine.segment.index import TransactionIndex
+from tests.conformance import forge
 
 FOUR = [(0, 0, 10, 11), (1, 5, 15, 13), (2, 18, 35, 25), (3, 32, 50, 40)]
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, Rec, simple
 
 import kstore
 from kstore import OffsetOutOfRangeError
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, Rec, simple
 
 COMMITTED = "read_committed"
 

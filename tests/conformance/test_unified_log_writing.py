@@ -5,10 +5,25 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import forge
 import pytest
-from forge import ABORT, COMMIT, MAX32, T0, Rec
-from writing import (
+
+import kstore
+from kstore import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    OffsetOutOfRangeError,
+    OffsetsOutOfOrderError,
+    OutOfOrderSequenceError,
+    PolicyViolationError,
+    RecordTooLargeError,
+    TransactionCoordinatorFencedError,
+    UnexpectedAppendOffsetError,
+)
+from kstore.log.producers.states import read_snapshot
+from tests.conformance import forge
+from tests.conformance.forge import ABORT, COMMIT, MAX32, T0, Rec
+from tests.conformance.writing import (
     DATA_AND_INDEXES,
     SIZE,
     Clock,
@@ -26,21 +41,6 @@ from writing import (
     rec,
     recs,
 )
-
-import kstore
-from kstore import (
-    CorruptRecordError,
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    OffsetOutOfRangeError,
-    OffsetsOutOfOrderError,
-    OutOfOrderSequenceError,
-    PolicyViolationError,
-    RecordTooLargeError,
-    TransactionCoordinatorFencedError,
-    UnexpectedAppendOffsetError,
-)
-from kstore.log.producers.states import read_snapshot
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import forge
-from forge import T0, TRANSACTIONAL, Rec
-
 import kstore
+from tests.conformance import forge
+from tests.conformance.forge import T0, TRANSACTIONAL, Rec
 
 SIZE = 72  # of a one-record batch with the value "test"
 DATA_AND_INDEXES = (".log", ".index", ".timeindex")

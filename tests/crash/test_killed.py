@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from story import OPTIONS, Story
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call
+from tests.faults.story import OPTIONS, Story
+from tests.helpers.processes import environment
 
 KILLS = int(os.environ.get("KSTORE_CRASHES", "60"))  # `make crash` asks for more
 
@@ -83,7 +84,7 @@ def test_killed_at_random_moments(ram: Path, durability: str) -> None:
                 str(round_),
             ],
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+            env=environment(),
         )
         assert process.stdout is not None
         process.stdout.readline()  # it is under way

@@ -6,12 +6,11 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from image import Image
-from lives import Setting
-from promises import Promise, complaints, value_of
-
 import kstore
 from kstore.errors import KstoreError, LogNotFoundError
+from tests.crash_states.image import Image
+from tests.crash_states.lives import Setting
+from tests.crash_states.promises import Promise, complaints, value_of
 
 
 @dataclass

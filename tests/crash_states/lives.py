@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from promises import Promise, Promises, number_of
-from recorder import Recorder, Trace
-
 import kstore
+from tests.crash_states.promises import Promise, Promises, number_of
+from tests.crash_states.recorder import Recorder, Trace
 
 TIME = 1_700_000_000_000
 STAGING = "staged"

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from image import Image
-from recorder import Call, Trace, apply
+from tests.crash_states.image import Image
+from tests.crash_states.recorder import Call, Trace, apply
 
 MODELS = ("strict", "ordered", "pages")
 PAGES = (512, 4096)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from image import Image
-
 from kstore.engine.io.file import trace_calls
+from tests.crash_states.image import Image
 
 
 class Call(NamedTuple):

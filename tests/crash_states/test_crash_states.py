@@ -13,11 +13,12 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from judge import Judge
-from lives import live
-from player import State, states
-from promises import Promise
-from recorder import Trace
+
+from tests.crash_states.judge import Judge
+from tests.crash_states.lives import live
+from tests.crash_states.player import State, states
+from tests.crash_states.promises import Promise
+from tests.crash_states.recorder import Trace
 
 LIVES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))
 SEED = os.environ.get("KSTORE_CRASH_SEED") or "1"  # another one for other lives

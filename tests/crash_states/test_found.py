@@ -5,10 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from defects import DEFECTS
-from judge import Judge
-from lives import live
-from player import states
+
+from tests.crash_states.defects import DEFECTS
+from tests.crash_states.judge import Judge
+from tests.crash_states.lives import live
+from tests.crash_states.player import states
 
 FULL = "KSTORE_CRASH_STATES" in os.environ
 QUICK = (

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from image import Image
-from player import Disk, states
-from recorder import Recorder, Trace
-
 import kstore
 from kstore.engine.io.file import File, make_directory, rename, sync_directory, unlink, write_whole
+from tests.crash_states.image import Image
+from tests.crash_states.player import Disk, states
+from tests.crash_states.recorder import Recorder, Trace
 
 
 def recorded(root: Path, *calls: object) -> Trace:

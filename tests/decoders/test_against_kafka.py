@@ -1,10 +1,10 @@
 """Every sample reads as Kafka's own tool printed it, and the samples cover every table."""
 
 import pytest
-from samples import Sample, samples
 
 from kstore.tools.decoders import DecodeError, control, metadata, offsets, remote, shares, transactions
 from kstore.tools.decoders.schema import Message
+from tests.decoders.samples import Sample, samples
 
 GENERATED = samples("generated")
 

@@ -4,11 +4,11 @@ import contextlib
 from functools import partial
 
 import pytest
-from samples import Sample, samples
 
 from kstore.tools.decoders import DECODERS, DecodeError, SkippedError, control_text, record_texts
 from kstore.tools.decoders.reader import Reader
 from kstore.tools.decoders.schema import INT32, STRING, Array, Field, Message, Struct
+from tests.decoders.samples import Sample, samples
 from tests.helpers.calls import count_calls
 
 LONGEST = 150  # bytes of a side that is damaged

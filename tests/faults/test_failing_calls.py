@@ -4,10 +4,10 @@ import errno
 from pathlib import Path
 
 import pytest
-from story import OPTIONS, Story
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call
+from tests.faults.story import OPTIONS, Story
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """Readers beside retention and truncation: another look, or an error that says what happened; no loose system error."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import kstore
 from kstore.errors import LogChangedError
 from kstore.log.recovery import refresh
 from kstore.log.recovery.loader import Loaded
+from tests.helpers.processes import environment
 
 READS: dict[str, Callable[[kstore.PartitionLog], object]] = {
     "records": lambda log: list(log),
@@ -135,9 +135,8 @@ def test_beside_a_process_that_retains_and_truncates(tmp_path: Path) -> None:
     """The log is sound at every moment. A reader that meets a cut and what is appended over it in one step may still take
     that for damage, rarely."""
     directory = tmp_path / "t-0"
-    environment = {**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])}
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(directory), "4"], stdout=subprocess.PIPE, env=environment
+        [sys.executable, "-c", WRITER, str(directory), "4"], stdout=subprocess.PIPE, env=environment()
     )
     assert writer.stdout is not None
     assert writer.stdout.readline() == b"begun\n"

@@ -1,7 +1,6 @@
 """kstore follow."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
+from tests.helpers.processes import environment
 
 
 def test_it_prints_what_is_appended(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_it_prints_what_is_appended(tmp_path: Path) -> None:
             text=True,
             # a shell's background job has SIGINT ignored, and hands that on
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-            env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+            env=environment(),
         )
         assert process.stdout is not None
         assert process.stdout.readline().endswith("\told\n")

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import functools
-import os
 import shutil
 import subprocess
 import sys
@@ -14,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from appending import OPTIONS, obey, value_of
 
 import kstore
 from kstore.engine.io import file as layer
 from kstore.log.follow.follower import Follower
+from tests.following.appending import OPTIONS, obey, value_of
 from tests.helpers.calls import count_calls
+from tests.helpers.processes import environment
 
 Tell = Callable[[str], None]
 
@@ -33,7 +33,7 @@ class Other:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+            env=environment(),
         )
         assert self.process.stdout is not None
         self.process.stdout.readline()

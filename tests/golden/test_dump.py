@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from scenarios import ROOT, Scenario, scenarios
 
 from kstore.__main__ import main
+from tests.golden.scenarios import ROOT, Scenario, scenarios
 
 SCENARIOS = list(scenarios())
 DECODERS = {

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from answers import all_lines, answer
-from scenarios import Scenario, scenarios
 
 import kstore
+from tests.golden.answers import all_lines, answer
+from tests.golden.scenarios import Scenario, scenarios
 
 SCENARIOS = list(scenarios())
 

@@ -4,10 +4,10 @@ import warnings
 from pathlib import Path
 
 import pytest
-from replay import files_of
-from scenarios import Scenario, scenarios
 
 import kstore
+from tests.golden.replay import files_of
+from tests.golden.scenarios import Scenario, scenarios
 
 # Sound batches lie behind what Kafka cuts off, or the log was closed cleanly: kept in .cut files, and told.
 KEPT = ("crash_bad_crc", "crash_middle_segment", "clean_garbage_tail")

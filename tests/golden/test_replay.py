@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from replay import ERRORS, Replay, files_of
-from scenarios import Scenario, scenarios
 
 import kstore
+from tests.golden.replay import ERRORS, Replay, files_of
+from tests.golden.scenarios import Scenario, scenarios
 
 # cleaning is for a later issue; messages of magic 0 and 1 are what kstore never writes
 NOT_OURS = ("compact_", "swap_", "magic", "overflow_segment")

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from material import bit_flips, segment_bytes, smallest_batches, write_partition
 
 import kstore
+from tests.hostile.material import bit_flips, segment_bytes, smallest_batches, write_partition
 
 LOG = "00000000000000000000.log"
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import cramjam
 import pytest
-from material import bit_flips, segment_bytes, smallest_batches, write_partition
 
 import kstore
 from kstore.engine.record.hashes import crc32c
 from kstore.log.files import checkpoints
 from kstore.log.producers.states import read_snapshot
+from tests.helpers.varint import varint
+from tests.hostile.material import bit_flips, segment_bytes, smallest_batches, write_partition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 LOG = "00000000000000000000.log"
@@ -59,15 +60,6 @@ def write_log(directory: Path, log: bytes) -> Path:
     partition.mkdir(exist_ok=True)
     (partition / LOG).write_bytes(log)
     return partition
-
-
-def varint(n: int) -> bytes:
-    z = (n << 1) ^ (n >> 63)
-    out = b""
-    while z >= 0x80:
-        out += bytes([z & 0x7F | 0x80])
-        z >>= 7
-    return out + bytes([z])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Objects that nobody should make, calls that nobody should make: an ordinary exception, never a crash."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TransactionIndex
+from tests.helpers.processes import environment
 
 PROBER = Path(__file__).with_name("prober.py")
 
@@ -27,7 +27,7 @@ def test_no_object_of_any_class_of_the_engine_crashes(tmp_path: Path, shape: str
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROBER), shape],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=300,

@@ -3,9 +3,8 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-from world import Broken, World
-
 import kstore
+from tests.interrupts.world import Broken, World
 
 
 @contextlib.contextmanager

@@ -18,9 +18,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
 
-from children import say
-
 import kstore
+from tests.interrupts.children import say
 
 KINDS = ("line", "check")
 PACKAGE = str(Path(kstore.__file__).parent) + "/"

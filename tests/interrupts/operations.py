@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from world import World, require
-
 import kstore
+from tests.interrupts.world import World, require
 
 NOW = int(time.time() * 1000)
 PRODUCER = {"producer_id": 7, "producer_epoch": 0}

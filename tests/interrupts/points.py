@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from children import LIMIT, Ended, run, run_all, say
-from injector import KINDS, InjectedInterrupt, InjectedMemoryError, Injector, raiser
-from operations import OPERATIONS, Operation
-from world import Broken, World, require
-
 import kstore
+from tests.interrupts.children import LIMIT, Ended, run, run_all, say
+from tests.interrupts.injector import KINDS, InjectedInterrupt, InjectedMemoryError, Injector, raiser
+from tests.interrupts.operations import OPERATIONS, Operation
+from tests.interrupts.world import Broken, World, require
 
 with contextlib.suppress(ImportError):
     import numpy  # noqa: F401 - so that no operation imports it

@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from children import run, say
-from forking import OPTIONS, calls, child
-from points import ALL, SEED
-from world import require
 
 import kstore
+from tests.helpers.processes import environment
+from tests.interrupts.children import run, say
+from tests.interrupts.forking import OPTIONS, calls, child
+from tests.interrupts.points import ALL, SEED
+from tests.interrupts.world import require
 
 FORKS = 400 if ALL else 31
 
@@ -20,7 +21,7 @@ FORKS = 400 if ALL else 31
 def test_forks_beside_threads(ram: Path, how: str) -> None:
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("forking.py")), str(ram), str(SEED), how, str(FORKS)],
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60 + FORKS,

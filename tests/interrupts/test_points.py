@@ -6,8 +6,9 @@ A sample of the points is tried, of all with KSTORE_INTERRUPTS=all. A failure te
 from pathlib import Path
 
 import pytest
-from operations import OPERATIONS
-from points import ALL, SEED, explain, failures
+
+from tests.interrupts.operations import OPERATIONS
+from tests.interrupts.points import ALL, SEED, explain, failures
 
 MOST = {
     ("KeyboardInterrupt", "line"): 5,

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from actions import ACTIONS
-from children import run, say
-from operations import OPERATIONS, eleven
-from points import ALL, SEED, called_at, count_points, in_directories, outcome
-from world import World, require
 
 import kstore
+from tests.interrupts.actions import ACTIONS
+from tests.interrupts.children import run, say
+from tests.interrupts.operations import OPERATIONS, eleven
+from tests.interrupts.points import ALL, SEED, called_at, count_points, in_directories, outcome
+from tests.interrupts.world import World, require
 
 KIND = "check"  # CPython runs handlers there
 POINTS = 40 if ALL else 1  # of each operation and action

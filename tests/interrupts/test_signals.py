@@ -9,10 +9,11 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from children import LIMIT, run, say
-from injector import InjectedInterrupt, place
-from operations import OPERATIONS, Operation
-from points import ALL, SEED, interrupted_by
+
+from tests.interrupts.children import LIMIT, run, say
+from tests.interrupts.injector import InjectedInterrupt, place
+from tests.interrupts.operations import OPERATIONS, Operation
+from tests.interrupts.points import ALL, SEED, interrupted_by
 
 TRIES = 300 if ALL else 3
 

@@ -4,10 +4,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from answers import all_lines, answer
-from jvm import KafkaLog
-
 import kstore
+from tests.golden.answers import all_lines, answer
+from tests.kafka.jvm import KafkaLog
 
 
 def summary(log: kstore.PartitionLog) -> dict[str, Any]:

@@ -1,23 +1,22 @@
 """Kafka itself, for the session: tests that ask for it are skipped where it cannot be had."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "golden")]
 
-pytest.register_assert_rewrite("compare")
+pytest.register_assert_rewrite("tests.kafka.compare")
 
-from jvm import Kafka, KafkaMissingError
+from tests.kafka.jvm import Kafka, KafkaMissingError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.kafka)
+            item.add_marker(pytest.mark.timeout(1800))  # the first one fetches Kafka
 
 
 @pytest.fixture(scope="session")

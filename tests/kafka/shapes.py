@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jvm import NOW
-
 import kstore
+from tests.kafka.jvm import NOW
 
 SMALL = {"internal_segment_bytes": 4096, "index_interval_bytes": 256}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

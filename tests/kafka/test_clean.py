@@ -4,11 +4,11 @@ import random
 from pathlib import Path
 
 import pytest
-from compare import Account, files_of
-from jvm import NOW, Kafka, KafkaLog
-from shapes import SHAPES, Shape, encoded
 
 import kstore
+from tests.kafka.compare import Account, files_of
+from tests.kafka.jvm import NOW, Kafka, KafkaLog
+from tests.kafka.shapes import SHAPES, Shape, encoded
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=str)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from compare import Account, check_same_files
-from jvm import NOW, SEEDS, Kafka, KafkaLog
-from shapes import SHAPES, Shape
 
 import kstore
+from tests.kafka.compare import Account, check_same_files
+from tests.kafka.jvm import NOW, SEEDS, Kafka, KafkaLog
+from tests.kafka.shapes import SHAPES, Shape
 
 LATER = NOW + 10**6
 

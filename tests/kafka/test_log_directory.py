@@ -5,11 +5,11 @@ import uuid
 from pathlib import Path
 
 import pytest
-from compare import Account
-from jvm import NOW, Kafka, KafkaError, KafkaLog
-from shapes import SMALL
 
 import kstore
+from tests.kafka.compare import Account
+from tests.kafka.jvm import NOW, Kafka, KafkaError, KafkaLog
+from tests.kafka.shapes import SMALL
 
 
 def _clock() -> int:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare import Account, check_same_files
-from jvm import SEEDS, Kafka, KafkaError
-from shapes import CODECS, SMALL, Clock, encoded, marker
 
 import kstore
 from kstore.log.files.log_dir_state import read_state
+from tests.kafka.compare import Account, check_same_files
+from tests.kafka.jvm import SEEDS, Kafka, KafkaError
+from tests.kafka.shapes import CODECS, SMALL, Clock, encoded, marker
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "defaults": {},

@@ -3,9 +3,8 @@
 import random
 import sys
 
-from shapes import encoded, marker
-
 import kstore
+from tests.kafka.shapes import encoded, marker
 
 
 def main(directory: str, durability: str, seed: str) -> None:

@@ -10,9 +10,15 @@ python -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --upgrade "pip>=25.1"
 "$work/venv/bin/pip" install --quiet "$work"/dist/*.whl
 "$work/venv/bin/pip" install --quiet --group "$here/pyproject.toml:test" "setuptools>=77" "cython>=3.3,<4"
-cp -r tests pyproject.toml include "$work/"
+size=$("$work/venv/bin/python" -c 'import sys, sysconfig, pathlib
+package = pathlib.Path(sysconfig.get_path("platlib"), "kstore")
+size = sum(path.stat().st_size for path in package.rglob("*") if path.is_file())
+print(f"the installed package: {size:,} bytes", file=sys.stderr)
+print(size)')
+[ "$size" -le 5000000 ] || { echo "more than 5 MB: is there debug information in it?"; exit 1; }
+cp -r tests pyproject.toml include "$work/"  # the tests, and no kstore beside them
 mkdir "$work/elsewhere"
 cd "$work/elsewhere"
-PATH="$work/venv/bin:$PATH" pytest -q -p no:cacheprovider -c "$work/pyproject.toml" --rootdir "$work" \
+PYTHONPATH="$work" PATH="$work/venv/bin:$PATH" pytest -q -p no:cacheprovider -c "$work/pyproject.toml" --rootdir "$work" \
     "$work/tests/golden" "$work/tests/capi" "$work/tests/conformance"
 "$work/venv/bin/kstore" --version

@@ -11,9 +11,9 @@ import platform
 import sys
 from pathlib import Path
 
-import counting
 import pytest
-import work
+
+from tests.performance import counting, work
 
 LIMITS = Path(__file__).with_name("instructions.json")
 HEADROOM = 1.3  # what another compiler, libc or release of Python may add

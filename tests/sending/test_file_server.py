@@ -1,6 +1,5 @@
 """examples/file_server.py does what it says."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.processes import environment
 
 SERVER = Path(__file__).parents[2] / "examples" / "file_server.py"
 
@@ -21,7 +21,7 @@ def test_it_serves(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, str(SERVER), str(tmp_path / "t-0"), "0"],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
     )
     try:
         assert process.stdout is not None

@@ -11,7 +11,6 @@ import pytest
 
 from kstore.spark.java import provide
 
-sys.path.insert(0, str(Path(__file__).parent))
 REPOSITORY = Path(__file__).parents[2]
 BROKER = REPOSITORY / "tests" / "golden" / "data" / "broker" / "data"
 

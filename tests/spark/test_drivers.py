@@ -62,7 +62,7 @@ def environment() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def cluster(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a standalone cluster of two workers."""
-    from cluster import standalone
+    from tests.spark.cluster import standalone
 
     with standalone(tmp_path_factory.mktemp("cluster"), environment) as url:
         yield url
@@ -87,7 +87,7 @@ class Driver:
 
     def run(self, death: dict[str, Any] | None = None, jobs: Sequence[int] = ()) -> None:
         """To the end, or killed: after this step of this commit."""
-        from cluster import ended
+        from tests.spark.cluster import ended
 
         job = {
             "master": self.master,
@@ -160,6 +160,7 @@ def test_a_driver_is_killed(
 
 
 @pytest.mark.cluster
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("moment", "age", "kind"), cases("cluster"))
 def test_a_driver_of_a_cluster_is_killed(
     moment: str, age: str, kind: str, environment: dict[str, str], cluster: str, tmp_path: Path

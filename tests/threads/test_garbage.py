@@ -1,13 +1,12 @@
 """Garbage may be collected in any thread at any moment, also in the threads that go with what is garbage."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import kstore
+from tests.helpers.processes import environment
 
 BEGIN = """
 import gc, sys, threading, time
@@ -78,7 +77,7 @@ def test_threads_end_with_what_is_garbage(tmp_path: Path, what: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BEGIN + what, str(tmp_path / "t-0")],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,13 +1,12 @@
 """Logs, views and readers that only the collector frees: it empties objects before it frees them, in any order."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import kstore
+from tests.helpers.processes import environment
 
 BEGIN = """
 import gc, os, sys
@@ -166,7 +165,7 @@ def test_collector_may_come_whenever_it_likes(tmp_path: Path, what: str, said: s
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", BEGIN + what, str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=300,

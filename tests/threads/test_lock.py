@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.processes import environment
 
 HOLD = """
 import sys, kstore
@@ -26,7 +27,7 @@ def hold(directory: Path) -> "subprocess.Popen[bytes]":
         [sys.executable, "-c", HOLD, str(directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
@@ -194,7 +195,7 @@ def test_garbage_collected_while_a_lock_is_taken(tmp_path: Path, shared: bool) -
         (tmp_path / "meta.properties").touch()
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", GARBAGE, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,6 +1,5 @@
 """A call from within a call: a signal handler or a clock that uses the log gets an error, and never waits for itself."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.processes import environment
 
 CALLS: dict[str, Callable[[kstore.LogWriter], object]] = {
     "append": lambda log: log.append(b"within"),
@@ -120,7 +120,7 @@ print("ended")
 def test_real_signals(tmp_path: Path, what: str) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", HANDLER, what, str(tmp_path / "t-0")],
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=120,

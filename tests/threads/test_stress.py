@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from reading import check, follow_on, value_of
-
 import kstore
+from tests.helpers.processes import environment
+from tests.threads.reading import check, follow_on, value_of
 
 SECONDS = float(os.environ.get("KSTORE_STRESS", "4"))
 
@@ -166,7 +166,7 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
             [sys.executable, str(Path(__file__).with_name("reading.py")), how, str(directory), str(SECONDS)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+            env=environment(),
         )
         for how in ("refresh", "follow")
     ]

@@ -12,6 +12,7 @@ import pytest
 import kstore
 from kstore.log.read import parallel_scan as team
 from kstore.log.read import scan_splits as parts
+from tests.helpers.processes import environment
 
 ROWS = 20_000
 
@@ -92,7 +93,7 @@ batches = iter(kstore.open(sys.argv[1]).scan(["offset"], batch_rows=100, threads
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", begin + code, str(log.path)],
-        env={**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,

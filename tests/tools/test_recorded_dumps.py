@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import Case, cases
 
 from kstore.__main__ import main
+from tests.tools.recorded.cases import Case, cases
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 RECORDED = Path(__file__).parent / "recorded" / "dumps.jsonl.gz"

@@ -3,19 +3,12 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kstore
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
-    with kstore.open(tmp_path / "t-0", "a") as made:
-        yield made
 
 
 def test_a_ticket_tells_the_offset_once_it_is_known(log: kstore.LogWriter) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy
 import pytest
-from capsules import ARRAY, STREAM, Source, Streaming, capsule, i32, i64, view
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.engine.columns.binary_input import binary_input_list, binary_input_outliving, binary_input_summary
+from tests.unit.capsules import ARRAY, STREAM, Source, Streaming, capsule, i32, i64, view
 
 try:
     import pyarrow

@@ -8,19 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.engine.columns.column_input import header_input_list
+from tests.helpers.varint import varint
 
 Pairs = list[tuple[str, bytes | None]]
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)
 PAIRS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=90)), max_size=5)
-
-
-def varint(number: int) -> bytes:
-    zigzag = number * 2 if number >= 0 else -number * 2 - 1
-    out = b""
-    while zigzag > 0x7F:
-        out += bytes([zigzag & 0x7F | 0x80])
-        zigzag >>= 7
-    return out + bytes([zigzag])
 
 
 def encoded(pairs: Pairs) -> bytes:

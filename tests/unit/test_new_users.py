@@ -1,7 +1,6 @@
 """What a new user met in the first hour: nothing is lost, deleted or shared without a word."""
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.processes import environment
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])}
+ENVIRONMENT = environment()
 
 
 def filled(path: Path, count: int = 10) -> kstore.LogWriter:

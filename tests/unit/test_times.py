@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy
 import pytest
-from capsules import Source, i64
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.engine.columns.column_input import timestamp_input_list, timestamp_input_outliving
+from tests.unit.capsules import Source, i64
 
 try:
     import pyarrow

@@ -1,7 +1,6 @@
 """What append, extend and append_batches refuse, before anything is written."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,10 @@ INTS: list[tuple[str, Callable[[Any, Any], object]]] = [
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
-    with kstore.open(tmp_path / "t-0", "a") as made:
-        yield made
-        assert made.log_end_offset == 0
+def log(log: kstore.LogWriter) -> Iterator[kstore.LogWriter]:
+    """Nothing may be written that was refused."""
+    yield log
+    assert log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("number", [1.0, float("nan"), True, "1"])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kstore.engine.record.hashes import crc32c
+from tests.helpers.varint import varint
 
 Side = bytes | None
 STEM = "0" * 20
@@ -21,16 +22,6 @@ class Case:
 
     args: list[str]
     files: dict[str, bytes] = field(default_factory=dict)
-
-
-def varint(number: int) -> bytes:
-    """Zigzag, seven bits a byte."""
-    rest = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*out, rest])
 
 
 def sized(data: Side) -> bytes:

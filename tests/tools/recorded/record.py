@@ -18,7 +18,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from cases import Case, cases
+from tests.tools.recorded.cases import Case, cases
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[1] / "golden" / "data"

@@ -1,6 +1,0 @@
-"""Makes the modules beside the tests, and those of tests/faults, importable."""
-
-import sys
-from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "faults")]
