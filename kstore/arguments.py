@@ -1,11 +1,16 @@
 """What callers give, checked before anything is touched: the right kind, in range, or an error that names the argument."""
 
+import warnings
 from datetime import UTC, datetime, timedelta
 from math import inf
 from operator import index
 
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
+# As seconds since 1970 these are in 2001 and 2106. As milliseconds they are in January and February 1970, which no
+# record of today has: a number between them is most likely in the wrong unit.
+FIRST_SECOND = 1_000_000_000
+LAST_SECOND = 2**32 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -40,6 +45,24 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
             f"{name} is milliseconds since 1970 as an int, not the float {value!r}: int(time.time() * 1000)"
         )
     return integer(name, value, least, most)
+
+
+def moment(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
+    """`milliseconds`, with a UserWarning if the number looks like seconds. For a method that a user calls."""
+    ms = milliseconds(name, value, least, most)
+    if not isinstance(value, datetime):
+        warn_of_seconds(name, ms, 4)
+    return ms
+
+
+def warn_of_seconds(name: str, ms: int, stacklevel: int = 2) -> None:
+    """UserWarning for a number of milliseconds that would be a time of our days if it were seconds."""
+    if FIRST_SECOND <= ms <= LAST_SECOND:
+        warnings.warn(
+            f"{name} {ms} is milliseconds since 1970, so a day of January or February 1970; if seconds were meant, "
+            f"multiply by 1000: {ms * 1000}",
+            stacklevel=stacklevel,
+        )
 
 
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:

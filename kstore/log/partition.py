@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, overload
 
-from kstore.arguments import any_integer, choice, integer, milliseconds, number
+from kstore.arguments import any_integer, choice, integer, moment, number
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
@@ -525,8 +525,8 @@ class PartitionLog:
         batch_bytes = integer("batch_bytes", batch_bytes, 1)
         threads = integer("threads", threads, 1, 64)
         choice("on_error", on_error, _ON_ERROR)
-        since = None if since is None else milliseconds("since", since, -_FAR, _FAR)
-        until = None if until is None else milliseconds("until", until, -_FAR, _FAR)
+        since = None if since is None else moment("since", since, -_FAR, _FAR)
+        until = None if until is None else moment("until", until, -_FAR, _FAR)
         wanted = Wanted(
             checked_columns(columns),
             batch_rows,
@@ -588,7 +588,7 @@ class PartitionLog:
             timestamp = time_called(timestamp)
         else:  # a datetime before 1970 is none of the negative numbers that stand for something
             least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
-            timestamp = milliseconds("timestamp", timestamp, least)
+            timestamp = moment("timestamp", timestamp, least)
         now = self._now()
         try:
             if timestamp < 0 and timestamp in SPECIAL:

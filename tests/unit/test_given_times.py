@@ -78,3 +78,47 @@ def test_seconds_are_warned_of(tmp_path: Path, way: Way) -> None:
             way(log, int(time.time()))
         way(log, 5)  # as in many a test
         assert log.log_end_offset == 2
+
+
+def _numpy(seconds: int) -> Any:
+    return pytest.importorskip("numpy").array([seconds])
+
+
+def _arrow(seconds: int) -> Any:
+    return pytest.importorskip("pyarrow").array([seconds])
+
+
+@pytest.mark.parametrize("column", [_numpy, _arrow])
+def test_columns_of_seconds_are_warned_of(tmp_path: Path, column: Callable[[int], Any]) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        with pytest.warns(UserWarning, match="if seconds were meant"):
+            log.extend([b"v"], timestamps=column(int(time.time())))
+        log.extend([b"v"], timestamps=column(MS))
+
+
+def _find(log: kstore.PartitionLog, timestamp: Any) -> None:
+    log.find(timestamp=timestamp)
+
+
+def _since(log: kstore.PartitionLog, timestamp: Any) -> None:
+    log.scan(since=timestamp)
+
+
+def _until(log: kstore.PartitionLog, timestamp: Any) -> None:
+    log.scan(until=timestamp)
+
+
+@pytest.mark.parametrize("way", [_find, _since, _until])
+def test_seconds_are_warned_of_when_reading(
+    tmp_path: Path, way: Callable[[kstore.PartitionLog, Any], None]
+) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        _append(log, MS)
+        with pytest.warns(
+            UserWarning, match="if seconds were meant, multiply by 1000: 1711530458000"
+        ) as told:
+            way(log, MS // 1000)
+        assert told[0].filename == __file__
+        way(log, MS)
+        way(log, 5)
+        way(log, datetime(1970, 1, 15, tzinfo=UTC))

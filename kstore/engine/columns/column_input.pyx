@@ -6,7 +6,6 @@ pinned. They are looked at once: someone who changes a writable array meanwhile 
 
 import gc
 import sys
-import warnings
 from datetime import datetime
 from itertools import islice
 
@@ -31,7 +30,8 @@ from kstore.engine.columns.c_data cimport (
 )
 from libkstore.format cimport KS_MAX_VARINT, ks_write_varlong
 
-from kstore.arguments import milliseconds
+from kstore.arguments import FIRST_SECOND, LAST_SECOND, milliseconds
+from kstore.arguments import warn_of_seconds as warn
 from kstore.errors import InvalidTimestampError
 
 
@@ -94,8 +94,6 @@ cdef int refuse_mask(object array, str what) except -1:
 
 cdef enum:
     DAY_MS = 86_400_000
-    FIRST_SECOND = 1_000_000_000     # 2001 as seconds since 1970, 12 January 1970 as milliseconds
-    LAST_SECOND = 4_294_967_295     # 2106, and 19 February 1970
 
 # unit: so many milliseconds, so many of it a millisecond
 cdef dict ARROW_TIMES = {
@@ -106,6 +104,8 @@ cdef dict NUMPY_TIMES = {
     "W": (7 * DAY_MS, 1), "D": (DAY_MS, 1), "h": (3_600_000, 1), "m": (60_000, 1), "s": (1000, 1), "ms": (1, 1),
     "us": (1, 10**3), "ns": (1, 10**6), "ps": (1, 10**9), "fs": (1, 10**12), "as": (1, 10**15),
 }
+cdef int64_t first_second = FIRST_SECOND  # read without Python for every call
+cdef int64_t last_second = LAST_SECOND
 cdef int64_t LAST_YEAR = INT64_MAX // (366 * <int64_t>DAY_MS)  # so many years since 1970 are int64 milliseconds
 
 
@@ -135,10 +135,14 @@ cdef class TimestampInput:
         elif (numpy := numpy_of(timestamps)) is not None:
             check_count("timestamps", timestamps.size, count)
             self.take_numpy(timestamps, numpy)
+            if self.count and timestamps.dtype.kind in "iu":
+                warn_of_seconds(self.data[0])
         elif type(timestamps) is not list and type(timestamps) is not tuple and is_arrow(timestamps):
             column = ChunkedArray.of(timestamps, "timestamps", count)
             check_count("timestamps", column.count, count)
             self.take_column(column)
+            if self.count and column.schema.format == b"l":
+                warn_of_seconds(self.data[0])
         else:
             items = materialised(timestamps, "timestamps", count)
             check_count("timestamps", len(items), count)
@@ -245,11 +249,8 @@ cdef int64_t time_of(object number, int64_t i) except? -2:
 
 cdef inline int warn_of_seconds(int64_t ms) except -1:
     """Warns of a number that is a time of our days in seconds: time.time() gives such."""
-    if FIRST_SECOND <= ms <= LAST_SECOND:
-        warnings.warn(
-            f"timestamp {ms} is milliseconds since 1970, so a day of January or February 1970; if seconds were meant: "
-            f"int(time.time() * 1000)"
-        )
+    if first_second <= ms <= last_second:
+        warn("timestamp", ms)
     return 0
 
 
