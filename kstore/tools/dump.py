@@ -1,8 +1,9 @@
 """kstore dump: what kafka-dump-log prints, line for line, from files alone (spec 11).
 
-Like that tool it ends with the first file that cannot be dumped to its end. Other than there: FILE arguments, short
-names of classes, and --json; wrong usage ends with 2; DefaultDecoder prints text; and no file is changed (Kafka's tool
-cuts index files to whole entries, and makes those that it misses).
+It stops, as that tool does, at the first file that cannot be dumped to its end. Differences: files may be named without
+--files, classes without their package; --json; the exit code is 2 for wrong usage, and 1 also if a file was unknown, a
+snapshot corrupt, an index did not match its log or a checksum was wrong, for which Kafka's tool ends with 0; DefaultDecoder prints text; no
+file is changed (Kafka's tool cuts index files to whole entries, and creates those that are missing).
 """
 
 import argparse
@@ -16,7 +17,7 @@ from kstore.errors import KstoreError
 from kstore.tools.class_decoders import CLASS_DECODERS, STRING, class_decoder
 from kstore.tools.decoders import DECODERS, record_texts
 from kstore.tools.dump_index import (
-    IndexReport,
+    FileReport,
     dump_offset_index,
     dump_time_index,
     dump_transaction_index,
@@ -106,7 +107,7 @@ def _options(args: argparse.Namespace) -> LogDump:
     )
 
 
-def lines_of(path: str, args: argparse.Namespace, report: IndexReport) -> Iterator[str]:
+def lines_of(path: str, args: argparse.Namespace, report: FileReport) -> Iterator[str]:
     """The lines of one file that is no log, by the suffix of its name."""
     kind = suffix_of(path)
     if kind == ".index":
@@ -120,15 +121,16 @@ def lines_of(path: str, args: argparse.Namespace, report: IndexReport) -> Iterat
     if kind == ".timeindex":
         return dump_time_index(path, report, sanity=args.index_sanity_check, verify=args.verify_index_only)
     if kind == ".snapshot":
-        return dump_snapshot(path)
+        return dump_snapshot(path, report)
     if kind == ".txnindex":
         return dump_transaction_index(path)
     print(f"Ignoring unknown file {path}", file=sys.stderr)
+    report.failed = True
     return iter(())
 
 
-def report_lines(reports: dict[str, IndexReport], pairs: dict[str, dict[int, int]]) -> Iterator[str]:
-    """What Kafka's tool says on stderr after all files (spec 11.3)."""
+def report_lines(reports: dict[str, FileReport], pairs: dict[str, dict[int, int]]) -> Iterator[str]:
+    """What Kafka's tool says on stderr after all files (spec 11.3), and of checksums."""
     for path, report in reports.items():
         if report.mismatches:
             yield f"Mismatches in :{path}"
@@ -151,30 +153,30 @@ def report_lines(reports: dict[str, IndexReport], pairs: dict[str, dict[int, int
         if found:
             yield f"Non-consecutive offsets in {path}"
             yield from (f"  {a} is followed by {found[a]}" for a in sorted(found))
+    for path, report in reports.items():
+        if report.invalid:
+            yield f"kstore: {path}: batches with a wrong checksum: {report.invalid}"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Dumps file after file; 1 if one of them breaks off, which ends it as it ends Kafka's tool."""
+    """Dumps file after file; 1 if one of them is unknown or damaged. One that breaks off ends it, as in Kafka's tool."""
     if args.files is None and not args.paths:
         raise ValueError("no file given: use --files A,B or name them")
     names = [] if args.files is None else split_names(args.files)
     paths = [java_path(path) for path in names + args.paths]
     try:
-        if args.json:
-            _print_json(paths, args)
-        else:
-            _print_text(paths, args)
+        reports = _print_json(paths, args) if args.json else _print_text(paths, args)
     except BrokenPipeError:
         raise
     except (KstoreError, ValueError, OSError) as e:
         sys.stdout.flush()
         print(f"kstore: {e}", file=sys.stderr)
         return 1
-    return 0
+    return int(any(report.is_bad for report in reports.values()))
 
 
-def _print_text(paths: list[str], args: argparse.Namespace) -> None:
-    reports: dict[str, IndexReport] = {}
+def _print_text(paths: list[str], args: argparse.Namespace) -> dict[str, FileReport]:
+    reports: dict[str, FileReport] = {}
     pairs: dict[str, dict[int, int]] = {}  # not consecutive
     for path in paths:
         absolute = absolute_path(path)
@@ -184,12 +186,14 @@ def _print_text(paths: list[str], args: argparse.Namespace) -> None:
             dump.non_consecutive = pairs.setdefault(absolute, {})
             for piece in dump_log(path, dump):
                 sys.stdout.write(piece)
+            reports.setdefault(absolute, FileReport()).invalid += dump.invalid
         else:
-            for line in lines_of(path, args, reports.setdefault(absolute, IndexReport())):
+            for line in lines_of(path, args, reports.setdefault(absolute, FileReport())):
                 print(line)
     sys.stdout.flush()
     for line in report_lines(reports, pairs):
         print(line, file=sys.stderr)
+    return reports
 
 
 def line_fields(line: str) -> dict[str, object]:
@@ -202,18 +206,20 @@ def line_fields(line: str) -> dict[str, object]:
     }
 
 
-def _print_json(paths: list[str], args: argparse.Namespace) -> None:
+def _print_json(paths: list[str], args: argparse.Namespace) -> dict[str, FileReport]:
     """Keys and values are there as they are; `decoded` holds what a decoder that was named makes of them."""
     decodes = bool(_named(args)) or args.key_decoder_class is not None or args.value_decoder_class is not None
-    reports: dict[str, IndexReport] = {}
+    reports: dict[str, FileReport] = {}
     for path in paths:
         if suffix_of(path) not in LOGS:
-            for line in lines_of(path, args, reports.setdefault(absolute_path(path), IndexReport())):
+            for line in lines_of(path, args, reports.setdefault(absolute_path(path), FileReport())):
                 print(json.dumps({"file": path, **line_fields(line)}))
             continue
         dump = _options(args)
+        report = reports.setdefault(absolute_path(path), FileReport())
         for batch in file_batches(path, dump.max_bytes):
             fields = batch_fields(batch)
+            report.invalid += not fields["valid"]
             if not dump.deep:
                 print(json.dumps({"file": path, **fields}))
                 continue
@@ -226,3 +232,4 @@ def _print_json(paths: list[str], args: argparse.Namespace) -> None:
     sys.stdout.flush()
     for line in report_lines(reports, {}):
         print(line, file=sys.stderr)
+    return reports

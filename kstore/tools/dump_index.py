@@ -15,13 +15,22 @@ _ABORTED = struct.Struct(">bxqqqq")  # version, producer id, offsets: first, las
 
 
 @dataclass
-class IndexReport:
-    """What does not fit between an index and its log, by the file's absolute path."""
+class FileReport:
+    """What is wrong with one file: entries of an index that do not match its log, batches with a wrong checksum; or it
+    could not be dumped at all (`failed`)."""
 
     mismatches: dict[int, int] = field(default_factory=dict)
     timestamps: list[tuple[int, int]] = field(default_factory=list)
     out_of_order: list[tuple[int, int]] = field(default_factory=list)
     not_found: list[tuple[int, int]] = field(default_factory=list)
+    invalid: int = 0
+    failed: bool = False
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything of it is reported."""
+        found = self.mismatches or self.timestamps or self.out_of_order or self.not_found
+        return bool(found or self.invalid or self.failed)
 
 
 def _whole(data: bytes, size: int) -> bytes:
@@ -47,7 +56,7 @@ def _log_batches(path: str, position: int, max_bytes: int) -> Iterator[RecordBat
 
 
 def dump_offset_index(
-    path: str, report: IndexReport, *, sanity: bool, verify: bool, max_message_size: int
+    path: str, report: FileReport, *, sanity: bool, verify: bool, max_message_size: int
 ) -> Iterator[str]:
     """The lines of an .index file; each entry is compared with the batch it names."""
     base = base_offset(path)
@@ -129,7 +138,7 @@ def kafka_floor(index: OffsetIndex, target: int) -> int:
     return index.entry(low).position
 
 
-def dump_time_index(path: str, report: IndexReport, *, sanity: bool, verify: bool) -> Iterator[str]:
+def dump_time_index(path: str, report: FileReport, *, sanity: bool, verify: bool) -> Iterator[str]:
     """The lines of a .timeindex file; each entry is compared with the batch that ends at its offset."""
     base = base_offset(path)
     log = sibling(path, ".log")

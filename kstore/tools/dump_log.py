@@ -26,6 +26,7 @@ class LogDump:
     max_bytes: int = MAX32
     decoder: Decoder | None = None
     non_consecutive: dict[int, int] = field(default_factory=dict)
+    invalid: int = 0  # batches with a wrong checksum
 
 
 def file_batches(
@@ -76,8 +77,8 @@ def batch_head(batch: RecordBatch) -> str:
     )
 
 
-def batch_tail(batch: RecordBatch, magic: int) -> str:
-    """The rest of a batch's line, the magic as it was written. CorruptRecordError, UnsupportedCodecError."""
+def batch_tail(batch: RecordBatch, magic: int, valid: bool) -> str:
+    """The rest of a batch's line, with the magic as it was written and whether the checksum is right. CorruptRecordError, UnsupportedCodecError."""
     if magic > 127:
         raise CorruptRecordError(
             "magic of a batch",
@@ -89,7 +90,7 @@ def batch_tail(batch: RecordBatch, magic: int) -> str:
     return (
         f" position: {batch.position} "
         f"{batch.timestamp_type}: {batch.max_timestamp} size: {batch.size} magic: {magic} "
-        f"compresscodec: {batch.codec} crc: {batch.crc} isvalid: {_java(batch.is_valid)}\n"
+        f"compresscodec: {batch.codec} crc: {batch.crc} isvalid: {_java(valid)}\n"
     )
 
 
@@ -180,7 +181,9 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
     file = open_file(path)
     for batch in file_batches(path, dump.max_bytes, any_magic=True):
         yield batch_head(batch)
-        yield batch_tail(batch, file.read(batch.position + _MAGIC, 1)[0])
+        valid = batch.is_valid
+        dump.invalid += not valid
+        yield batch_tail(batch, file.read(batch.position + _MAGIC, 1)[0], valid)
         valid_bytes += batch.size
         if not dump.deep:
             continue

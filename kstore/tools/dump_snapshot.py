@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from kstore.errors import CorruptSnapshotError
 from kstore.log.producers.states import read_snapshot
+from kstore.tools.dump_index import FileReport
 from kstore.tools.dump_log import optional_long
 from kstore.tools.dump_path import content_of
 
@@ -31,7 +32,7 @@ def snapshot_remark(data: bytes) -> str:
     return f"{_SCHEMA}null"
 
 
-def dump_snapshot(path: str) -> Iterator[str]:
+def dump_snapshot(path: str, report: FileReport) -> Iterator[str]:
     """The lines of a producer snapshot; of a corrupt one a remark on stderr, as Kafka's tool then goes on."""
     data = content_of(path)
     try:
@@ -45,6 +46,7 @@ def dump_snapshot(path: str) -> Iterator[str]:
         else:
             remark = snapshot_remark(data)
         print(remark, file=sys.stderr)
+        report.failed = True
         return
     for state in states:
         line = (

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +35,7 @@ HEADINGS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
-    parser.add_argument("--verify", action="store_true", help="check the checksum of every batch as well")
+    parser.add_argument("--verify", action="store_true", help="also check the checksum of every batch")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -114,7 +115,8 @@ def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]
 
 def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     """Figures of a partition, of each of its segments, and everything that looks wrong."""
-    wrong = [f"{f.kind}: {f.file}: {f.text}" for f in log.recovery.findings]
+    findings = log.recovery.findings
+    wrong = [f"{f.kind}: {f.file}: {f.text}" for f in findings if f.kind != "leftover"]
     segments = []
     with Progress(len(log.segments), "reading") as progress:
         for done, segment in enumerate(log.segments):
@@ -142,6 +144,9 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "leader_epochs": log.leader_epochs,
         "segments": segments,
         "checksums_checked": verify,
+        "leftovers": [
+            f.file for f in findings if f.kind == "leftover"
+        ],  # of deletions: nothing is wrong with those
         "wrong": wrong,
     }
 
@@ -184,14 +189,16 @@ def partition_text(stat: dict[str, Any]) -> str:
     )
     lines = [head, table([HEADINGS, *map(_row, segments)])]
     unchecked = "" if stat["checksums_checked"] else " (checksums not checked: --verify does that)"
-    wrong = f"{len(stat['wrong'])} things look wrong" if stat["wrong"] else "nothing looks wrong"
+    wrong = f"{_things(stat['wrong'])} wrong" if stat["wrong"] else "nothing looks wrong"
     lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
     lines += [f"  {text}" for text in stat["wrong"]]
+    if stat["leftovers"]:
+        lines.append(f"{len(stat['leftovers'])} files wait for their deletion")
     return "\n".join(lines)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the figures of a partition, or of all partitions of a log directory."""
+    """Prints the figures of a partition, or of all partitions of a log directory; 1 if something looks wrong."""
     path = Path(args.directory)
     if layout.parse_directory(path.resolve().name) is not None or any(path.glob("*.log")):
         logs = [open_partition(args)]
@@ -207,4 +214,14 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(stats[0] if len(stats) == 1 else stats))
     else:
         print("\n\n".join(partition_text(stat) for stat in stats))
-    return 0
+    code = 0
+    for stat in stats:
+        if stat["wrong"]:
+            sys.stdout.flush()
+            print(f"kstore: {stat['directory']}: {_things(stat['wrong'])} wrong", file=sys.stderr)
+            code = 1
+    return code
+
+
+def _things(wrong: list[str]) -> str:
+    return "1 thing looks" if len(wrong) == 1 else f"{len(wrong)} things look"

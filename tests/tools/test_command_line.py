@@ -107,10 +107,10 @@ def test_dump_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out.splitlines()[0])["batch"]["pid"] == 2000
 
 
-def test_unknown_files_are_passed_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unknown_files_are_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "README"
     path.write_text("x")
-    assert run(capsys, "dump", str(path)) == (0, f"Dumping {path}\n", f"Ignoring unknown file {path}\n")
+    assert run(capsys, "dump", str(path)) == (1, f"Dumping {path}\n", f"Ignoring unknown file {path}\n")
 
 
 def test_a_closed_pipe_ends_it_in_silence() -> None:

@@ -1,7 +1,8 @@
 """The dump as Kafka's own tool (4.3.1) gave it, under many options and of files made for it.
 
 recorded/cases.py has the cases, recorded/record.py says how they were recorded. Where Kafka's tool died with an
-exception, kstore prints as much on stdout, then a line of its own on stderr, and ends with 1.
+exception, kstore prints as much on stdout, then a line of its own on stderr, and ends with 1. It also ends with 1, where
+Kafka's tool ends with 0, after an unknown or damaged file; a wrong checksum has a line of its own on stderr.
 """
 
 import gzip
@@ -17,6 +18,14 @@ from tests.tools.recorded.cases import Case, cases
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 RECORDED = Path(__file__).parent / "recorded" / "dumps.jsonl.gz"
+BAD = (
+    "Ignoring unknown file",
+    "Snapshot ",
+    "Mismatches in",
+    "Found timestamp mismatch",
+    "Found out of order",
+    "The following indexed offsets are not found",
+)
 
 
 def recorded() -> list[tuple[Case, dict[str, Any]]]:
@@ -39,10 +48,15 @@ def test_as_recorded(
         out, err = capsys.readouterr()
         where = f"case {number}: {case.args}"
         assert out == kafka["out"], where
-        assert code == kafka["code"], where
         lines = err.replace(str(directory), "{cwd}").splitlines()
+        damaged = False
         if kafka["died"] is not None:
             assert lines.pop().startswith("kstore: "), where
+        while lines and lines[-1].endswith(f"wrong checksum: {out.count('isvalid: false')}"):
+            assert lines.pop().startswith("kstore: "), where
+            damaged = True
+        bad = damaged or any(line.startswith(BAD) for line in lines)
+        assert code == (kafka["code"] or int(bad)), where
         assert lines == kafka["err"].splitlines(), where
-        endings["died" if kafka["died"] else "done"] += 1
-    assert min(endings["died"], endings["done"]) > 100
+        endings["died" if kafka["died"] else "bad" if bad else "done"] += 1
+    assert min(endings["died"], endings["bad"], endings["done"]) > 10

@@ -379,10 +379,10 @@ def test_what_recovery_would_cut_off_is_said_on_stderr(
     path = damaged(tmp_path)
     for words in (["records"], ["stat"], ["find", "--offset", "0"], ["follow", "--timeout", "0"]):
         code, _, err = run(capsys, words[0], path, *words[1:])
-        assert code == 0
+        assert code == int(words == ["stat"])  # it is there to tell of damage
         assert re.fullmatch(
             r"kstore: .*t-0 ends at offset 2 here, .*: \d+ bytes in 4 files are left out, from byte 0 of .*002\.log on "
-            r".*--as-is --on-error skip.*recover=False.*\n",
+            r".*--as-is --on-error skip.*recover=False.*\n(kstore: .* look wrong\n)?",
             err,
         )
     code, out, err = run(capsys, "records", path, "--as-is", "--on-error", "skip")
