@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TextIO
 
+from kstore.arguments import warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.partition import PartitionLog
@@ -16,6 +17,7 @@ from kstore.tools.columns import FORMATS, write_columns
 from kstore.tools.fields import Form, batch_fields, encoded, hidden, plain, record_fields, redacted
 from kstore.tools.numbers import moment, offset
 from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.output import check_output, open_output
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import for_terminal, one_line
 from kstore.tools.times import time_text
@@ -71,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="a file to write instead of stdout (arrow and parquet do not go to a terminal)",
+        help="a file to write instead of standard output. It is replaced when all records are written; after an error it "
+        "is what it was before. Not inside a partition directory (arrow and parquet do not go to a terminal)",
     )
     parser.add_argument(
         "--columns",
@@ -172,21 +175,26 @@ def run(args: argparse.Namespace) -> int:
     check_form(args)
     if args.columns is not None and args.format not in FORMATS:
         raise ValueError("--columns goes with --format arrow or parquet")
+    if args.output is not None:
+        check_output(args.output)
     with open_partition(args) as log:
         if args.below_start:
             log = log.from_file_start()
         note_range(log, args)
         if args.format in FORMATS:
             return run_columns(log, args)
-        with _text_output(args.output) as out:
+        for name, ms in (("--since", args.since), ("--until", args.until)):
+            if ms is not None:
+                warn_of_seconds(name, ms)
+        with _output(args.output, text=True) as out:
             _print(log, args, out)
     return 0
 
 
-def _text_output(path: str | None) -> AbstractContextManager[TextIO]:
-    if path is None:
-        return nullcontext(sys.stdout)
-    return open(path, "w", encoding="utf-8", newline="")  # noqa: PTH123
+def _output(path: str | None, *, text: bool) -> AbstractContextManager[Any]:
+    if path is not None:
+        return open_output(path, text=text)
+    return nullcontext(sys.stdout if text else sys.stdout.buffer)
 
 
 def _print(log: PartitionLog, args: argparse.Namespace, out: TextIO) -> None:
@@ -228,7 +236,7 @@ def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
         isolation=args.isolation,
         on_error=args.on_error,
     )
-    with open(args.output, "wb") if args.output else nullcontext(sys.stdout.buffer) as out:  # noqa: PTH123
+    with _output(args.output, text=False) as out:
         write_columns(scan, args.format, out)
     for skipped in scan.skipped:
         print(f"kstore: left out {skipped.size} bytes: {skipped.error}", file=sys.stderr)
