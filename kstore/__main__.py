@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _replace_closed_streams()
     with _guarded_terminals(), warnings.catch_warnings():
         warnings.showwarning = _warn
+        warnings.simplefilter("always", UserWarning)  # they are part of what a command says, whatever -W asks
         try:
             code = _run(argv)
         except SystemExit:  # argparse: wrong usage, or help

@@ -4,6 +4,7 @@ import argparse
 import base64
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from kstore.tools.writing import add_write_arguments, open_writer
 CHUNK = 4096  # records of one extend()
 READ = 1 << 16  # bytes of one read: a pipe holds as many
 FIELDS = ("value", "key", "timestamp", "headers")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|.|$)", re.DOTALL)
+_ESCAPES = {"t": "\t", "\\": "\\"}
 PASSED_OVER = ("offset", "sequence", "batch")  # where the record was, not what it is
 
 
@@ -37,12 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("lines", "jsonl"),
         default="lines",
-        help="lines: each line is a value. jsonl: an object a line, as `kstore records --format jsonl` prints them: value "
-        '(must be there), key, headers (pairs, or an object), each text, {"base64": "..."} or null; timestamp (ms; null or '
-        "missing: now). offset, sequence and batch are passed over, other names refused",
+        help="lines: each line is a value; its end, LF or CR LF, is not part of it. jsonl: one object a line, as `kstore "
+        "records --format jsonl` prints them: value (required), key and headers (pairs, or an object), each text, "
+        '{"base64": "..."} or null; timestamp (milliseconds; now if it is null or missing). The fields offset, sequence '
+        "and batch are ignored; any other field is an error",
     )
     parser.add_argument(
-        "--key-separator", metavar="TEXT", help="with lines: what comes before this is the key"
+        "--key-separator",
+        metavar="TEXT",
+        help=r"with lines: the key is what stands before this, the value what follows; a line without it has no key. "
+        r"\t is a tab, \\ a backslash, \xNN the character of that code",
     )
     parser.add_argument(
         "--base64",
@@ -69,10 +76,9 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--base64 goes with --format jsonl")
     if args.key_separator is not None and args.format != "lines":
         raise ValueError("--key-separator goes with --format lines")
-    if args.key_separator == "":
-        raise ValueError("--key-separator is empty")
+    separator = None if args.key_separator is None else unescaped(args.key_separator)
     source = sys.stdin.buffer
-    rows = _lines(source, args.key_separator) if args.format == "lines" else _objects(source, args.base64)
+    rows = _lines(source, separator) if args.format == "lines" else _objects(source, args.base64)
     # nothing is made for input that is wrong from its first line on
     rows = chain([next((row for row in rows if row is not None), None)], rows)
     status = os.fstat(source.fileno())
@@ -89,6 +95,23 @@ def run(args: argparse.Namespace) -> int:
         end = log.log_end_offset
     print(_summary(first, end))
     return 0
+
+
+def unescaped(text: str) -> bytes:
+    r"""The separator of keys, with what \t, \\ and \xNN stand for. ValueError."""
+
+    def character(found: re.Match[str]) -> str:
+        known = _ESCAPES.get(found[0][1:])
+        if known is None and found[1] is None:
+            raise ValueError(rf"--key-separator {text!r}: {found[0]} is not one of \t, \\ and \xNN")
+        return known or chr(int(found[1], 16))
+
+    separator = _ESCAPE.sub(character, text)
+    if not separator:
+        raise ValueError("--key-separator is empty")
+    if "\n" in separator:
+        raise ValueError("--key-separator holds the end of a line, which no line has in it")
+    return separator.encode("utf-8", "surrogateescape")
 
 
 def _summary(first: int, end: int) -> str:
@@ -133,15 +156,16 @@ def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
     )
 
 
-def _lines(source: BinaryIO, separator: str | None) -> Iterator[Row | None]:
-    mark = separator.encode() if separator else None
-    for value in _split(source):
-        if value is None:
+def _lines(source: BinaryIO, separator: bytes | None) -> Iterator[Row | None]:
+    for line in _split(source):
+        if line is None:
             yield None
-        elif mark is None:
+            continue
+        value = line.removesuffix(b"\r")  # as Kafka's console producer takes lines
+        if separator is None:
             yield Row(value)
         else:
-            key, found, rest = value.partition(mark)
+            key, found, rest = value.partition(separator)
             yield Row(rest, key) if found else Row(value)
 
 

@@ -1,10 +1,14 @@
 """How the subcommands that write open a partition: the same options for all."""
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Literal
 
 import kstore
 from kstore.config import LogConfig
+from kstore.log.files import layout
+from kstore.log.files.log_dir_state import directory_of
 from kstore.log.writer import LogWriter
 
 
@@ -48,12 +52,35 @@ def config_of(args: argparse.Namespace) -> LogConfig:
     return LogConfig.from_topic(topic)
 
 
+def note_name(directory: str) -> None:
+    """Says on stderr that a broker would not find the records, if the directory is named as no partition is."""
+    path = Path(directory).absolute()
+    if layout.is_partition_name(path.name) or not is_log_directory(path.parent):
+        return
+    print(
+        f"kstore: {path.parent} is a log directory, and a broker would not see {path.name!r} in it as a partition: "
+        "its name is not a topic, a dash and a number without leading zeros, such as orders-0",
+        file=sys.stderr,
+    )
+
+
+def is_log_directory(path: Path) -> bool:
+    """Whether a broker keeps partitions in there, by the files that it leaves or by the partitions."""
+    if directory_of(path / "any-0") == path:
+        return True
+    return path.is_dir() and any(
+        layout.is_partition_name(entry.name) and any(entry.glob("*.log")) for entry in path.iterdir()
+    )
+
+
 def open_writer(
     args: argparse.Namespace,
     mode: Literal["a", "r+"],
     durability: Literal["none", "group", "each"] = "none",
 ) -> LogWriter:
     """The log that these options name, open for writing; an unclean stop is recovered first."""
+    if mode == "a":
+        note_name(args.directory)
     return kstore.open(
         args.directory, mode, config=config_of(args), keep_cut=args.keep_cut, durability=durability
     )
