@@ -1,5 +1,21 @@
-"""kstore: a partition log in Apache Kafka's on-disk format, embedded in Python."""
+"""A log in Apache Kafka's on-disk format, inside a Python process: no broker, no server.
 
+    import kstore
+
+    with kstore.open("orders-0", "a") as log:          # creates the directory orders-0
+        log.append(b"first", key=b"a")
+        log.append(b"second", key=b"b")
+
+    with kstore.open("orders-0") as log:               # reads it; also while another process writes
+        for record in log:
+            print(record.offset, record.key, record.value)
+        print(log.get(1).value)
+
+Start with help(kstore.open). It returns a PartitionLog (to read) or a LogWriter (to write). LogConfig has the options of
+a log, LogStore lists the partitions of a broker's log directory, KstoreError is the base class of all exceptions.
+"""
+
+import logging
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -127,6 +143,13 @@ __all__ = [
 ]
 
 
+logging.getLogger("kstore").addHandler(logging.NullHandler())  # silent unless the program asks for logging
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 @overload
 def open(
     path: str | PathLike[str],
@@ -162,30 +185,52 @@ def open(
 
 
 def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> PartitionLog:
-    """Opens a partition directory, such as data/orders-0; in mode "r" also a single .log or .cut file.
+    """Opens a partition: a directory with the records of one partition of a topic, such as data/orders-0.
 
-    Mode "r" reads: it writes nothing and takes no lock, so it works beside a writer, a running broker, or on a
-    read-only file system. Mode "a" writes, "r+" too but only where the directory exists; one writer at a time.
+    mode "r": reads. Nothing is written or locked, so it works beside a writer or a running broker and on a read-only
+        file system. `path` may also be a single .log or .cut file. Returns a PartitionLog, which shows what the log
+        holds at this moment; its refresh() takes in what was appended since, its follow() waits for more.
+    mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or use `with`.
+    mode "r+": as "a", but the directory must exist.
 
-    For both, the directory around it (or the partition's own, where it lies in no log directory) tells whether it was
-    closed cleanly, the recovery point and the log start offset; `clean`, `recovery_point` and `log_start_offset`
-    override that. `max_decompressed_bytes` caps what one batch may unpack to.
+    A log has one writer at a time. If it was not closed cleanly, opening it for writing recovers it first, as Kafka
+    does; reading shows what that recovery would leave. `log.recovery` says what was found.
 
-    Reading, after an unclean stop: the log shows what Kafka would have after its recovery; recover=False shows every
-    file as it lies. `index_interval_bytes` is the topic's index.interval.bytes, for indexes made anew.
+    Options for reading:
+        recover: False shows every file as it is, not as recovery would leave it. Default True.
+        index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is rebuilt
+            in memory. Default 4096.
 
-    Writing: the configuration is `config`, with any of its names as keyword arguments on top, as in segment_bytes=…
-    (LogConfig has them all); it is not kept, so give it at every opening. An unclean stop is recovered first, as Kafka
-    does; `log.recovery` tells. What recovery cuts off is kept in .cut files, with a DataLossWarning, if it holds sound
-    batches or had been flushed; with keep_cut=True in any case. Bytes behind the last batch of a log that was closed
-    cleanly are cut off too, where Kafka appends behind them. durability: "none" leaves it to flush() and the system
-    when data reaches the disk; with "group" and "each" an append returns once it is there, one sync for all threads that wait. `leader_epoch`
-    begins one; `topic_id` goes into partition.metadata; `clock` gives the time in ms. A producer that wrote nothing for
-    `producer_id_expiration_ms`, by the timestamps of its records, is forgotten, as in Kafka (spec 6.7).
+    Options for writing:
+        config: a LogConfig. Each of its options may also be given by name, such as segment_bytes=1 << 20, and counts
+            before `config`. The configuration is not stored: give it at every opening.
+        durability: when append() returns. "none" (default): when the operating system has the record; it is safe from
+            a power cut after flush() or close(). "group" or "each", which do the same: when it is safe from a power
+            cut; one sync serves all threads that wait for it.
+        keep_cut: True keeps all bytes that recovery cuts off, in .cut files. Default False: it keeps only those that
+            hold undamaged batches or had been flushed, and warns with DataLossWarning.
+        leader_epoch: begins this leader epoch, an int. Default: the newest epoch of the log, or 0.
+        topic_id: a uuid.UUID for partition.metadata.
+        clock: a function that returns the time in milliseconds since 1970, for tests.
+        producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the timestamps of
+            records (section 6.7 of docs/spec.md). Default 86,400,000, a day.
 
-    LogNotFoundError if there is no such directory, or one without any file of a partition (mode "a" makes one of it, but
-    not of a log directory); writing also LogLockedError, InvalidConfigError, OSError. Options are checked before anything
-    is made: TypeError, ValueError.
+    Options for both:
+        max_decompressed_bytes: the most bytes that one compressed batch may unpack to. Default 256 MiB.
+        clean, recovery_point, log_start_offset: replace what the files beside the partition say: whether it was closed
+            cleanly, the offset below which it needs no recovery, and the first offset that can be read. These files
+            are in the log directory around the partition, or in the partition's own directory if there is none.
+
+    Unlike Kafka, opening for writing removes bytes after the last whole batch of a log that was closed cleanly; Kafka
+    appends after them.
+
+    Raises:
+        LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not in a
+            directory that holds partitions).
+        LogLockedError: another writer has the log open.
+        InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
+        TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
+        OSError: a file cannot be read or written.
     """
     choice("mode", mode, ("r", "a", "r+"))
     if mode == "r":
@@ -193,7 +238,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
-        raise TypeError(f"config is a LogConfig, not {config!r}")
+        raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
     named = config is not None or "retention_ms" in options
     if options:
         config = (config or LogConfig()).replace(**options)
@@ -227,7 +272,10 @@ _WRITER_OPTIONS = (
 
 
 def get_include() -> str:
-    """The directory of the C headers and of their Cython twins, for include_dirs and include_path."""
+    """The directory with the C headers (kstore/*.h) and their Cython declarations (libkstore/*.pxd).
+
+    Give it to a compiler as include directory, and to Cython as include_path.
+    """
     package = Path(__file__).resolve().parent
     installed = package / "include"
     return str(installed if installed.is_dir() else package.parent / "include")

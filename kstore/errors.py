@@ -1,4 +1,6 @@
-"""The exceptions of kstore. What the system reports stays OSError; a caller's mistake is TypeError or ValueError."""
+"""The exceptions of kstore. What the operating system reports stays OSError; a wrong argument is TypeError or ValueError."""
+
+import os
 
 
 def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str, object]) -> "KstoreError":
@@ -12,7 +14,7 @@ def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str
 
 
 class KstoreError(Exception):
-    """Base of everything that kstore raises of its own."""
+    """Base class of kstore's own exceptions."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exception's own calls the constructor with `args`, the text: no constructor here takes just that. An error
@@ -29,8 +31,11 @@ def _placed(reason: str, file: str, unit: str, position: int) -> str:
 
 
 class CorruptFileError(KstoreError):
-    """Bytes that cannot be what their file says. `file` ("" for bytes in memory), `position` (byte in it, -1 where that
-    cannot be told), `expected` and `found` tell where and why."""
+    """A file, or bytes in memory, that is damaged or not in the format that it should be in.
+
+    `file` is its path ("" for bytes in memory), `position` the byte at which the damage is (-1 if unknown). `reason` is
+    what was checked, `expected` and `found` what it should be and what it is.
+    """
 
     _unit = "byte"
 
@@ -55,7 +60,11 @@ class CorruptFileError(KstoreError):
 
 
 class CorruptRecordError(CorruptFileError):
-    """A batch or record that fails its checks. `offset` is the offset it claims, -1 where that cannot be told."""
+    """A batch or record that is damaged: its checksum or one of its fields is wrong.
+
+    `offset` is the offset that it claims to have, -1 if unknown. `file`, `position`, `reason`, `expected` and `found` are
+    those of CorruptFileError.
+    """
 
     def __init__(
         self,
@@ -72,25 +81,32 @@ class CorruptRecordError(CorruptFileError):
 
 
 class CorruptIndexError(CorruptFileError):
-    """An index that contradicts itself or its log."""
+    """An index file (.index, .timeindex, .txnindex) that is damaged, or does not match its .log file."""
 
 
 class CorruptSnapshotError(CorruptFileError):
-    """A producer snapshot that fails its checks."""
+    """A producer snapshot (a .snapshot file) that is damaged."""
 
 
 class CorruptCheckpointError(CorruptFileError):
-    """A checkpoint, partition.metadata or meta.properties file that does not parse; `position` is a line, from 1."""
+    """A checkpoint, partition.metadata or meta.properties file that cannot be parsed.
+
+    `position` is the number of the line, from 1.
+    """
 
     _unit = "line"
 
 
 class UnsupportedCodecError(CorruptRecordError):
-    """A codec id that no Kafka release has written."""
+    """A batch whose compression codec is unknown: no Kafka release has written its number."""
 
 
 class RecordTooLargeError(KstoreError, ValueError):
-    """More bytes than a limit allows: of one batch, or of what a compressed one unpacks to. `size` and `limit` tell."""
+    """More bytes than a limit allows.
+
+    Either a batch to append that is larger than max_message_bytes, or a compressed batch that unpacks to more than
+    max_decompressed_bytes. `size` is the number of bytes, `limit` what is allowed.
+    """
 
     def __init__(self, reason: str, *, size: int, limit: int, file: str = "", position: int = -1) -> None:
         self.reason = reason
@@ -102,7 +118,10 @@ class RecordTooLargeError(KstoreError, ValueError):
 
 
 class OffsetOutOfRangeError(KstoreError, LookupError):
-    """An offset outside the log: `asked`, and the range `first` .. `end` (exclusive) that there is."""
+    """An offset that the log does not hold, for example because retention has deleted it.
+
+    `asked` is the offset that was asked for. The log holds the offsets from `first` to `end`, without `end` itself.
+    """
 
     def __init__(self, asked: int, first: int, end: int) -> None:
         self.asked = asked
@@ -112,38 +131,50 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
 
 
 class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
-    """What a view of a log shows is no longer in its files: `file` was deleted by retention, or truncated. `asked` is an
-    offset of what was there. PartitionLog.refresh, or opening the log again, shows what is there now."""
+    """A file of the log was deleted or truncated after the log was opened for reading, so records are gone.
+
+    Call `refresh()` on the log, or open it again, to see what it holds now. `file` is the path of the file, `asked` an
+    offset that was in it (-1 if unknown). The log held the offsets from `first` to `end`, without `end` itself.
+    """
 
     def __init__(self, file: str, asked: int, first: int, end: int, what: str) -> None:
         super().__init__(asked, first, end)
         self.file = file
-        at = f", offset {asked} with it" if asked >= 0 else ""
-        self.args = (f"{file}: {what} since the log was looked at{at}; look again",)
+        at = f", and offset {asked} with it" if asked >= 0 else ""
+        self.args = (
+            f"{file}: {what} since the log was opened or refreshed{at}; log.refresh() shows what is there now",
+        )
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class LogClosedError(KstoreError):
-    """The log was closed, or opened in another process."""
+    """The log is closed, or was opened by the parent of this process: open it again."""
 
 
 class ReentrantCallError(KstoreError, RuntimeError):
-    """A call by the very thread that is inside the log: from a signal handler, a finalizer, or the log's clock.
+    """A call on a log from inside another call on it by the same thread; it would wait for itself for ever.
 
-    Nothing was done. In a signal handler set a flag, or raise SystemExit, and close the log outside the handler.
+    Signal handlers, finalizers and the log's `clock` can make such calls. Nothing was done. In a signal handler set a
+    flag, or raise SystemExit, and close the log outside the handler.
     """
 
 
 class LogNotFoundError(KstoreError, FileNotFoundError):
-    """No partition or log directory there. `is_log_directory`: partitions lie below it."""
+    """There is no partition, or no log directory, at this path.
+
+    `is_log_directory` is true if the path is a log directory where a partition was expected: open a partition in it.
+    """
 
     is_log_directory = False
 
 
 class InvalidRecordError(KstoreError, ValueError):
-    """A record or batch that may not be appended. `errors` lists (index in its batch, reason) where records are to blame."""
+    """A record or batch that cannot be appended.
+
+    If records of a batch are wrong, `errors` lists them as (index in the batch, reason).
+    """
 
     def __init__(self, text: str, errors: list[tuple[int, str]] | None = None) -> None:
         self.errors = errors or []
@@ -151,19 +182,22 @@ class InvalidRecordError(KstoreError, ValueError):
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A timestamp that the topic's configuration does not allow."""
+    """A timestamp that no record can have, or that the configuration does not allow.
+
+    The options are message_timestamp_before_max_ms and message_timestamp_after_max_ms.
+    """
 
 
 class OffsetOverflowError(KstoreError, OverflowError):
-    """An append that would need an offset above 2^63 - 2, the largest that a record may have."""
+    """An append that needs an offset above 2^63 - 2, the largest that a record can have."""
 
 
 class OffsetsOutOfOrderError(KstoreError, ValueError):
-    """Batches whose given offsets do not rise, or do not fit into a segment."""
+    """Batches to append at given offsets that do not increase, or are too far apart for one segment."""
 
 
 class UnexpectedAppendOffsetError(KstoreError, ValueError):
-    """Batches with given offsets that begin below the log end offset."""
+    """Batches to append at given offsets that begin below the log end offset: the log has records there already."""
 
     def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:
         self.first_offset = first_offset
@@ -175,40 +209,57 @@ class UnexpectedAppendOffsetError(KstoreError, ValueError):
 
 
 class OutOfOrderSequenceError(KstoreError, ValueError):
-    """A producer's batch whose sequence does not follow on its last one."""
+    """A batch whose sequence number does not follow the last one of its producer: a batch between them is missing."""
 
 
 class InvalidProducerEpochError(KstoreError, ValueError):
-    """A producer's epoch below the one that the log knows: it was fenced."""
+    """A batch with an older producer epoch than the log knows: a newer instance of that producer has taken over."""
 
 
 class InvalidTxnStateError(KstoreError, ValueError):
-    """A batch that does not fit its producer's open transaction, or the lack of one."""
+    """A batch that does not match the state of its producer's transaction, such as one outside any transaction."""
 
 
 class TransactionCoordinatorFencedError(KstoreError, ValueError):
-    """A transaction marker of a coordinator that was replaced."""
+    """A transaction marker with an older coordinator epoch than the log knows: that coordinator was replaced."""
 
 
 class LogLockedError(KstoreError, OSError):
-    """Somebody else writes there. `pid` is the process that holds the lock, None where the system does not tell."""
+    """The log is open for writing already, in another process or in this one; a log has one writer at a time.
+
+    `path` is what is locked. `pid` is the process that holds the lock, None if the system does not say.
+    """
 
     def __init__(self, path: str, pid: int | None) -> None:
         self.path = path
         self.pid = pid
-        super().__init__(f"{path} is locked by " + ("another writer" if pid is None else f"process {pid}"))
+        if pid == os.getpid():
+            text = (
+                f"is locked by this process ({pid}): it has the log open for writing already, perhaps since an earlier run "
+                "of a notebook cell. Call close() on that log first, or open logs in a `with` statement, which closes them"
+            )
+        else:
+            holder = "another writer" if pid is None else f"process {pid}"
+            text = f"is locked by {holder}: a log has one writer at a time. It can be read meanwhile, with mode 'r'"
+        super().__init__(f"{path} {text}")
 
 
 class LogFailedError(KstoreError):
-    """The log refuses to write after a failure that may have left the disk in an unknown state. Open it anew."""
+    """The log refuses to write, because an earlier failure may have left its files in an unknown state.
+
+    Close it and open it again: opening recovers it.
+    """
 
 
 class PolicyViolationError(KstoreError, ValueError):
-    """What the topic's cleanup.policy does not allow."""
+    """An operation that the configured cleanup_policy does not allow, such as deleting records of a compacted log."""
 
 
 class InvalidConfigError(KstoreError, ValueError):
-    """A configuration name that does not exist, or a value that is not allowed; `name` as it was given, and `value`."""
+    """A configuration option that does not exist, or a value that it cannot have.
+
+    `name` is the option as it was given, `value` the value.
+    """
 
     def __init__(self, reason: str, *, name: str = "", value: object = None) -> None:
         self.name = name

@@ -87,7 +87,9 @@ def test_a_log_that_was_truncated(tmp_path: Path, how: str, grown: bool) -> None
         writer.truncate_to(last.base_offset + 5)
         if grown:
             writer.extend([b"other" * 30] * 100, batch_bytes=500)
-    with pytest.raises(LogChangedError, match="since the log was looked at"):
+    with pytest.raises(
+        LogChangedError, match=r"since the log was opened or refreshed.*; log\.refresh\(\) shows"
+    ):
         READS[how](log)
     log.refresh()
     assert READS[how](log)

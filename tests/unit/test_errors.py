@@ -1,6 +1,7 @@
 """What errors say, and that they reach another process."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,15 @@ def test_no_place_is_named_that_is_not_known() -> None:
         kstore.RecordBatch(bytes(100)).ensure_valid()
     assert "byte -1" not in str(caught.value)
     assert "<memory>" not in str(caught.value)
+
+
+def test_a_log_that_this_process_has_open_says_what_to_do(tmp_path: Path) -> None:
+    """As a cell of a notebook that is run twice."""
+    log = kstore.open(tmp_path / "t-0", "a")
+    with pytest.raises(
+        kstore.LogLockedError, match=r"this process .* close\(\) on that log first, or .* `with`"
+    ):
+        kstore.open(tmp_path / "t-0", "a")
+    log.close()
+    kstore.open(tmp_path / "t-0", "a").close()
+    assert "mode 'r'" in str(errors.LogLockedError("data", 17))
