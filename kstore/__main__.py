@@ -25,20 +25,20 @@ EXAMPLES = """examples:
   kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
   kstore recover data/orders-0 --dry-run
 
-dump, records, follow, find and stat write nothing and take no lock: the directory may belong to a broker that runs, or that
-crashed. append, retain, recover and truncate take the lock that a broker takes, and wait for nobody.
+dump, records, follow, find and stat write nothing and take no lock: the directory may belong to a running broker, or to
+one that crashed. append, retain, recover and truncate lock the directory as a broker does, and fail if it is locked.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
-    "dump": (dump, "print files as kafka-dump-log does"),
+    "dump": (dump, "print the files of a partition as kafka-dump-log does"),
     "records": (records, "print the records of a partition"),
     "follow": (follow, "print records as they are appended"),
     "find": (find, "find a record by offset or by time"),
-    "stat": (stat, "describe a partition, or a whole log directory"),
+    "stat": (stat, "describe a partition or a log directory, and what is wrong with it"),
     "append": (append, "append lines or JSON Lines from standard input"),
-    "retain": (retain, "delete what retention lets go, or say what it would"),
+    "retain": (retain, "delete old segments by size and age, or say which"),
     "recover": (recover, "recover a partition after an unclean stop"),
-    "truncate": (truncate, "remove the records from an offset on"),
+    "truncate": (truncate, "remove the records from an offset to the end"),
 }
 
 
@@ -60,7 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit code."""
+    """Runs one command, and returns its exit code."""
     _replace_closed_streams()
     with _guarded_terminals(), warnings.catch_warnings():
         warnings.showwarning = _warn

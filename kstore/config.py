@@ -1,7 +1,8 @@
-"""The configuration of a log: Kafka's topic configuration (spec 12.1), with underscores for the dots in its names."""
+"""The configuration of a log: a topic's options in Kafka (spec 12.1), with underscores for the dots in their names."""
 
 import dataclasses
 import difflib
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,16 +32,38 @@ class _Key(NamedTuple):
     kind: Kind
     default: object
     synonyms: tuple[_Synonym, ...]
+    text: str
 
 
-def _key(kind: Kind, default: object, *synonyms: str | _Synonym) -> Any:
+class ConfigOption(NamedTuple):
+    """What is known of an option of LogConfig: its name here, in a topic's configuration and in server.properties.
+
+    `unit` is "bytes", "ms", "records" or "". `allowed` says in words which values it can have, `text` what it does.
+    `broker_names` are the names in server.properties: the first that is set counts.
+    """
+
+    name: str
+    kafka_name: str
+    broker_names: tuple[str, ...]
+    unit: str
+    default: object
+    allowed: str
+    text: str
+
+
+def _key(kind: Kind, default: object, *synonyms: str | _Synonym, text: str) -> Any:
     """A field of LogConfig; a synonym that is only a name has the key's own kind and unit."""
     known = tuple(_Synonym(s, kind) if isinstance(s, str) else s for s in synonyms)
-    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, known)})
+    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, known, text)})
+
+
+_NO_EFFECT = (
+    "It has no effect in kstore, and is accepted so that a configuration of Kafka's can be given as it is."
+)
 
 
 class ConfigOptions(TypedDict, total=False):
-    """The names of LogConfig as keyword arguments, for type checkers: kstore.open and LogConfig take them."""
+    """The options of LogConfig as keyword arguments of kstore.open, for type checkers. help(kstore.LogConfig) has them."""
 
     segment_bytes: int
     internal_segment_bytes: int | None
@@ -78,104 +101,224 @@ class ConfigOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """A topic's configuration, with Kafka 4.3.1's names, defaults and limits. Names end in their unit.
+    """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their names.
 
-    Immutable, and checked when it is made: InvalidConfigError for a name that does not exist (it tells the nearest that
-    does) and for a value that Kafka would refuse. Values are typed: an int is no bool, no float and no text; a
-    cleanup_policy may also be text with commas. `from_topic` and `from_server_properties` read text.
+    LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults. TimestampInput are in
+    milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another one. InvalidConfigError is
+    raised for an option that does not exist (its message names the nearest one) and for a value that Kafka would refuse.
+    `from_topic` and `from_server_properties` read Kafka's own notation. `describe` lists all options as objects.
+
+    The options:
     """
 
-    segment_bytes: int = _key(int32(1 << 20), 1 << 30, "log.segment.bytes")
-    """Size at which a new segment begins. Kafka has no smaller one than 1 MiB, but see internal_segment_bytes."""
-
-    internal_segment_bytes: int | None = _key(int32(), None)
-    """Stands above segment_bytes where it is set, and may be as small as a test wants it."""
-
+    segment_bytes: int = _key(
+        int32(1 << 20),
+        1 << 30,
+        "log.segment.bytes",
+        text="Size of a segment's .log file at which a new segment begins. Kafka allows no less than 1 MiB; for tests see "
+        "internal_segment_bytes.",
+    )
+    internal_segment_bytes: int | None = _key(
+        int32(),
+        None,
+        text="If set, replaces segment_bytes, and may be as small as a test needs.",
+    )
     segment_ms: int = _key(
-        int64(1), 168 * _HOUR_MS, "log.roll.ms", _Synonym("log.roll.hours", int32(1), _HOUR_MS)
+        int64(1),
+        168 * _HOUR_MS,
+        "log.roll.ms",
+        _Synonym("log.roll.hours", int32(1), _HOUR_MS),
+        text="Age of a segment at which the next append begins a new one, by the timestamps of its records.",
     )
-    """Age at which a new segment begins: judged at an append, by the records' timestamps (spec 5.1)."""
-
     segment_jitter_ms: int = _key(
-        int64(0), 0, "log.roll.jitter.ms", _Synonym("log.roll.jitter.hours", int32(0), _HOUR_MS)
+        int64(0),
+        0,
+        "log.roll.jitter.ms",
+        _Synonym("log.roll.jitter.hours", int32(0), _HOUR_MS),
+        text="A random time up to this is subtracted from segment_ms, for each segment, so that the segments of many logs "
+        "do not end at the same moment.",
     )
-    """Up to how much earlier than segment_ms that may happen, drawn anew for each segment."""
-
-    segment_index_bytes: int = _key(int32(4), 10 << 20, "log.index.size.max.bytes")
-    """Size an index may grow to; a full one begins a new segment."""
-
-    index_interval_bytes: int = _key(int32(0), 4096, "log.index.interval.bytes")
-    """More than so many bytes of log lie between two entries of an index."""
-
-    flush_messages: int = _key(int64(1), MAX64, "log.flush.interval.messages")
-    """Number of unflushed records that makes an append flush."""
-
-    flush_ms: int = _key(int64(0), MAX64, "log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-    """Time since the last flush after which the timer flushes."""
-
-    retention_bytes: int = _key(int64(), -1, "log.retention.bytes")
-    """Size below which retention by size never brings the log; negative: no such retention (spec 9.2)."""
-
+    segment_index_bytes: int = _key(
+        int32(4),
+        10 << 20,
+        "log.index.size.max.bytes",
+        text="Largest size of an index file. A new segment begins when an index is full.",
+    )
+    index_interval_bytes: int = _key(
+        int32(0),
+        4096,
+        "log.index.interval.bytes",
+        text="An index gets an entry after more than this many bytes of log. A smaller value makes lookups faster and "
+        "indexes larger.",
+    )
+    flush_messages: int = _key(
+        int64(1),
+        MAX64,
+        "log.flush.interval.messages",
+        text="Number of records not yet on the disk at which an append flushes.",
+    )
+    flush_ms: int = _key(
+        int64(0),
+        MAX64,
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        text="Time after which a thread flushes what was appended.",
+    )
+    retention_bytes: int = _key(
+        int64(),
+        -1,
+        "log.retention.bytes",
+        text="retain() deletes the oldest segments as long as the others have at least this size together. -1: the size "
+        "does not matter.",
+    )
     retention_ms: int = _key(
         int64(-1),
         168 * _HOUR_MS,
         _Synonym("log.retention.ms", int64()),
         _Synonym("log.retention.minutes", int32(), _MINUTE_MS),
         _Synonym("log.retention.hours", int32(), _HOUR_MS),
+        text="retain() deletes the oldest segments whose newest record is older than this. -1: the age does not matter.",
     )
-    """Age above which segments go; -1: no retention by time (spec 9.2)."""
-
-    max_message_bytes: int = _key(int32(0), (1 << 20) + 12, "message.max.bytes")
-    """Size of the largest batch that is accepted, as it is stored."""
-
-    cleanup_policy: Sequence[str] = _key(Choices(("compact", "delete")), ("delete",), "log.cleanup.policy")
-    """What happens to old records: a tuple of "delete" and "compact"; neither: they stay (spec 9.1)."""
-
-    delete_retention_ms: int = _key(int64(0), 24 * _HOUR_MS, "log.cleaner.delete.retention.ms")
-    """Time that compaction keeps tombstones and transaction markers."""
-
-    min_compaction_lag_ms: int = _key(int64(0), 0, "log.cleaner.min.compaction.lag.ms")
-    """Time for which a record is not compacted."""
-
-    max_compaction_lag_ms: int = _key(int64(1), MAX64, "log.cleaner.max.compaction.lag.ms")
-    """Time after which a record is due for compaction, however clean the log is."""
-
-    min_cleanable_dirty_ratio: float = _key(Ratio(), 0.5, "log.cleaner.min.cleanable.ratio")
-    """Share of uncompacted bytes above which the log is compacted."""
-
-    file_delete_delay_ms: int = _key(int64(0), _MINUTE_MS, "log.segment.delete.delay.ms")
-    """Time between renaming a file to .deleted and removing it."""
-
-    preallocate: bool = _key(Boolean(), False, "log.preallocate")
-    """Whether a new segment's file has its full size from the start."""
-
+    max_message_bytes: int = _key(
+        int32(0),
+        (1 << 20) + 12,
+        "message.max.bytes",
+        text="Size of the largest batch that can be appended, compressed if it is stored so.",
+    )
+    cleanup_policy: Sequence[str] = _key(
+        Choices(("compact", "delete")),
+        ("delete",),
+        "log.cleanup.policy",
+        text='What happens to old records, as a tuple of words or as text with commas. "delete": retain() deletes old '
+        'segments, by retention_ms and retention_bytes. "compact": of each key the newest record is kept; records need a '
+        "key then. kstore does not compact yet. Neither: all records are kept.",
+    )
+    delete_retention_ms: int = _key(
+        int64(0),
+        24 * _HOUR_MS,
+        "log.cleaner.delete.retention.ms",
+        text="How long compaction keeps the records that delete a key, and transaction markers. kstore does not compact "
+        "yet.",
+    )
+    min_compaction_lag_ms: int = _key(
+        int64(0),
+        0,
+        "log.cleaner.min.compaction.lag.ms",
+        text="How long a record is safe from compaction. kstore does not compact yet.",
+    )
+    max_compaction_lag_ms: int = _key(
+        int64(1),
+        MAX64,
+        "log.cleaner.max.compaction.lag.ms",
+        text="Time after which a record must be compacted. If cleanup_policy has compact, a segment also ends at this "
+        "age. kstore does not compact yet.",
+    )
+    min_cleanable_dirty_ratio: float = _key(
+        Ratio(),
+        0.5,
+        "log.cleaner.min.cleanable.ratio",
+        text="Share of bytes not yet compacted above which compaction begins. kstore does not compact yet.",
+    )
+    file_delete_delay_ms: int = _key(
+        int64(0),
+        _MINUTE_MS,
+        "log.segment.delete.delay.ms",
+        text="A deleted file is first renamed to .deleted, and removed after this time.",
+    )
+    preallocate: bool = _key(
+        Boolean(),
+        False,
+        "log.preallocate",
+        text="True: the .log file of a new segment has its full size from the start.",
+    )
     compression_type: str = _key(
-        Choice(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")), "producer", "compression.type"
+        Choice(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        "producer",
+        "compression.type",
+        text='Compression of stored batches. "producer": batches are stored as they come; what append() and extend() '
+        'write is not compressed then. "uncompressed": none.',
     )
-    """Codec that batches are stored in; "producer": the one they came in."""
-
-    compression_gzip_level: int = _key(int32(1, 9, other=-1), -1, "compression.gzip.level")
-    compression_lz4_level: int = _key(int32(1, 17), 9, "compression.lz4.level")
-    compression_zstd_level: int = _key(int32(-131072, 22), 3, "compression.zstd.level")
-
+    compression_gzip_level: int = _key(
+        int32(1, 9, other=-1),
+        -1,
+        "compression.gzip.level",
+        text="Level of gzip, if compression_type is gzip. -1 is gzip's own default. Higher: smaller and slower.",
+    )
+    compression_lz4_level: int = _key(
+        int32(1, 17),
+        9,
+        "compression.lz4.level",
+        text="Level of lz4, if compression_type is lz4. Higher: smaller and slower.",
+    )
+    compression_zstd_level: int = _key(
+        int32(-131072, 22),
+        3,
+        "compression.zstd.level",
+        text="Level of zstd, if compression_type is zstd. Higher: smaller and slower.",
+    )
     message_timestamp_type: str = _key(
-        Choice(("CreateTime", "LogAppendTime")), "CreateTime", "log.message.timestamp.type"
+        Choice(("CreateTime", "LogAppendTime")),
+        "CreateTime",
+        "log.message.timestamp.type",
+        text='"CreateTime": a record keeps the timestamp that it is appended with. "LogAppendTime": it gets the time of '
+        "the append.",
     )
-    """Whose time records bear: the producer's, or that of the append."""
-
-    message_timestamp_before_max_ms: int = _key(int64(0), MAX64, "log.message.timestamp.before.max.ms")
-    """How far a CreateTime may lie before the append."""
-
-    message_timestamp_after_max_ms: int = _key(int64(0), _HOUR_MS, "log.message.timestamp.after.max.ms")
-    """How far a CreateTime may lie after the append."""
-
-    min_insync_replicas: int = _key(int32(1), 1, "min.insync.replicas")
-    unclean_leader_election_enable: bool = _key(Boolean(), False, "unclean.leader.election.enable")
-    remote_storage_enable: bool = _key(Boolean(), False)
-    local_retention_ms: int = _key(int64(-2), -2, "log.local.retention.ms")
-    local_retention_bytes: int = _key(int64(-2), -2, "log.local.retention.bytes")
-    remote_log_copy_disable: bool = _key(Boolean(), False)
-    remote_log_delete_on_disable: bool = _key(Boolean(), False)
+    message_timestamp_before_max_ms: int = _key(
+        int64(0),
+        MAX64,
+        "log.message.timestamp.before.max.ms",
+        text="A record whose timestamp is earlier than the time of the append by more than this is refused. For "
+        "CreateTime only.",
+    )
+    message_timestamp_after_max_ms: int = _key(
+        int64(0),
+        _HOUR_MS,
+        "log.message.timestamp.after.max.ms",
+        text="A record whose timestamp is later than the time of the append by more than this is refused. For CreateTime "
+        "only.",
+    )
+    min_insync_replicas: int = _key(
+        int32(1),
+        1,
+        "min.insync.replicas",
+        text="Number of replicas that must have a record before it counts as written. " + _NO_EFFECT,
+    )
+    unclean_leader_election_enable: bool = _key(
+        Boolean(),
+        False,
+        "unclean.leader.election.enable",
+        text="Whether a replica that misses records may become leader. " + _NO_EFFECT,
+    )
+    remote_storage_enable: bool = _key(
+        Boolean(),
+        False,
+        text="Whether old segments are moved to remote storage. kstore has no remote storage: it only checks, as Kafka "
+        "does, which options go together with it.",
+    )
+    local_retention_ms: int = _key(
+        int64(-2),
+        -2,
+        "log.local.retention.ms",
+        text="retention_ms for what is not only in remote storage; -2: the same as retention_ms. "
+        + _NO_EFFECT,
+    )
+    local_retention_bytes: int = _key(
+        int64(-2),
+        -2,
+        "log.local.retention.bytes",
+        text="retention_bytes for what is not only in remote storage; -2: the same as retention_bytes. "
+        + _NO_EFFECT,
+    )
+    remote_log_copy_disable: bool = _key(
+        Boolean(),
+        False,
+        text="Whether no more segments are copied to remote storage. " + _NO_EFFECT,
+    )
+    remote_log_delete_on_disable: bool = _key(
+        Boolean(),
+        False,
+        text="Whether remote segments are deleted when remote storage is disabled. " + _NO_EFFECT,
+    )
 
     def __new__(cls, **options: Any) -> Self:
         """Refuses unknown names in kstore's own words; what is known is for the dataclass's own constructor."""
@@ -191,10 +334,11 @@ class LogConfig:
 
     @classmethod
     def from_topic(cls, topic: Mapping[str, object]) -> Self:
-        """From a topic's configuration as Kafka has it: {"segment.bytes": "1048576", "cleanup.policy": "compact"}.
+        """A configuration from a topic's in Kafka's notation: {"segment.bytes": "1048576", "cleanup.policy": "compact"}.
 
-        Values are text, read as Kafka reads it, or typed. The two keys that name throttled replicas are passed over:
-        they say nothing of a log.
+        Values are text, which is read as Kafka reads it, or have their type already. The two options that name
+        throttled replicas are ignored: they do not concern a log. InvalidConfigError for an unknown name or a value
+        that is not allowed.
         """
         return cls(**_topic_options(topic))
 
@@ -202,33 +346,57 @@ class LogConfig:
     def from_server_properties(
         cls, broker: str | PathLike[str] | Mapping[str, object], topic: Mapping[str, object] | None = None
     ) -> Self:
-        """What a broker with this server.properties (its path, or what it holds) gives a topic with these overrides.
+        """The configuration that a topic has on a broker, from the broker's server.properties and the topic's options.
 
-        The topic's own value counts first, then the broker's property (`log.segment.bytes` for segment.bytes), then
-        the default; of log.retention.ms, .minutes and .hours the first that is there counts, likewise of log.roll.ms
-        and .hours. Every one that is there is checked, also one that does not count. As for the broker, a negative
-        log.retention means no limit, and 0 is refused.
+        `broker` is the path of the file, or a mapping of what is in it; `topic` is as in `from_topic`. The topic's value
+        counts first, then the broker's (log.segment.bytes for segment.bytes), then the default. Of log.retention.ms,
+        log.retention.minutes and log.retention.hours the first that is set counts, and likewise of log.roll.ms and
+        log.roll.hours. All that are set are checked, whether they count or not. A negative log.retention means no
+        limit, and 0 is refused, as by the broker.
 
-        Other properties are passed over, also those that Kafka does not know: the broker does so, and to read its logs
-        kstore must end up with what it uses. But for a name in log. that Kafka 4.3.1 does not have, and for a topic's
-        name, which has no effect there, a UserWarning says so, since that is rarely what was meant.
+        Other properties are ignored, as by the broker. A UserWarning is given for a property that begins with log. but
+        does not exist in Kafka 4.3.1, and for a topic's name such as segment.bytes, which has no effect in that file.
+
+        Raises InvalidConfigError for a value that is not allowed, OSError if the file cannot be read.
         """
         properties = broker if isinstance(broker, Mapping) else read_properties(Path(broker))
         _warn_of_idle(properties)
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
     def replace(self, **changes: Any) -> Self:
-        """A configuration with these values instead, checked anew."""
+        """A copy of this configuration with other values for these options: config.replace(segment_bytes=64 << 20).
+
+        InvalidConfigError for an unknown option or a value that is not allowed.
+        """
         return dataclasses.replace(self, **changes)
 
     def to_topic(self) -> dict[str, str]:
-        """What differs from the defaults, as Kafka writes it; `from_topic` makes the same configuration of it."""
+        """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes": "1048576"}.
+
+        `from_topic` makes the same configuration from it.
+        """
         values = {name: getattr(self, name) for name in _KEYS}
         return {_dotted(n): as_text(value) for n, value in values.items() if value != _KEYS[n].default}
 
+    @classmethod
+    def describe(cls) -> list[ConfigOption]:
+        """All options, each with its names, unit, default, allowed values and what it does."""
+        return [
+            ConfigOption(
+                name,
+                _dotted(name),
+                tuple(synonym.name for synonym in key.synonyms),
+                _unit_of(name),
+                key.default,
+                key.kind.allowed,
+                key.text,
+            )
+            for name, key in _KEYS.items()
+        ]
+
     @property
     def effective_segment_bytes(self) -> int:
-        """The size that counts: internal_segment_bytes where it is set, else segment_bytes."""
+        """Size at which a new segment begins: internal_segment_bytes if it is set, else segment_bytes."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
 
     @property
@@ -266,6 +434,19 @@ _BROKER_LOG_NAMES = _TOPIC_NAME_OF.keys() | {
 
 def _dotted(name: str) -> str:
     return name.replace("_", ".")
+
+
+def _unit_of(name: str) -> str:
+    return (
+        "records" if name == "flush_messages" else next((u for u in ("bytes", "ms") if name.endswith(u)), "")
+    )
+
+
+def _help(option: ConfigOption) -> str:
+    """An option as help(LogConfig) shows it."""
+    default = repr(option.default) + (f" {option.unit}" if option.unit and option.default is not None else "")
+    text = f"{option.text} Default {default}; in Kafka {option.kafka_name}."
+    return f"    {option.name}:\n" + textwrap.indent(textwrap.fill(text, 108), " " * 8)
 
 
 def _both(name: str) -> str:
@@ -370,4 +551,7 @@ def _check_together(config: LogConfig) -> None:
             )
 
 
-__all__ = ["MAX32", "MAX64", "ConfigOptions", "LogConfig"]
+if LogConfig.__doc__ is not None:  # not under python -OO
+    LogConfig.__doc__ = LogConfig.__doc__.rstrip() + "\n" + "\n".join(map(_help, LogConfig.describe())) + "\n"
+
+__all__ = ["MAX32", "MAX64", "ConfigOption", "ConfigOptions", "LogConfig"]

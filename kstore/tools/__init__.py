@@ -1,1 +1,1 @@
-"""What the command line does, as functions: dump, records, find, stat. They print nothing but what they yield."""
+"""The subcommands of the command line, a module each, and what they share."""

@@ -54,17 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base64",
         action="store_true",
-        help="with jsonl: keys, values and header values are base64 or null, as `kstore records --base64` prints them",
+        help="with --format jsonl: keys, values and header values are in base64 or null, as `kstore records --base64` prints "
+        "them",
     )
     parser.add_argument(
         "--batch-bytes",
         type=byte_count,
         default=16384,
         metavar="BYTES",
-        help="size of a batch (default 16384)",
+        help="most bytes of a batch (default 16384)",
     )
     parser.add_argument(
-        "--durable", action="store_true", help="flush at the end, and say so only when all is on the disk"
+        "--durable",
+        action="store_true",
+        help="flush at the end: when the command has ended, all records are on the disk",
     )
 
 
@@ -73,9 +76,9 @@ def run(args: argparse.Namespace) -> int:
     if sys.stdin is None:
         raise OSError("standard input is closed: there is nothing to append")
     if args.base64 and args.format != "jsonl":
-        raise ValueError("--base64 goes with --format jsonl")
+        raise ValueError("--base64 needs --format jsonl")
     if args.key_separator is not None and args.format != "lines":
-        raise ValueError("--key-separator goes with --format lines")
+        raise ValueError("--key-separator needs --format lines")
     separator = None if args.key_separator is None else unescaped(args.key_separator)
     source = sys.stdin.buffer
     rows = _lines(source, separator) if args.format == "lines" else _objects(source, args.base64)
@@ -191,9 +194,9 @@ def _row(fields: Any, is_base64: bool) -> Row:
         if name == "control_type":
             raise ValueError("a transaction marker, which cannot be appended as a record")
         if name not in FIELDS and name not in PASSED_OVER:
-            raise ValueError(f"no such field: {name!r}; there are {', '.join(FIELDS)}")
+            raise ValueError(f"unknown field {name!r}: the fields are {', '.join(FIELDS)}")
     if "value" not in fields:
-        raise ValueError("no value; null for a record without one")
+        raise ValueError("no value: give null for a record without one")
     given = fields.get("headers") or ()
     pairs = given.items() if isinstance(given, dict) else given
     headers = tuple(_header(pair, is_base64) for pair in pairs)

@@ -30,5 +30,5 @@ def class_decoder(name: str) -> ClassDecoder:
     """The decoder of a Java class, with its package or without. ValueError."""
     found = CLASS_DECODERS.get(name.removeprefix(_PACKAGE))
     if found is None:
-        raise ValueError(f"no decoder {name}: there are {', '.join(CLASS_DECODERS)}")
+        raise ValueError(f"no decoder {name}: the decoder classes are {', '.join(CLASS_DECODERS)}")
     return found

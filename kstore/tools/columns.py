@@ -33,4 +33,6 @@ def _imported(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        sys.exit("kstore: --format arrow and parquet need pyarrow: pip install pyarrow")
+        sys.exit(
+            "kstore: --format arrow and parquet need pyarrow, which is not installed: pip install pyarrow"
+        )

@@ -1,9 +1,10 @@
-"""kstore dump: what kafka-dump-log prints, line for line, from files alone (spec 11).
+"""kstore dump: print what kafka-dump-log prints, line for line, from the files alone.
 
-It stops, as that tool does, at the first file that cannot be dumped to its end. Differences: files may be named without
---files, classes without their package; --json; the exit code is 2 for wrong usage, and 1 also if a file was unknown, a
-snapshot corrupt, an index did not match its log or a checksum was wrong, for which Kafka's tool ends with 0; DefaultDecoder prints text; no
-file is changed (Kafka's tool cuts index files to whole entries, and creates those that are missing).
+The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot be dumped to
+its end. It differs in this: files may be given without --files, and decoder classes without their package; there is
+--json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files to whole entries, and creates those
+that are missing); and the exit code is 2 for wrong usage, and 1 also for an unknown file, a wrong checksum, a corrupt
+snapshot and an index that does not match its log, for which Kafka's tool ends with 0.
 """
 
 import argparse
@@ -28,6 +29,13 @@ from kstore.tools.dump_snapshot import dump_snapshot
 from kstore.tools.fields import batch_fields, record_fields
 
 TOPIC_DECODERS = tuple(DECODERS)
+INTERNAL_TOPICS = {
+    "offsets": "__consumer_offsets",
+    "transaction-log": "__transaction_state",
+    "cluster-metadata": "__cluster_metadata",
+    "remote-log-metadata": "__remote_log_metadata",
+    "share-group-state": "__share_group_state",
+}
 LOGS = (".log", ".checkpoint")
 
 
@@ -53,21 +61,29 @@ def _int32(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of Kafka's tool, and --json."""
-    parser.add_argument("paths", nargs="*", metavar="FILE", help="files to dump, beside those of --files")
-    parser.add_argument("--files", help="files to dump, with commas between them")
+    parser.add_argument(
+        "paths", nargs="*", metavar="FILE", help="file to dump; any number, after those of --files"
+    )
+    parser.add_argument("--files", help="files to dump, separated by commas")
     parser.add_argument("--print-data-log", action="store_true", help="print keys and payloads")
-    parser.add_argument("--deep-iteration", action="store_true", help="print records, not only batches")
-    parser.add_argument("--verify-index-only", action="store_true", help="check indexes, print no entries")
-    parser.add_argument("--index-sanity-check", action="store_true", help="check only an index by itself")
+    parser.add_argument("--deep-iteration", action="store_true", help="print each record, not only batches")
+    parser.add_argument(
+        "--verify-index-only",
+        action="store_true",
+        help="check index entries against the log, without printing them",
+    )
+    parser.add_argument(
+        "--index-sanity-check", action="store_true", help="check an index by itself only, not against the log"
+    )
     parser.add_argument(
         "--max-message-size",
         type=_int32,
         default=5 << 20,
         metavar="BYTES",
-        help="bytes to read where an index entry points (default 5242880)",
+        help="most bytes to read of a batch that an index entry points to (default 5242880)",
     )
     parser.add_argument(
-        "--max-bytes", type=_int32, default=MAX32, metavar="BYTES", help="dump only so much of a log"
+        "--max-bytes", type=_int32, default=MAX32, metavar="BYTES", help="stop after this many bytes of a log"
     )
     for side in ("value", "key"):
         parser.add_argument(
@@ -78,10 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"of {side}s: one of {', '.join(CLASS_DECODERS)}, with or without org.apache.kafka.tools.api.",
         )
     for name in TOPIC_DECODERS:
-        text = f"decode records of the internal topic of {name.replace('-', ' ')}"
+        text = f"decode the records of Kafka's topic {INTERNAL_TOPICS.get(name, name)}"
         parser.add_argument(f"--{name}-decoder", action="store_true", help=text)
-    parser.add_argument("--skip-record-metadata", action="store_true", help="print data of records only")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+    parser.add_argument(
+        "--skip-record-metadata",
+        action="store_true",
+        help="print keys and payloads, without offsets and other fields",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line, for programs")
 
 
 def _named(args: argparse.Namespace) -> list[str]:
@@ -161,7 +181,7 @@ def report_lines(reports: dict[str, FileReport], pairs: dict[str, dict[int, int]
 def run(args: argparse.Namespace) -> int:
     """Dumps file after file; 1 if one of them is unknown or damaged. One that breaks off ends it, as in Kafka's tool."""
     if args.files is None and not args.paths:
-        raise ValueError("no file given: use --files A,B or name them")
+        raise ValueError("no file given: name one, or use --files A,B")
     names = [] if args.files is None else split_names(args.files)
     paths = [java_path(path) for path in names + args.paths]
     try:

@@ -1,4 +1,4 @@
-"""kstore find: where a record lies, by offset or by time."""
+"""kstore find: find a record by offset or by time, and say in which file it is."""
 
 import argparse
 import json
@@ -12,19 +12,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--offset", type=offset, help="the first record at or after this offset")
+    what.add_argument("--offset", type=offset, help="the record at this offset, or the first one after it")
     what.add_argument(
         "--timestamp",
         type=moment,
         metavar="TIME",
-        help="the first record with at least this timestamp (ms or ISO 8601)",
+        help="the first record with this timestamp or a later one (milliseconds since 1970, or ISO 8601)",
     )
     what.add_argument("--earliest", action="store_true", help="the log start offset")
     what.add_argument("--latest", action="store_true", help="the log end offset")
     what.add_argument(
         "--max-timestamp", action="store_true", help="the first record with the largest timestamp"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
             found = log.find(offset=args.offset)
         elif args.timestamp is not None:
             if args.timestamp < 0:
-                raise ValueError(f"timestamp {args.timestamp} must not be negative")
+                raise ValueError(f"--timestamp {args.timestamp} must not be negative")
             found = log.find(timestamp=args.timestamp)
         else:
             found = log.find(timestamp="earliest" if args.earliest else "latest" if args.latest else "max")

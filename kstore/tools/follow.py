@@ -1,4 +1,4 @@
-"""kstore follow: the records of a partition as they are appended, until Ctrl-C or --timeout."""
+"""kstore follow: print the records of a partition as they are appended, until Ctrl-C or --timeout."""
 
 import argparse
 import csv
@@ -31,20 +31,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     first = parser.add_mutually_exclusive_group()
     first.add_argument(
-        "--start", type=offset, metavar="OFFSET", help="first offset (default: what is appended from now on)"
+        "--start",
+        type=offset,
+        metavar="OFFSET",
+        help="first offset (default: the log end, so only what is appended from now on)",
     )
-    first.add_argument("--from-start", action="store_true", help="begin with what is there already")
+    first.add_argument(
+        "--from-start", action="store_true", help="begin with the records that are there already"
+    )
     parser.add_argument(
-        "--timeout", type=seconds, metavar="SECONDS", help="end when nothing was appended for so long"
+        "--timeout", type=seconds, metavar="SECONDS", help="end when nothing was appended for this long"
     )
-    parser.add_argument("--count", type=count, metavar="N", help="end after so many records")
+    parser.add_argument("--count", type=count, metavar="N", help="end after this many records")
     parser.add_argument(
         "--isolation",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
-        help="read_committed: no records of aborted transactions, and of open ones only once they are committed",
+        help="read_committed: leave out records of aborted transactions, and wait for the commit of open ones (default read_uncommitted)",
     )
-    parser.add_argument("--control", action="store_true", help="transaction markers too")
+    parser.add_argument("--control", action="store_true", help="print transaction markers too")
     add_form_arguments(parser)
 
 

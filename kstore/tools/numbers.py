@@ -1,4 +1,4 @@
-"""Numbers and times of the command line: out of range is wrong usage, and said in words."""
+"""Numbers and times as arguments of the command line: one out of range is refused as wrong usage, in words."""
 
 import math
 from argparse import ArgumentTypeError

@@ -1,4 +1,4 @@
-"""How the subcommands open a partition: the same options for all."""
+"""How the subcommands that read open a partition: they share these options."""
 
 import argparse
 import sys
@@ -19,21 +19,21 @@ def add_open_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-is",
         action="store_true",
-        help="show every file as it lies, not what Kafka's recovery would leave",
+        help="show every file as it is, not what Kafka's recovery would leave",
     )
     parser.add_argument(
         "--index-interval-bytes",
         type=int32_bytes,
         default=4096,
         metavar="BYTES",
-        help="the topic's index.interval.bytes, for indexes made anew (default 4096)",
+        help="the topic's index.interval.bytes, used if an index must be rebuilt (default 4096)",
     )
     parser.add_argument(
         "--max-decompressed-bytes",
         type=byte_count,
         default=256 << 20,
         metavar="BYTES",
-        help="what one batch may unpack to (default 256 MiB)",
+        help="most bytes that one batch may unpack to (default 256 MiB)",
     )
 
 

@@ -1,4 +1,4 @@
-"""A bar on stderr, where that is a terminal, for work that takes more than a moment."""
+"""A progress bar on stderr, if that is a terminal, for work that takes more than a moment."""
 
 import sys
 import time

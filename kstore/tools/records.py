@@ -1,4 +1,4 @@
-"""kstore records: the records of a partition as JSON Lines, CSV, text, Arrow or Parquet."""
+"""kstore records: print the records of a partition as JSON Lines, CSV, text, Arrow or Parquet."""
 
 import argparse
 import csv
@@ -24,36 +24,42 @@ from kstore.tools.times import time_text
 
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 FORMS_HELP = (
-    'jsonl: keys, values and header values are text, {"base64": "..."} where they are not UTF-8, or null; with the fields '
-    "of the batch; `kstore append --format jsonl` takes it back. "
-    "csv: UTF-8; a cell that a spreadsheet would take for a formula, as it begins with = + - @, a tab or the end of a "
-    "line, and is no number, gets a ' in front (so does one that begins with ' and then such), and control characters are \\xNN; --raw leaves that "
-    "out. "
-    "text: for people; control characters are shown as \\n, \\t, \\xNN"
+    'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
+    "null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
+    "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a tab or the end "
+    "of a line (or with ' and then one of these) and is not a number, gets a ' in front; control characters are written "
+    "as \\xNN; --raw switches both off. "
+    "text: for people. Control characters are written as \\n, \\t, \\xNN"
 )
 
 
 def add_form_arguments(parser: argparse.ArgumentParser) -> None:
     """How records are printed."""
     parser.add_argument(
-        "--redact", action="store_true", help="hashes and lengths instead of keys, values and header values"
+        "--redact",
+        action="store_true",
+        help="print hashes and lengths instead of keys, values and header values",
     )
     parser.add_argument(
         "--base64",
         action="store_true",
-        help="with jsonl: all keys, values and header values are base64 or null",
+        help="with --format jsonl: print all keys, values and header values in base64, or as null",
     )
-    parser.add_argument("--raw", action="store_true", help="with csv: cells as they are, formulas too")
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="with --format csv: print cells as they are, formulas and control characters too",
+    )
 
 
 def check_form(args: argparse.Namespace) -> None:
     """Refuses options of one format for another: passed over, they would mislead. ValueError."""
     if args.base64 and args.format != "jsonl":
-        raise ValueError("--base64 goes with --format jsonl")
+        raise ValueError("--base64 needs --format jsonl")
     if args.base64 and args.redact:
-        raise ValueError("--base64 does not go with --redact")
+        raise ValueError("--base64 and --redact cannot be used together")
     if args.raw and args.format != "csv":
-        raise ValueError("--raw goes with --format csv")
+        raise ValueError("--raw needs --format csv")
 
 
 def form_of(args: argparse.Namespace) -> Form:
@@ -90,30 +96,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=moment,
         metavar="TIME",
-        help="leave out records with an earlier timestamp (ms or ISO 8601)",
+        help="leave out records with an earlier timestamp. TIME is milliseconds since 1970, or ISO 8601 such as 2026-11-21T06:00:00 (UTC if no zone is given)",
     )
     parser.add_argument(
-        "--until", type=moment, metavar="TIME", help="leave out records with this or a later timestamp"
+        "--until", type=moment, metavar="TIME", help="leave out records with this timestamp or a later one"
     )
     parser.add_argument(
         "--isolation",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
-        help="read_committed: no records of aborted transactions",
+        help="read_committed: leave out records of aborted and of open transactions (default read_uncommitted)",
     )
     parser.add_argument(
         "--on-error",
         choices=("raise", "skip"),
         default="raise",
-        help="skip: go on at the next good batch, and say on stderr what was left out",
+        help="raise: stop at damage (default). skip: go on at the next undamaged batch, and say on stderr what was left out",
     )
     parser.add_argument(
-        "--control", action="store_true", help="transaction markers and batches without records too"
+        "--control", action="store_true", help="print transaction markers and batches without records too"
     )
     parser.add_argument(
         "--below-start",
         action="store_true",
-        help="records below the log start offset that are still in the file too",
+        help="print records below the log start offset too, if they are still in the files",
     )
     add_form_arguments(parser)
 
@@ -125,13 +131,13 @@ def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
     if args.start is not None and args.start > end:
         text = f"--start {args.start} is beyond the log, which holds {first} to {end} (exclusive)"
     elif args.stop is not None and args.stop <= max(first, args.start or 0):
-        text = f"no offset lies before --stop {args.stop}: the log begins at {first}"
+        text = f"no offset is before --stop {args.stop}: the log begins at {first}"
         if args.start is not None:
             text += f", and --start is {args.start}"
     elif args.start is not None and args.start < first:
         text = f"--start {args.start} is below the log start offset: records begin at {first}"
     elif args.since is not None and args.until is not None and args.since >= args.until:
-        text = "no time lies between --since and --until"
+        text = "no time is between --since and --until: --since must be earlier"
     if text:
         print(f"kstore: {text}", file=sys.stderr)
 
@@ -174,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the records."""
     check_form(args)
     if args.columns is not None and args.format not in FORMATS:
-        raise ValueError("--columns goes with --format arrow or parquet")
+        raise ValueError("--columns needs --format arrow or parquet")
     if args.output is not None:
         check_output(args.output)
     with open_partition(args) as log:
@@ -224,9 +230,11 @@ def _print(log: PartitionLog, args: argparse.Namespace, out: TextIO) -> None:
 def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
     """Writes the records as columns."""
     if args.redact or args.control:
-        raise ValueError("--redact and --control do not go with --format arrow or parquet")
+        raise ValueError("--redact and --control cannot be used with --format arrow or parquet")
     if args.output is None and sys.stdout.isatty():
-        raise ValueError("binary output to a terminal: name a file with --output, or redirect")
+        raise ValueError(
+            "--format arrow and parquet write no text: name a file with --output, or redirect the output"
+        )
     scan = log.scan(
         args.columns,
         since=args.since,

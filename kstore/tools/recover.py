@@ -1,4 +1,4 @@
-"""kstore recover: do what a broker does with a partition after an unclean stop, and say what was found."""
+"""kstore recover: repair a partition after an unclean stop, as a broker does, and say what was found."""
 
 import argparse
 import json
@@ -12,9 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_write_arguments(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say what recovery would do; nothing is written or locked"
+        "--dry-run", action="store_true", help="only say what recovery would do: nothing is written or locked"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""kstore retain: delete the segments that retention lets go, or say what it would."""
+"""kstore retain: delete old segments by size and age, as retention.bytes and retention.ms say, or say which."""
 
 import argparse
 import json
@@ -15,22 +15,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--defaults",
         action="store_true",
-        help="go by Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. A "
+        help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. A "
         "log does not keep its configuration, so one of --config, --server-properties and --defaults is needed",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say, segment by segment, what would go and why"
+        "--dry-run",
+        action="store_true",
+        help="only say, for each segment, whether it would be deleted and why",
     )
-    parser.add_argument("--json", action="store_true", help="a JSON object for each segment")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each segment")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each segment, oldest first."""
     if not (names_retention(args) or args.defaults):
         raise ValueError(
-            "retention goes by the topic's configuration, which the log does not keep: give it with --config (as in "
-            "--config retention.ms=86400000) or --server-properties, or name --defaults, which delete what is older "
-            "than 7 days"
+            "retain needs the topic's configuration, which the log does not keep: give --config (as in --config "
+            "retention.ms=86400000), --server-properties, or --defaults, which deletes what is older than 7 days"
         )
     if args.dry_run:  # writes nothing, takes no lock
         config = config_of(args)

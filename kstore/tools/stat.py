@@ -1,4 +1,4 @@
-"""kstore stat: what a partition or a log directory holds, and what looks wrong with it."""
+"""kstore stat: describe a partition, or all partitions of a log directory, and what looks wrong with them."""
 
 import argparse
 import json
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
     parser.add_argument("--verify", action="store_true", help="also check the checksum of every batch")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object, or a list of them for a log directory"
+    )
 
 
 def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], list[str]]:
@@ -86,12 +88,12 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
         found = segment.recovery_walk()
         if found.error is not None:
             wrong.append(str(found.error))
-    wrong += [f"index made anew: {note}" for note in segment.notes]
+    wrong += [f"index rebuilt in memory: {note}" for note in segment.notes]
     return fields, wrong
 
 
 def _first_timestamp(segment: Segment, headers: Any) -> int:
-    """The timestamp of the first record, -1 for none. The least one is known to nobody who has not read them all."""
+    """The timestamp of the first record, -1 if there is none. Finding the smallest would take reading them all."""
     for position in headers["position"][headers["records_count"] != 0].tolist():
         for record in segment.batch_at(position).records(verify=False):
             return record.timestamp
@@ -99,14 +101,14 @@ def _first_timestamp(segment: Segment, headers: Any) -> int:
 
 
 def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
-    """What lies between one segment and the next, in words: a file is missing, perhaps.
+    """Gaps between one segment and the next, in words: a file may be missing.
 
     Compaction leaves gaps too, also within segments: nothing is said of a log that has such.
     """
     if any(segment["has_gaps"] for segment in segments):
         return []
     return [
-        f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} lie in no segment: a file is "
+        f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} are in no segment: a file is "
         "missing, unless the topic was compacted"
         for before, after in pairwise(segments)
         if before["next_offset"] < after["base_offset"] and after["base_offset"] > log.log_start_offset
@@ -179,7 +181,7 @@ def _row(segment: dict[str, Any]) -> tuple[str, ...]:
 
 
 def partition_text(stat: dict[str, Any]) -> str:
-    """The same for a person."""
+    """The figures of a partition as text for a person."""
     segments = stat["segments"]
     head = (
         f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']}, "

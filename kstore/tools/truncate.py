@@ -1,4 +1,4 @@
-"""kstore truncate: remove the records of a partition from an offset on."""
+"""kstore truncate: remove the records of a partition from an offset to the end."""
 
 import argparse
 
@@ -15,25 +15,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=offset,
         required=True,
         metavar="OFFSET",
-        help="the first offset to remove; the next record gets it. Batches are removed whole: see --whole-batches",
+        help="the first offset to remove; the next record that is appended gets it. A batch is removed as a whole: see "
+        "--whole-batches",
     )
     parser.add_argument(
         "--whole-batches",
         action="store_true",
-        help="if OFFSET lies inside a batch, remove all of that batch, the records before OFFSET too",
+        help="if OFFSET is inside a batch, remove the whole batch, the records before OFFSET too",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was removed. A batch that holds the offset in its middle goes as a whole."""
+    """Prints what was removed. A batch with the offset in its middle is removed as a whole."""
     with kstore.open(args.directory) as log:
         batches = list(log.batches(args.to)) if args.to < log.log_end_offset else []
         records = sum(batch.records_count for batch in batches)
         first = batches[0].base_offset if batches else args.to
     if first < args.to and not (args.whole_batches or args.dry_run):
         raise ValueError(
-            f"offset {args.to} lies inside the batch of offsets {first} to {batches[0].last_offset}, which can only be "
+            f"--to {args.to} is inside the batch of offsets {first} to {batches[0].last_offset}, which can only be "
             f"removed whole: give --whole-batches, or --to {first} or {batches[0].last_offset + 1}"
         )
     verb = "would be removed" if args.dry_run else "removed"

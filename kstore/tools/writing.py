@@ -1,4 +1,4 @@
-"""How the subcommands that write open a partition: the same options for all."""
+"""How the subcommands that write open a partition: they share these options."""
 
 import argparse
 import sys
@@ -20,17 +20,17 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a topic configuration, by Kafka's name: --config retention.ms=86400000 (may be repeated)",
+        help="an option of the topic's configuration, in Kafka's notation: --config retention.ms=86400000 (may be repeated)",
     )
     parser.add_argument(
         "--server-properties",
         metavar="FILE",
-        help="take what --config does not say from a broker's server.properties",
+        help="read the options that --config does not give from a broker's server.properties",
     )
     parser.add_argument(
         "--keep-cut",
         action="store_true",
-        help="keep what recovery cuts off after an unclean stop, in .cut files beside the log",
+        help="after an unclean stop, keep all that recovery cuts off in .cut files beside the log, not only what may be missed",
     )
 
 

@@ -88,7 +88,7 @@ def test_json_lines_go_there_and_back(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"event": "click"}', "no such field: 'event'; there are value, key, timestamp, headers"),
+        ('{"event": "click"}', "unknown field 'event': the fields are value, key, timestamp, headers"),
         ('{"key": "k"}', "no value"),
         ('{"value": 5}', "the value is text"),
         ('{"value": {"base64": "?"}}', "the value is not base64"),
@@ -124,7 +124,7 @@ def test_what_came_before_an_error_is_told(
     assert (code, out) == (2, "")
     assert err == (
         "kstore: 4096 records appended: offsets 0 to 4095 before this:\n"
-        "kstore: line 5001: no value; null for a record without one\n"
+        "kstore: line 5001: no value: give null for a record without one\n"
     )
     assert kstore.open(tmp_path / "t-0").log_end_offset == 4096
 
@@ -153,12 +153,15 @@ def test_output_goes_into_the_file(
     [
         (["--start", "12"], "--start 12 is beyond the log, which holds 3 to 11 (exclusive)"),
         (["--start", "1"], "--start 1 is below the log start offset: records begin at 3"),
-        (["--stop", "3"], "no offset lies before --stop 3: the log begins at 3"),
+        (["--stop", "3"], "no offset is before --stop 3: the log begins at 3"),
         (
             ["--start", "5", "--stop", "5"],
-            "no offset lies before --stop 5: the log begins at 3, and --start is 5",
+            "no offset is before --stop 5: the log begins at 3, and --start is 5",
         ),
-        (["--since", "10", "--until", "10"], "no time lies between --since and --until"),
+        (
+            ["--since", "10", "--until", "10"],
+            "no time is between --since and --until: --since must be earlier",
+        ),
         (["--start", "11"], ""),
         (["--start", "3"], ""),
     ],
@@ -440,7 +443,7 @@ def test_stat_sees_that_a_segment_is_missing(tmp_path: Path, capsys: pytest.Capt
     for file in (tmp_path / "t-0").glob(f"{4:020d}.*"):
         file.unlink()
     (wrong,) = stat(tmp_path / "t-0", capsys)["wrong"]
-    assert "offsets 4 to 7 lie in no segment" in wrong
+    assert "offsets 4 to 7 are in no segment" in wrong
 
 
 def test_dump_for_programs_has_what_a_decoder_says(
