@@ -715,6 +715,8 @@ class PartitionLog:
         return self._closed
 
     def __repr__(self) -> str:
+        if self._closed:
+            return f"PartitionLog({self.path!r}, closed)"
         return (
             f"PartitionLog({self.path!r}, log_start_offset={self.log_start_offset}, "
             f"log_end_offset={self.log_end_offset})"

@@ -26,7 +26,7 @@ def test_a_ticket_tells_the_offset_once_it_is_known(log: kstore.LogWriter) -> No
         assert [ticket.offset for ticket in tickets] == list(range(1, 11))
         late = out.append(b"x")
     assert late.wait() == 11
-    assert repr(late) == "Ticket(offset=11)"
+    assert repr(late) == f"<Ticket of {log.path}: offset 11>"
 
 
 def test_waiting_takes_no_longer_than_lingering(log: kstore.LogWriter) -> None:

@@ -79,7 +79,10 @@ cdef class Ticket:
         return offset
 
     def __repr__(self):
-        return f"Ticket(offset={self.offset})"
+        log = None if self.appender is None else self.appender.log
+        offset = self.offset
+        state = "not appended yet" if offset is None else f"offset {offset}"
+        return f"<Ticket of {'no log' if log is None else log.path}: {state}>"
 
 
 cdef class RecordAccumulator:

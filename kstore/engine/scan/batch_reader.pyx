@@ -95,6 +95,11 @@ cdef class Reader:
             self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
             self.aborting = set()
 
+    def __repr__(self):
+        stop = "the end" if self.stop_offset == INT64_MAX else self.stop_offset
+        directory = self.segments[0].directory if self.segments else "an empty log"
+        return f"<{type(self).__name__} of {directory}: offsets {self.start_offset} to {stop} (exclusive)>"
+
     cdef int enter(self) except -1:
         """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under way: in
         another thread, or below a signal handler."""

@@ -739,4 +739,5 @@ cdef class Segment:
         return header_table(self.fresh(), self.path, start)
 
     def __repr__(self):
-        return f"Segment({self.path!r}, base_offset={self.base_offset})"
+        end = "" if self.end_offset == INT64_MAX else f", end_offset={self.end_offset}"
+        return f"<Segment {self.path!r}: base_offset={self.base_offset}{end}>"

@@ -23,6 +23,8 @@ _INDEX_AFTER = 16 << 20  # so many bytes may lie behind the indexes before they 
 class Followed(Protocol):
     """What a source asks of the log that is followed."""
 
+    path: str
+
     @property
     def is_closed(self) -> bool: ...
     def last_stable_offset(self) -> int: ...
@@ -82,6 +84,10 @@ class FollowSource(Protocol):
     """What a follower asks of either."""
 
     @property
+    def path(self) -> str:
+        """The directory of the log."""
+
+    @property
     def watch(self) -> Inotify | None:
         """What tells of changes beside the event; None where nothing does."""
 
@@ -125,6 +131,10 @@ class WriterSource:
         self._isolation = isolation
 
     @property
+    def path(self) -> str:
+        return self._log.path
+
+    @property
     def ended(self) -> bool:
         return self._log.is_closed
 
@@ -151,6 +161,7 @@ class DirectorySource:
     """
 
     def __init__(self, log: Followed, isolation: str, path: "Path") -> None:
+        self.path = log.path
         self._log = log  # a view of the follower's own
         self._isolation = isolation
         self._settled = False  # no transaction is open, or none matters

@@ -216,7 +216,8 @@ class Follower(Generic[Item]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Follower(offset={self.offset})"
+        state = ", closed" if self._closed else ""
+        return f"<Follower of {self._source.path}: at offset {self.offset}{state}>"
 
 
 class _Wait:

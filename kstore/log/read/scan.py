@@ -129,7 +129,9 @@ class Scan:
         return stream_capsule(self._schema, iter(self))
 
     def __repr__(self) -> str:
-        return f"<scan of {self._start} .. {self._stop}: {', '.join(self.columns)}>"
+        directory = self._segments[0].directory if self._segments else "an empty log"
+        offsets = f"offsets {self._start} to {self._stop} (exclusive)"
+        return f"<Scan of {directory}: {offsets}, columns {', '.join(self.columns)}>"
 
 
 def checked_columns(columns: Sequence[str] | None) -> tuple[str, ...]:

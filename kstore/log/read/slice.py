@@ -151,4 +151,5 @@ class Slice:
         return data
 
     def __repr__(self) -> str:
-        return f"Slice(segment={self.base_offset}, position={self.position}, size={self.size})"
+        where = "an empty log" if self.segment is None else f"{self.segment.path}, from byte {self.position}"
+        return f"<Slice of {where}: {self.size} bytes, from offset {self.offset} on>"

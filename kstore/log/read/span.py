@@ -35,4 +35,8 @@ class Span:
         return b"".join(map(bytes, self.slices))
 
     def __repr__(self) -> str:
-        return f"Span({list(self.slices)})"
+        if not self.slices:
+            return "<Span of no slices>"
+        first = self.slices[0]
+        directory = "an empty log" if first.segment is None else first.segment.directory
+        return f"<Span of {directory}: {self.size} bytes in {len(self.slices)} slices, from offset {first.offset} on>"

@@ -79,6 +79,10 @@ class Appender(RecordAccumulator):
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        state = "closed" if self._is_stopped else f"linger_ms={self._linger * 1000:g}"
+        return f"<Appender of {self._log.path}: {state}>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "an appender cannot be pickled: it belongs to the process that has the log open for writing"
