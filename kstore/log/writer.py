@@ -51,6 +51,7 @@ from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.write.flusher import Flusher
 from kstore.log.write.log_validator import validate
 from kstore.log.write.rebase_segment import renumber
+from kstore.log.write.reports import Reports
 from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
@@ -137,6 +138,7 @@ class LogWriter(RecordAppender, PartitionLog):
                     directory.rmdir()
             raise
         self._left = False
+        self._reports = Reports()
         try:
             self._load(keep_cut, clean, recovery_point, log_start_offset, topic_id, now)
             if leader_epoch is not None:
@@ -146,6 +148,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._appenders = set()
             self._flusher = Flusher(self, self._config.flush_ms)
             _writers.add(self)
+            self._report_recovery()
         except BaseException:
             self.abandon()
             raise
@@ -216,6 +219,19 @@ class LogWriter(RecordAppender, PartitionLog):
         self._owe_sync(owed, True)
         self._begin(active, end, max(durable, 0))
         self._closed = False
+
+    def _report_recovery(self) -> None:
+        recovery, report = self._loaded.recovery, self._reports
+        for loss in recovery.losses:
+            report.warning("%s: recovery: %s", self.path, loss)
+        offsets = self._start, self._end_offset
+        if recovery.truncated_bytes:
+            text = "%s: recovery cut off %d bytes; the log holds offsets %d to %d (exclusive)"
+            report.warning(text, self.path, recovery.truncated_bytes, *offsets)
+        elif recovery.recovered_segments:
+            text = "%s: recovered from offset %d on; the log holds offsets %d to %d (exclusive)"
+            report.info(text, self.path, recovery.recovery_point, *offsets)
+        report.pass_on()
 
     def _make_active(
         self, stem: str, base_offset: int, now: int, next_offset: int, segment: Segment | None = None
@@ -382,6 +398,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise
             self._owe_sync(files, True, old.base_offset)
             self._publish((*self._sealed, sealed), active)
+        self._reports.info("%s: a segment begins at offset %d (%s)", self.path, base, reason)
         if self._flusher is not None:
             self._flusher.sealed()
 
@@ -483,7 +500,9 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._held():
             self._check_usable()
             self._roll("asked", self._end_offset)
-            return self.active.base_offset
+            base = self.active.base_offset
+        self._reports.pass_on()
+        return base
 
     def flush(self) -> int:
         """Brings everything appended so far to the disk; returns the offset below which all is durable. OSError."""
@@ -493,6 +512,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._tell_end()
         self.wait_until_durable(self._end_offset)
         self._store_recovery_point()
+        self._reports.pass_on()
         return self.durable_offset
 
     def _store_recovery_point(self) -> None:
@@ -570,7 +590,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 self._producer_states.forget(now_ms)
                 if gone:
                     self._store_deletion()
-            return decisions
+        self._reports.pass_on()
+        return decisions
 
     def _refuse_defaults(self, decisions: Sequence[Decision]) -> None:
         """Nothing goes by a configuration that nobody has given."""
@@ -616,6 +637,9 @@ class LogWriter(RecordAppender, PartitionLog):
             for segment in gone:
                 snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
                 self._deleted.set_rest_aside(segment, snapshot, due)
+        for segment in gone:
+            text = "%s: retention deleted the segment of offsets %d to %d (exclusive)"
+            self._reports.info(text, self.path, segment.base_offset, segment.end_offset)
         if failure is not None:
             raise failure
 
@@ -653,7 +677,10 @@ class LogWriter(RecordAppender, PartitionLog):
                         raise
                     self._start = offset
                     self._epoch_checkpoint.truncate_from_start(offset)
-            return self._start
+                self._reports.info("%s: deleted the records before offset %d", self.path, offset)
+            start = self._start
+        self._reports.pass_on()
+        return start
 
     def truncate_to(self, offset: int) -> bool:
         """Removes the records from `offset` on, durably; False if there are none (spec 8.9).
@@ -663,10 +690,16 @@ class LogWriter(RecordAppender, PartitionLog):
         nothing is changed, or the log refuses to write until it is opened again.
         """
         offset = integer("offset", offset)
+        done = self._truncate_to(offset)
+        self._reports.pass_on()
+        return done
+
+    def _truncate_to(self, offset: int) -> bool:
         with self._held():
             self._check_place()
             now_ms = self.clock_ms()
-            if offset >= self._end_offset:
+            end = self._end_offset
+            if offset >= end:
                 self._epoch_checkpoint.truncate_from_end(self._end_offset)
                 return False
             if self._first_base() > offset:
@@ -681,6 +714,7 @@ class LogWriter(RecordAppender, PartitionLog):
                     change.undone()
                     raise
                 self._truncate(offset, rest, now_ms)
+            self._reports.info("%s: truncated: removed offsets %d to %d (exclusive)", self.path, offset, end)
             return True
 
     def _lower_recovery_point(self, point: int) -> None:
@@ -742,6 +776,7 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._held():
             self._check_place()
             self._start_anew(offset, log_start_offset, self.clock_ms())
+        self._reports.pass_on()
 
     def _start_anew(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         with self._unfinished(f"starting again at offset {offset}") as change:
@@ -764,6 +799,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._producer_states.begin_anew(self._now(), now_ms)
             sync_directory(self._directory)
             self._store(min(self._point_to_store(), offset), self._start_to_store())
+        self._reports.info("%s: truncated: removed all records, and goes on at offset %d", self.path, offset)
 
     def refresh(self) -> bool:
         """Does nothing, and returns False: a log that is open for writing always shows what it holds. LogClosedError."""
@@ -808,6 +844,11 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._leave(clean=False)
                     raise
             self._leave(clean=clean)
+        if not clean:
+            self._reports.warning(
+                "%s: not closed cleanly, so its next opening recovers it: %s", self.path, self._refusal
+            )
+        self._reports.pass_on()
         if self._flusher is not None and self._flusher.failure is not None and not clean:
             raise LogFailedError(
                 f"{self.path} is not closed cleanly: {self._refusal}"

@@ -18,6 +18,9 @@ class Flushed(Protocol):
     def _store_recovery_point(self) -> None: ...
 
 
+_PATIENCE = 0.05  # s: between two looks at a thread that may be inside the handlers of logging
+
+
 class Flusher:
     """One thread a log, started when there is first something to do. A sync that fails stops the log, not the thread.
 
@@ -31,6 +34,9 @@ class Flusher:
         self._wake = Wakeup()
         self._due = self._stopped = False
         self._thread: threading.Thread | None = None
+        self._reports = (
+            False  # inside the handlers of logging, which may wait for whoever waits for this thread
+        )
         self.failure: Exception | None = None
         if flush_ms < MAX64:
             self._start()
@@ -73,7 +79,8 @@ class Flusher:
             and thread.ident is not None
             and thread is not threading.current_thread()
         ):
-            thread.join()
+            while thread.is_alive() and not self._reports:
+                thread.join(_PATIENCE)
 
     def _run(self) -> None:
         while True:
@@ -96,4 +103,8 @@ class Flusher:
                 pass  # closing syncs everything itself
             except (OSError, KstoreError) as e:
                 self.failure = e  # if the log refuses to write from here on, closing it tells
+            reports = log._reports
             del log
+            self._reports = True
+            reports.pass_on()
+            self._reports = False

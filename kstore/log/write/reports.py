@@ -1,0 +1,34 @@
+"""What a log reports to Python's logging, under the name kstore.log: rolls, retention, recovery, truncation.
+
+A report is kept while the log is locked, and passed on when it is not: handlers are code of others, which may wait for a
+thread that waits for the log.
+"""
+
+import contextlib
+import logging
+from collections import deque
+
+_LOGGER = logging.getLogger("kstore.log")
+_MOST = 1000  # that nobody has passed on yet; older ones are dropped
+
+
+class Reports:
+    """The reports of one log. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, str, tuple[object, ...]]] = deque(maxlen=_MOST)
+
+    def info(self, text: str, *values: object) -> None:
+        """Keeps a report of what is as it should be."""
+        self._kept.append((logging.INFO, text, values))
+
+    def warning(self, text: str, *values: object) -> None:
+        """Keeps a report of what somebody may have to look at."""
+        self._kept.append((logging.WARNING, text, values))
+
+    def pass_on(self) -> None:
+        """Gives the reports to the handlers. What those raise must not end what the log was doing."""
+        while self._kept:
+            with contextlib.suppress(Exception):
+                level, text, values = self._kept.popleft()
+                _LOGGER.log(level, text, *values)

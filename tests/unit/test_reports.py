@@ -1,0 +1,141 @@
+"""What goes to Python's logging: one line each, for rolls, retention, recovery, truncation; and when nothing waits for it."""
+
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+T = 1_700_000_000_000
+CONFIG = kstore.LogConfig(internal_segment_bytes=200, retention_bytes=200, retention_ms=-1)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
+    """Waits until these are the lines since it was last asked: the log's own thread may be the one that passes them on."""
+    caplog.set_level(logging.INFO, "kstore")
+
+    def check(*expected: str) -> None:
+        for _ in range(1000):
+            records = [r for r in caplog.records if r.name == "kstore.log"]
+            if len(records) >= len(expected):
+                break
+            time.sleep(0.01)
+        assert sorted(f"{r.levelname} {r.getMessage()}" for r in records) == sorted(expected)
+        caplog.clear()
+
+    return check
+
+
+def fill(log: kstore.LogWriter, count: int = 3) -> None:
+    for i in range(count):
+        log.append(b"x" * 50, timestamp=T + i)
+
+
+def test_changes_of_a_log_are_reported(tmp_path: Path, told: Callable[..., None]) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", config=CONFIG) as log:
+        log.append(b"v", timestamp=T)
+        log.roll()
+        told(f"INFO {path}: a segment begins at offset 1 (asked)")
+        fill(log)
+        log.flush()
+        rolls = [f"INFO {path}: a segment begins at offset {offset} (size)" for offset in (2, 3)]
+        told(*rolls)
+        log.retain()
+        told(
+            f"INFO {path}: retention deleted the segment of offsets 0 to 1 (exclusive)",
+            f"INFO {path}: retention deleted the segment of offsets 1 to 2 (exclusive)",
+        )
+        log.delete_records(3)
+        told(f"INFO {path}: deleted the records before offset 3")
+        log.truncate_to(3)
+        told(f"INFO {path}: truncated: removed offsets 3 to 4 (exclusive)")
+        log.truncate_fully_and_start_at(9)
+        told(f"INFO {path}: truncated: removed all records, and goes on at offset 9")
+    told()
+
+
+def test_recovery_is_reported(tmp_path: Path, told: Callable[..., None]) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        fill(log)
+    segment = path / f"{0:020d}.log"
+    (path / ".kafka_cleanshutdown").unlink()
+    (path / "recovery-point-offset-checkpoint").unlink()
+    shutil.copytree(path, tmp_path / "u-0")
+    kstore.open(path, "a").close()
+    told(f"INFO {path}: recovered from offset 0 on; the log holds offsets 0 to 3 (exclusive)")
+    segment = tmp_path / "u-0" / segment.name
+    segment.write_bytes(segment.read_bytes()[:-5])
+    kstore.open(tmp_path / "u-0", "a").close()
+    text = "recovery cut off 113 bytes; the log holds offsets 0 to 2 (exclusive)"
+    told(f"WARNING {tmp_path / 'u-0'}: {text}")
+
+
+class Appending(logging.Handler):
+    """Writes what is reported into the log that reports it, under its own lock, as any handler does."""
+
+    log: kstore.LogWriter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.log.append(record.getMessage().encode(), timestamp=T)
+
+
+def test_a_handler_may_append_to_the_log_that_reports(tmp_path: Path) -> None:
+    handler = Appending()
+    logger = logging.getLogger("kstore.log")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=500) as log:
+            handler.log = log
+            threads = [threading.Thread(target=fill, args=(log, 200)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for _ in range(200):  # other threads have the handler's lock, and want the log's
+                handler.handle(logging.makeLogRecord({"msg": "from elsewhere"}))
+            for thread in threads:
+                thread.join()
+            handler.acquire()  # as logging.shutdown does, which may close the log
+            try:
+                log.close()
+            finally:
+                handler.release()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+    values = [record.value for record in kstore.open(tmp_path / "t-0")]
+    assert values.count(b"from elsewhere") == 200
+    assert values.count(b"x" * 50) == 400
+
+
+def test_a_filter_that_fails_ends_nothing(tmp_path: Path) -> None:
+    def fail(record: logging.LogRecord) -> bool:
+        raise ValueError(record)
+
+    logger = logging.getLogger("kstore.log")
+    logger.addFilter(fail)
+    logger.setLevel(logging.INFO)
+    try:
+        with kstore.open(tmp_path / "t-0", "a") as log:
+            fill(log)
+            assert log.roll() == 3
+    finally:
+        logger.removeFilter(fail)
+        logger.setLevel(logging.NOTSET)
+
+
+def test_nothing_is_printed_unless_asked_for(tmp_path: Path) -> None:
+    program = "import sys, kstore\nwith kstore.open(sys.argv[1], 'a') as log: log.append(b'v'); log.roll()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "t-0")], capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
