@@ -1,15 +1,13 @@
 """ProducerStateManagerTest: what replaying a log and its snapshots gives. Producer 1, epoch 0."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import kstore
 from kstore import CorruptSnapshotError
-from kstore.log.producers.snapshot_files import SnapshotFiles
+from kstore.log.producers.snapshot_files import SnapshotFiles, SnapshotsInMemory
 from kstore.log.producers.states import BatchMetadata, ProducerState, read_snapshot
-from kstore.log.producers.transactions import usable_snapshots
 from tests.conformance import forge
 from tests.conformance.forge import ABORT, COMMIT, MAX32, TRANSACTIONAL, simple
 
@@ -109,12 +107,11 @@ def test_load_from_corrupt_snapshot(raw: bytes) -> None:
 def test_remove_stray_snapshots(tmp_path: Path, base: int, kept: list[int]) -> None:
     """Files 5, 2, 42: of segment 5 keep 5 and 42, of segment 42 only 42."""
     path = forge.partition(tmp_path, {}, snapshots=dict.fromkeys((5, 2, 42), GOOD))
-    segments = (SimpleNamespace(base_offset=base),)
-    loaded = SimpleNamespace(segments=segments, log_start_offset=0, log_end_offset=100)
-    snapshots = SnapshotFiles(str(path))
-    assert usable_snapshots(snapshots, loaded) == kept  # type: ignore[arg-type]
-    snapshots.remove_strays([base])
-    assert snapshots.offsets == kept[::-1]
+    for kind in (SnapshotsInMemory, SnapshotFiles):
+        snapshots = kind(str(path))
+        snapshots.remove_strays([base])
+        assert snapshots.offsets == kept[::-1]
+        assert len(list(path.glob("*.snapshot"))) == (3 if kind is SnapshotsInMemory else len(kept))
 
 
 def test_last_stable_offset_completed_txn(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kstore.engine.io.file import read_whole, unlink, write_whole
-from kstore.errors import CorruptFileError
+from kstore.errors import CorruptFileError, CorruptSnapshotError
 from kstore.log.files import layout
 from kstore.log.producers.states import ProducerState, encode_snapshot, read_snapshot
 
@@ -85,3 +85,28 @@ class SnapshotFiles:
                 except CorruptFileError:
                     self.remove(offset)
         return None
+
+
+class SnapshotsInMemory(SnapshotFiles):
+    """The same for who only reads: what is written is kept in memory, and what is removed only left out of account."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self._written: dict[int, bytes] = {}
+
+    def write(self, offset: int, states: Iterable[ProducerState], *, durable: bool = False) -> None:
+        self._written[offset] = encode_snapshot(states)
+        self._paths[offset] = self.path_of(offset)
+
+    def remove(self, offset: int) -> None:
+        self._paths.pop(offset, None)
+        self._written.pop(offset, None)
+
+    def read(self, offset: int) -> list[ProducerState]:
+        """The producers in one. CorruptSnapshotError, also if the file is gone or cannot be read."""
+        if offset in self._written:
+            return read_snapshot(self._written[offset], self._paths[offset])
+        try:
+            return super().read(offset)
+        except OSError as e:  # whoever writes the log may remove it meanwhile
+            raise CorruptSnapshotError("a producer snapshot", file=self._paths[offset], position=0) from e

@@ -137,4 +137,5 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         log_start_offset=log_start_offset,
         log_end_offset=max(end, log_start_offset),
         leader_epochs=epochs,
+        recovered_producers=True,  # there may be some in what is new
     )

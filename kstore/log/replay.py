@@ -1,0 +1,95 @@
+"""The producers of a log, made again from its snapshots and batches when it is opened or truncated (spec 8.4, 8.5).
+
+A writer gives the snapshots of its directory, in which this removes and writes files as Kafka does. A reader gives
+snapshots in memory: so both come to the same answer.
+"""
+
+from dataclasses import replace
+
+from kstore.engine.segment.index import TransactionIndex
+from kstore.log.producers.snapshot_files import SnapshotFiles
+from kstore.log.producers.states import Expiry, ProducerStates, batches_of_producers
+from kstore.log.recovery.loader import Loaded
+
+
+def rebuild(
+    snapshots: SnapshotFiles,
+    loaded: Loaded,
+    expiry: Expiry | None,
+    *,
+    truncated: bool = False,
+    strict: bool = False,
+) -> tuple[ProducerStates, dict[int, TransactionIndex]]:
+    """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
+    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset. ProducerStates of
+    a snapshot whose time is over are left out, as Kafka does; those of the batches after it are not (spec 6.7).
+
+    strict: CorruptRecordError if batches are damaged or contradict each other; see batches_of_producers."""
+    if truncated:  # which producers recovery saw tells nothing of those that wrote since
+        loaded = replace(loaded, recovered_producers=True)
+    segments = loaded.segments
+    end = loaded.log_end_offset
+    recovered = set() if truncated else set(loaded.recovery.recovered_segments)
+    clean = loaded.recovery.clean and not truncated
+    indexes: dict[int, TransactionIndex] = {}
+    bases = [segment.base_offset for segment in segments]
+    before = set() if clean else set(bases[-2:])
+    for segment in segments:
+        if segment.base_offset in recovered:
+            index = indexes[segment.base_offset] = TransactionIndex(segment.base_offset)
+            producers = _replay(snapshots, loaded, segment.base_offset, before, expiry, strict)
+            if loaded.recovered_producers:  # otherwise the scan has seen that there are none
+                for batch in batches_of_producers(segment, segment.base_offset, strict=strict):
+                    aborted = producers.apply(batch)
+                    if aborted is not None:
+                        index.append(aborted)
+            segment.use_indexes(None, None, index)
+            snapshots.write(segment.read_next_offset(), producers.states.values())
+    if not truncated:
+        snapshots.remove_strays(bases)
+    wanted = {*bases[-2:], end}
+    none = clean and not snapshots.offsets
+    producers = _replay(snapshots, loaded, end, wanted, expiry, strict)
+    if none:
+        # Kafka then looks at no batch and writes empty snapshots, also at the start of the log. Here the batches tell:
+        # an open transaction whose snapshot was lost must not pass for committed.
+        for offset in sorted(wanted):
+            if offset > 0 and offset not in snapshots:
+                snapshots.write(offset, ())
+    return producers, indexes
+
+
+def _replay(
+    snapshots: SnapshotFiles,
+    loaded: Loaded,
+    to_offset: int,
+    wanted: set[int],
+    expiry: Expiry | None,
+    strict: bool,
+) -> ProducerStates:
+    """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
+    written at the `wanted` offsets that it passes, and there."""
+    producers = ProducerStates()
+    snapshots.remove_outside(loaded.log_start_offset, to_offset)
+    newest = snapshots.read_newest(to_offset)
+    last = loaded.log_start_offset
+    if newest is not None and newest[0] > last:
+        last = newest[0]
+        producers.restore(newest[1], last)
+        if expiry is not None:
+            producers.forget(expiry)
+    from_offset = last
+    for segment in loaded.segments:
+        base = segment.base_offset
+        if segment.end_offset <= from_offset or base >= to_offset:
+            continue
+        if base in wanted and base > last:
+            snapshots.write(base, producers.states.values())
+            last = base
+        if loaded.recovered_producers or base not in loaded.recovery.recovered_segments:
+            for batch in batches_of_producers(segment, from_offset, strict=strict):
+                producers.apply(batch)
+    producers.end_offset = to_offset
+    if to_offset > last:
+        snapshots.write(to_offset, producers.states.values(), durable=True)
+    return producers
