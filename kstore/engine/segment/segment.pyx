@@ -37,7 +37,7 @@ from libkstore.format cimport (
 )
 
 from kstore.engine.segment.index import TransactionIndex
-from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError
+from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError, LogNotFoundError
 
 
 cdef enum:
@@ -111,6 +111,10 @@ cdef class Segment:
             try:
                 self._log = File(self.path)
             except FileNotFoundError:
+                if os.path.islink(self.path):
+                    raise LogNotFoundError(
+                        f"{self.path} is a symbolic link to {os.readlink(self.path)}, where no file is"
+                    ) from None
                 raise self.changed("it was deleted", self.base_offset) from None
         return self._log
 

@@ -1,11 +1,12 @@
 """A segment that another process appends to: what came since it was opened, as another segment of the same file."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT32_MAX, int64_t
 
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch_walk cimport FAR, NEAR, step
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
 from kstore.engine.segment.segment cimport Segment
+from kstore.engine.segment.recovery_walk cimport check_marker
 from libkstore.format cimport KS_OK, ks_batch, ks_check_batch, ks_fault
 
 from kstore.engine.segment.index import TimestampOffset
@@ -15,15 +16,26 @@ cdef int64_t sound(
     ReadWindow w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b
 ) noexcept nogil:
     """The size of the batch at `position` if it is whole, its checksum right and its offsets above `last` and below
-    `end`; its header is in b. Negative where it is not."""
+    `end`: what recovery would keep. Its header is in b. Negative where it is not."""
     cdef ks_fault fault
     cdef int64_t size = step(w, position, ahead, b, &fault), have
     if size < 0:
         return size
     have = w.fill(position, size, ahead)
-    if have < size or ks_check_batch(w.at(position), w.at(position) + have, b, &fault) != KS_OK:
+    if (
+        have < size
+        or ks_check_batch(w.at(position), w.at(position) + have, b, &fault) != KS_OK
+        or check_marker(w.at(position), b, &fault) != KS_OK
+    ):
         return -1
     return size if b.base_offset > last and b.last_offset < end else -1
+
+
+cdef int64_t end_of(Segment segment, int64_t end_offset) noexcept:
+    """The offset that no batch of the segment may reach: the next segment's, or what its indexes cannot name."""
+    if end_offset - segment.base_offset > INT32_MAX:
+        return segment.base_offset + INT32_MAX + 1
+    return end_offset
 
 
 def grown(Segment segment not None, int64_t end_offset):
@@ -37,6 +49,7 @@ def grown(Segment segment not None, int64_t end_offset):
     cdef TimeIndex times
     cdef ks_batch b
     cdef int64_t position = segment.limit(), size, since, last = segment.base_offset - 1
+    cdef int64_t end = end_of(segment, end_offset)
     cdef int64_t length = segment.opened().length() - segment.origin
     if length <= position and end_offset == segment.end_offset:
         return segment
@@ -49,7 +62,7 @@ def grown(Segment segment not None, int64_t end_offset):
     since = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
     w.reset(segment.opened(), length, segment.origin)
     with nogil:
-        while (size := sound(w, position, FAR, last, end_offset, &b)) >= 0:
+        while (size := sound(w, position, FAR, last, end, &b)) >= 0:
             if b.max_timestamp > max_timestamp:
                 max_timestamp = b.max_timestamp
                 max_offset = b.last_offset
@@ -78,13 +91,14 @@ def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20
     cdef ReadWindow w
     cdef ks_batch b
     cdef int64_t position = segment.limit(), size, until = position + most
+    cdef int64_t end = end_of(segment, segment.end_offset)
     cdef int64_t length = segment.opened().length() - segment.origin
     if length <= position:
         return segment, last_offset
     w = segment.borrow()
     w.reset(segment.opened(), length, segment.origin)  # whose limit was the segment's
     with nogil:
-        while position < until and (size := sound(w, position, NEAR, last_offset, segment.end_offset, &b)) >= 0:
+        while position < until and (size := sound(w, position, NEAR, last_offset, end, &b)) >= 0:
             last_offset = b.last_offset
             position += size
     if position == segment.limit():

@@ -80,6 +80,16 @@ def parse_offset(name: str) -> int | None:
     return offset if -(2**63) <= offset < 2**63 else None
 
 
+def segment_offset(name: str) -> int | None:
+    """The base offset of the segment whose .log has this very name, or None.
+
+    Kafka takes the number before the first dot, of any length, but opens the name of 20 digits that it makes of it: a
+    file such as 00.log is never read.
+    """
+    offset = parse_offset(name)
+    return offset if offset is not None and offset >= 0 and name == f"{segment_stem(offset)}.log" else None
+
+
 def parse_file(name: str) -> FileName | None:
     """The parts of a segment file's name, `.swap` and the like included; None for any other file."""
     stem, dot, rest = name.partition(".")

@@ -48,21 +48,19 @@ class DirectoryListing:
             else:
                 swaps.append(name)
         for name in swaps:
-            if not name.endswith(".log.swap"):
+            offset = layout.segment_offset(name.removesuffix(".swap"))
+            if offset is None:
                 continue
-            file = layout.parse_file(name)
-            if file is None:
-                continue
-            swapped = make(file.stem, file.offset, dict.fromkeys(layout.SEGMENT_KINDS, ".swap"))
+            swapped = make(layout.segment_stem(offset), offset, dict.fromkeys(layout.SEGMENT_KINDS, ".swap"))
             end = swapped.read_next_offset()
             for other in [n for n in self.names if not n.endswith(".swap")]:
-                offset = layout.parse_offset(other)
-                if offset is not None and file.offset <= offset < end:
+                at = layout.parse_offset(other)
+                if at is not None and offset <= at < end:
                     self.drop(other, "leftover", f"would be deleted: {name} replaces it")
         for name in swaps:
             final = layout.parse_file(name.removesuffix(".swap"))
             if (
-                final is None or final.extra
+                final is None or final.extra or final.stem != layout.segment_stem(final.offset)
             ):  # left as it is: with another name it might replace a segment later
                 self.note("orphan", name, "not the name of a file that a compaction leaves")
             elif name in self.names:

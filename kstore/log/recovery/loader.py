@@ -168,19 +168,22 @@ class _Loader:
         stems = []
         for name in names:
             if name.endswith(".log"):
-                stem = name[:-4]
-                offset = layout.parse_offset(stem)
-                if offset is None or "." in stem:
-                    self.listing.note("orphan", name, "not the name of a segment; Kafka refuses to load this")
-                elif offset >= 0:
-                    stems.append((offset, stem))
+                offset = layout.segment_offset(name)
+                if offset is not None:
+                    stems.append((offset, name[:-4]))
+                else:
+                    self._note_misnamed(name)
         stems.sort()
-        known = {stem for _, stem in stems}
+        known = {offset for offset, _ in stems}
         for name in names:
-            if name.endswith(layout.INDEX_KINDS) and name.partition(".")[0] not in known:
-                self.listing.note("orphan", name, "would be deleted: an index without a log")
-                if self.repairs is not None:
-                    self.repairs.delete(name)
+            if name.endswith(layout.INDEX_KINDS):
+                offset = layout.parse_offset(name)
+                if offset is None:
+                    self.listing.note("orphan", name, "not the name of an index; Kafka refuses to load this")
+                elif offset not in known:
+                    self.listing.note("orphan", name, "would be deleted: an index without a log")
+                    if self.repairs is not None:
+                        self.repairs.delete(name)
         ends = [*(offset for offset, _ in stems[1:]), MAX64][: len(stems)]
         suffixes = self.listing.suffixes if self.listing.renamed else None
         segments = []
@@ -203,6 +206,14 @@ class _Loader:
             if stem + ".txnindex" in names and not self._check_transactions(segment) and self.recover:
                 segments[-1:] = self._recovered(segment)[0]
         return segments
+
+    def _note_misnamed(self, name: str) -> None:
+        offset = layout.parse_offset(name)
+        if offset is None or offset < 0:
+            text = "not the name of a segment; Kafka refuses to load this"
+        else:
+            text = f"not read, as by Kafka: the segment at offset {offset} is called {layout.segment_stem(offset)}.log"
+        self.listing.note("orphan", name, text)
 
     def _check_transactions(self, segment: Segment) -> bool:
         try:

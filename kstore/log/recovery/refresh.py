@@ -96,8 +96,8 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     except FileNotFoundError:
         raise LogNotFoundError(f"no partition directory at {path}") from None
     for name in names:
-        offset = layout.parse_offset(name)
-        if name.endswith(".log") and offset is not None and offset >= 0:
+        offset = layout.segment_offset(name) if name.endswith(".log") else None
+        if offset is not None:
             stems[offset] = name[:-4]
     known = {segment.base_offset for segment in before.segments} & stems.keys()
     if (
@@ -116,6 +116,8 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     log_start_offset = max(log_start_offset, min(known))
     later = sorted(base for base in stems if base > last.base_offset)
     active = grown(last, later[0] if later else MAX64)
+    if later and active.size < last.file().size() - last.origin:
+        return look(path, options)  # recovery would end the log here
     same = active is last and not later and len(known) == len(before.segments)
     if same and log_start_offset == before.log_start_offset:
         return before
@@ -124,6 +126,8 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     for at, base in enumerate(later):
         segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX64)
         found = segment.recovery_walk()
+        if found.valid_bytes < segment.size and at + 1 < len(later):
+            return look(path, options)
         segment.limit_to(found.valid_bytes)
         segment.use_indexes(found.offset_index, found.time_index)
         segments.append(segment)
