@@ -75,10 +75,11 @@ from kstore.log.read.page_cache import Residency
 from kstore.log.read.slice import Slice
 from kstore.log.read.span import Span
 from kstore.log.recovery.presence import require_partition
+from kstore.log.recovery.report import DataLossWarning
 from kstore.log.send.sending import Sent
 from kstore.log.write.appender import Appender
 from kstore.log.write.retention import Decision
-from kstore.log.writer import DataLossWarning, LogWriter
+from kstore.log.writer import LogWriter
 from kstore.store import LogStore
 
 __all__ = [

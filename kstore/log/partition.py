@@ -2,6 +2,7 @@
 
 import os
 import uuid
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ from kstore.log.read.span import Span
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed
-from kstore.log.recovery.report import Recovery
+from kstore.log.recovery.report import DataLossWarning, Recovery
 from kstore.log.send.sending import Outlet, Sent
 
 _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -124,6 +125,10 @@ class PartitionLog:
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
         self._loaded = look(Path(path), self._options)
+        missing = self._loaded.recovery.missing
+        if missing and recover:
+            more = f"; and {len(missing) - 3} more" if len(missing) > 3 else ""
+            warnings.warn("; ".join(missing[:3]) + more, DataLossWarning, stacklevel=3)
         self._closed = False
         self._transactions: Transactions | None = None
         self._max_timestamps = MaxTimestampIndex(())

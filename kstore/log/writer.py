@@ -42,8 +42,9 @@ from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
-from kstore.log.recovery.loader import Loaded, load
+from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.repairs import Repairs
+from kstore.log.recovery.report import DataLossWarning
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appender import Appender
@@ -56,10 +57,6 @@ from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
-
-
-class DataLossWarning(UserWarning):
-    """Recovery took away records that were sound or had been flushed. What was there is kept in .cut files."""
 
 
 class LogWriter(RecordAppender, PartitionLog):
@@ -174,14 +171,15 @@ class LogWriter(RecordAppender, PartitionLog):
             index_interval_bytes=self._config.index_interval_bytes,
             max_decompressed_bytes=self._max_decompressed_bytes,
             state=self._log_dir.state,
-            repairs=repairs,
+            writing=True,
         )
-        self._loaded = loaded
+        loaded = self._loaded = carried_out(loaded, repairs)
         recovery = loaded.recovery
         if recovery.truncated_bytes:
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
-        if recovery.losses:
-            losses = [*recovery.losses[:3], f"and {len(recovery.losses) - 3} more"][: len(recovery.losses)]
+        losses = [*recovery.losses, *recovery.missing]
+        if losses:
+            losses = [*losses[:3], f"and {len(losses) - 3} more"][: len(losses)]
             kept = (
                 f"; kept in {len(repairs.kept)} .cut files, {repairs.kept[0]} first" if repairs.kept else ""
             )

@@ -25,6 +25,7 @@ def test_size_for_floor(tmp_path: Path, offset: int, base: int | None) -> None:
     assert (log.segments[at].base_offset if at >= 0 else None) == base
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of offsets between the segments
 def test_basic_operations(tmp_path: Path) -> None:
     """Segments come in the order of their bases, whatever the directory's; each knows the next."""
     log = log_of(tmp_path, (4, 2, 1, 3, 10, 2**40))

@@ -123,6 +123,7 @@ def flips(made: Path, step: int) -> Iterable[tuple[kstore.RecordBatch, str, int]
                 yield batch, field, 8 * (at + width - 1 - bit // 8) + bit % 8
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of offsets that then lie in no batch
 @pytest.mark.parametrize("part", range(8))
 def test_every_bit_of_what_no_checksum_covers(made: Path, truth: list[Row], part: int) -> None:
     """Turned while a view of the log is there, and before it is opened. All bits, each in one of the parts."""
@@ -160,6 +161,7 @@ def test_every_bit_of_what_no_checksum_covers(made: Path, truth: list[Row], part
     assert told
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_followers_are_told(made: Path, truth: list[Row]) -> None:
     for number, (batch, field, bit) in enumerate(flips(made, 7)):
         if number % 5 or batch.last_offset == len(truth) - 1:

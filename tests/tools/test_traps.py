@@ -434,6 +434,7 @@ def test_stat_claims_no_more_than_it_knows(tmp_path: Path, capsys: pytest.Captur
     assert stat(tmp_path / "t-0", capsys, "--verify")["wrong"] != []
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_stat_sees_that_a_segment_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with kstore.open(tmp_path / "t-0", "a") as log:
         for _ in range(3):

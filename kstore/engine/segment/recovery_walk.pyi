@@ -17,3 +17,4 @@ class RecoveryWalk(NamedTuple):
     disordered: bool
     overflow: bool
     has_producers: bool
+    torn: bool

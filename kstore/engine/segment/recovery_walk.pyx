@@ -35,7 +35,7 @@ class RecoveryWalk(NamedTuple):
 
     It ends at the first byte that recovery would cut off; `error` says what is wrong there, None where nothing is
     left. `disordered`: an offset did not rise at an index entry. `overflow`: an offset lies more than 2^31 - 1 above
-    the base, so the segment must be split.
+    the base, so the segment must be split. `torn`: the bytes end inside a batch.
     """
 
     valid_bytes: int
@@ -49,6 +49,7 @@ class RecoveryWalk(NamedTuple):
     disordered: bool
     overflow: bool
     has_producers: bool
+    torn: bool
 
 
 cdef int check_marker(const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
@@ -175,5 +176,5 @@ cdef object recovery_walk(
     times.put(max_timestamp, max_offset)
     return RecoveryWalk(
         position, next_offset, count, offsets, times, TimestampOffset(max_timestamp, max_offset), epochs, error,
-        put != 0, overflow, producers,
+        put != 0, overflow, producers, error is not None and size != WALK_DAMAGED,
     )

@@ -5,11 +5,12 @@ the same form: so programs can write partitions side by side, and Kafka passes t
 """
 
 import contextlib
+import json
 import os
 from pathlib import Path
 from typing import NamedTuple
 
-from kstore.engine.io.file import sync_directory, unlink, write_whole
+from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, PartitionLock, User
@@ -59,6 +60,7 @@ class State(NamedTuple):
     recovery_point: int
     log_start_offset: int
     complaints: tuple[Complaint, ...]
+    by_broker: bool = False  # whether it was a broker of Kafka that closed it
 
 
 def read_state(path: Path) -> State:
@@ -73,7 +75,16 @@ def read_state(path: Path) -> State:
     if not alone and (path / layout.LOG_STARTS).exists():  # it kept its own state before it was put here
         log_start_offset = max(log_start_offset, _offset_of(path / layout.LOG_STARTS, tp, True, complaints))
     clean = (directory / layout.CLEAN_SHUTDOWN).exists()
-    return State(clean, recovery_point, log_start_offset, tuple(complaints))
+    by_broker = clean and _is_a_brokers(directory / layout.CLEAN_SHUTDOWN)
+    return State(clean, recovery_point, log_start_offset, tuple(complaints), by_broker)
+
+
+def _is_a_brokers(marker: Path) -> bool:
+    """Whether a broker wrote a clean marker: it has an epoch, where kstore writes -1 (spec 1.7)."""
+    try:
+        return int(json.loads(read_whole(str(marker)))["brokerEpoch"]) >= 0
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return False
 
 
 def _offset_of(path: Path, tp: TopicPartition, alone: bool, complaints: list[Complaint]) -> int:

@@ -7,26 +7,38 @@ from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
+from kstore.log.steps import Code, Step
 
 
 class DirectoryListing:
-    """The names in the directory, and what they would be after passes 1 to 3."""
+    """The names in the directory, and what they are after passes 1 to 3, which become steps of the recovery."""
 
-    def __init__(self, directory: str, recovery: Recovery, repairs: Repairs | None) -> None:
+    def __init__(self, directory: str, recovery: Recovery) -> None:
         self.directory = directory
         self.recovery = recovery
-        self.repairs = repairs
         self.names = set(os.listdir(directory))  # noqa: PTH208 - iterdir takes thrice as long
         self.renamed: set[str] = set()  # final names of files that are still called .swap
 
-    def note(self, kind: str, name: str, text: str) -> None:
-        self.recovery.note(kind, f"{self.directory}/{name}", -1, -1, text)
+    def note(
+        self,
+        code: Code,
+        name: str,
+        *,
+        detail: object = "",
+        offset: int = -1,
+        deed: Callable[[Repairs], object] | None = None,
+    ) -> None:
+        """Adds a step that concerns one file."""
+        file = f"{self.directory}/{name}"
+        self.recovery.steps.append(Step(code, file, detail=detail, offsets=(offset, -1), deed=deed))
 
-    def drop(self, name: str, kind: str, text: str) -> None:
+    def delete(self, code: Code, name: str, *, detail: object = "") -> None:
+        """Adds the step that deletes a file."""
+        self.note(code, name, detail=detail, deed=lambda repairs: repairs.delete(name))
+
+    def _drop(self, code: Code, name: str, detail: object = "") -> None:
         self.names.discard(name)
-        self.note(kind, name, text)
-        if self.repairs is not None:
-            self.repairs.delete(name)
+        self.delete(code, name, detail=detail)
 
     def finish_interrupted_work(self, make: Callable[[str, int, dict[str, str]], Segment]) -> None:
         """Passes 1 to 3 of spec 8.2."""
@@ -42,9 +54,9 @@ class DirectoryListing:
         for name in sorted(extras):
             if name.endswith(".deleted"):
                 if not name.endswith(".checkpoint.deleted"):
-                    self.drop(name, "leftover", "would be deleted: its removal was under way")
+                    self._drop(Code.REMOVAL_UNDER_WAY, name)
             elif name.endswith(".cleaned") or (cleaned and (layout.parse_offset(name) or 0) >= min(cleaned)):
-                self.drop(name, "leftover", "would be deleted: a compaction that was not finished")
+                self._drop(Code.COMPACTION_UNFINISHED, name)
             else:
                 swaps.append(name)
         for name in swaps:
@@ -56,21 +68,22 @@ class DirectoryListing:
             for other in [n for n in self.names if not n.endswith(".swap")]:
                 at = layout.parse_offset(other)
                 if at is not None and offset <= at < end:
-                    self.drop(other, "leftover", f"would be deleted: {name} replaces it")
+                    self._drop(Code.COMPACTION_REPLACES, other, name)
         for name in swaps:
-            final = layout.parse_file(name.removesuffix(".swap"))
-            if (
-                final is None or final.extra or final.stem != layout.segment_stem(final.offset)
-            ):  # left as it is: with another name it might replace a segment later
-                self.note("orphan", name, "not the name of a file that a compaction leaves")
-            elif name in self.names:
-                self.names.discard(name)
-                self.names.add(name.removesuffix(".swap"))
-                if self.repairs is not None:
-                    self.repairs.rename(name, name.removesuffix(".swap"))
-                else:
-                    self.renamed.add(name.removesuffix(".swap"))
-                self.note("leftover", name, "would be renamed: a compaction that was all but finished")
+            if name in self.names:
+                self._finish_swap(name)
+
+    def _finish_swap(self, name: str) -> None:
+        final = name.removesuffix(".swap")
+        file = layout.parse_file(final)
+        if file is None or file.extra or file.stem != layout.segment_stem(file.offset):
+            # left as it is: with another name it might replace a segment later
+            self.note(Code.NO_NAME_OF_A_SWAP, name)
+            return
+        self.names.discard(name)
+        self.names.add(final)
+        self.renamed.add(final)
+        self.note(Code.COMPACTION_ALL_BUT_FINISHED, name, deed=lambda repairs: repairs.rename(name, final))
 
     def suffixes(self, stem: str) -> dict[str, str]:
         """How the files of a segment are named on disk, where that is not their final name."""

@@ -1,29 +1,31 @@
 """What a partition directory holds once Kafka has loaded it (spec 8).
 
 Kafka finishes interrupted work when it loads a log: it deletes, renames, cuts torn tails off, rebuilds indexes. Here the
-same decisions are made over a listing. For a reader nothing is written: their outcome is a tuple of segments that show
-what would be left, some of them named `.swap` on disk, some with a part that does not count, some with indexes made in
-memory. For a writer each decision is also carried out, by log/recovery/repairs.py.
+same decisions are made over a listing, and nothing is written. Their outcome is a tuple of segments that show what would
+be left (some of them named `.swap` on disk, some with a part that does not count, some with indexes made in memory), and
+a plan: the steps in `Loaded.recovery`, which a writer runs (`carried_out`).
 """
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kstore.config import MAX64
-from kstore.engine.segment.index import TimeIndex
+from kstore.engine.segment.index import TimeIndex, TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
+from kstore.log.gaps import Gaps, offset_named
 from kstore.log.recovery.directory_listing import DirectoryListing
 from kstore.log.recovery.remains import Remains, remains_of
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.steps import Code, Step
 
 
 @dataclass
@@ -40,23 +42,23 @@ class Loaded:
 
 
 class _Loader:
-    def __init__(
-        self, path: Path, state: State, make: SegmentFactory, recover: bool, repairs: Repairs | None
-    ) -> None:
+    def __init__(self, path: Path, state: State, make: SegmentFactory, recover: bool, writing: bool) -> None:
         self.path = path
         self.make = make
         self.recover = recover
-        self.repairs = repairs
+        self.writing = writing
+        self.by_broker = state.by_broker
         self.log_start_offset = state.log_start_offset
-        self.recovery = Recovery(state.clean, state.recovery_point, repairs is not None)
+        self.recovery = Recovery(state.clean, state.recovery_point)
         for file, text in state.complaints:
-            self.recovery.note("checkpoint", file, -1, -1, text)
-        self.listing = DirectoryListing(str(path), self.recovery, repairs)
+            self.recovery.steps.append(Step(Code.CHECKPOINT_DAMAGED, file, detail=text))
+        self.listing = DirectoryListing(str(path), self.recovery)
         self.epochs_damaged = False
         self.epochs = LeaderEpochs(self._read_epochs())
         self.lost_time_indexes: set[int] = set()
         self.has_producers = False
         self.recovered: set[Segment] = set()
+        self.orphans: list[int] = []  # offsets of indexes without a log
 
     def _read_epochs(self) -> list[tuple[int, int]]:
         file = self.path / layout.LEADER_EPOCHS
@@ -65,28 +67,44 @@ class _Loader:
         except FileNotFoundError:
             return []
         except (OSError, CorruptFileError) as e:
-            self.recovery.note("checkpoint", str(file), -1, -1, f"not read, made again from the batches: {e}")
+            self.recovery.steps.append(Step(Code.EPOCHS_DAMAGED, str(file), detail=e))
             self.epochs_damaged = True
             return []
 
-    def note(self, kind: str, segment: Segment, position: int, size: int, text: str) -> None:
-        self.recovery.note(kind, segment.path, position, size, text)
+    def note(
+        self,
+        code: Code,
+        segment: Segment,
+        position: int = -1,
+        size: int = -1,
+        *,
+        detail: object = "",
+        remains: Remains | None = None,
+        offsets: tuple[int, int] = (-1, -1),
+        deed: Callable[[Repairs], object] | None = None,
+    ) -> None:
+        """Adds a step that concerns a segment."""
+        step = Step(code, segment.path, position, size, detail, remains, offsets, deed)
+        self.recovery.steps.append(step)
 
-    def drop(self, segment: Segment, text: str) -> None:
+    def drop(self, code: Code, segment: Segment) -> None:
         """A whole segment that does not count."""
         remains = remains_of(segment, 0)
         lost = self._was_promised(segment.base_offset)
-        self.note("beyond", segment, 0, segment.size, f"{text}{self._told(remains)}")
         self._lose(segment.path, segment.size, remains, lost)
-        if self.repairs is not None:
-            self.repairs.delete_segment(segment, keep=lost or remains is not None)
+        stem, keep = layout.segment_stem(segment.base_offset), lost or remains is not None
+        self.note(
+            code,
+            segment,
+            0,
+            segment.size,
+            remains=remains,
+            deed=lambda repairs: repairs.delete_segment(stem, keep=keep),
+        )
 
     def _was_promised(self, offset: int) -> bool:
         """Whether what lies at an offset should be on the disk: it was flushed, or the log was closed."""
         return self.recovery.clean or offset < self.recovery.recovery_point
-
-    def _told(self, remains: Remains | None) -> str:
-        return "" if remains is None else f" (with {remains}; recover=False shows them)"
 
     def _lose(self, path: str, size: int, remains: Remains | None, promised: bool) -> None:
         """Notes what recovery takes away that somebody may miss."""
@@ -103,32 +121,35 @@ class _Loader:
         segments = self._open_segments()
         if self.recover and not self.recovery.clean:
             segments = self._recover(segments)
-        elif self.recover and self.repairs is not None and segments and self._has_tail(segments[-1]):
+        elif self.recover and self.writing and segments and self._has_tail(segments[-1]):
             # Kafka trusts the clean shutdown, and appends behind these bytes: then what was damaged is completed by
             # the new batch, and nothing behind it can be read. A reader sees them as Kafka's does.
             segments[-1:] = self._recovered(segments[-1])[0]
         if self.epochs_damaged:
             self._gather_epochs(segments)
         log_end_offset = self._end_of(segments)
-        if self.recovery.clean and segments and log_end_offset < self.recovery.recovery_point:
-            # Kafka and kstore store the end when they close a log.
-            text = f"the log ends at offset {log_end_offset}, where it was closed at {self.recovery.recovery_point}"
-            self.note("checkpoint", segments[-1], -1, -1, text)
+        point = self.recovery.recovery_point
+        told = bool(self.recovery.clean and self.recovery.losses)
+        if self.recovery.clean and segments and log_end_offset < point:
+            # Kafka and kstore store the end when they close a log. Kafka's end lies behind the last batch if it has
+            # truncated the log inside a batch; then no index names anything there.
+            self.note(Code.ENDS_EARLY, segments[-1], offsets=(log_end_offset, point))
+            told = told or (self.by_broker and not self._names_beyond(segments[-1], log_end_offset))
         if segments and log_end_offset < self.log_start_offset:
             for segment in segments:
-                self.drop(segment, "would be deleted: it lies below the log start offset")
+                self.drop(Code.BELOW_LOG_START, segment)
             segments = []
             self.epochs = LeaderEpochs()
+        elif segments:
+            self._check_gaps(segments)
+            self._shorten_transactions(segments[-1], log_end_offset)
         first = segments[0].base_offset if segments else self.log_start_offset
         log_end_offset = log_end_offset if segments else first
-        told = self.recovery.clean and self.recovery.losses
-        if log_end_offset < self.recovery.recovery_point and not told:
-            text = (
-                f"offsets {log_end_offset} to {self.recovery.recovery_point} had been flushed, and are lost"
-            )
-            self.recovery.losses.append(text)
+        if log_end_offset < point and not told:
+            lost = Step(Code.FLUSHED_IS_LOST, str(self.path), offsets=(log_end_offset, point))
+            self.recovery.losses.append(lost.text(done=True))
             if not self.recovery.clean:
-                self.recovery.note("checkpoint", str(self.path), -1, -1, text)
+                self.recovery.steps.append(lost)
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         return Loaded(
@@ -148,6 +169,51 @@ class _Loader:
         except CorruptFileError:
             return True
         return last.tail_bytes > 0
+
+    def _names_beyond(self, last: Segment, log_end_offset: int) -> bool:
+        """Whether an index tells of batches behind the end."""
+        if offset_named(last) >= log_end_offset:
+            return True
+        return any(offset > last.base_offset for offset in self.orphans)
+
+    def _check_gaps(self, segments: list[Segment]) -> None:
+        """Offsets that were between two segments once, and bytes there that are no batch."""
+        for segment, gap in Gaps(
+            self.path, segments, self.recovered, self.log_start_offset, self.orphans, self.make
+        ):
+            if gap.tail:
+                at = segment.size - gap.tail
+                self.note(Code.BYTES_BEFORE_NEXT_SEGMENT, segment, at, gap.tail)
+                continue
+            code = Code.FILE_SHORTENED if gap.is_named else Code.OFFSETS_MISSING
+            self.note(code, segment, offsets=gap.offsets)
+            if gap.is_sure:
+                self.recovery.missing.append(f"{segment.path}: {self.recovery.steps[-1].text(done=True)}")
+
+    def _shorten_transactions(self, last: Segment, log_end_offset: int) -> None:
+        """An entry behind the end is of a marker that is gone: the next one there must not find it."""
+        name = last.stem + ".txnindex"
+        if not self.recover or last in self.recovered or name not in self.listing.names:
+            return  # or it is made anew
+        index = TransactionIndex(
+            last.base_offset, last.transaction_index.to_bytes(), path=last.path_of(".txnindex")
+        )
+        before = len(index)
+        index.truncate_to(log_end_offset)
+        if len(index) == before:
+            return
+        last.adopt(None, None, index)
+        size = 34 * len(index)
+        self.recovery.steps.append(
+            Step(
+                Code.TRANSACTIONS_BEHIND_END,
+                last.path_of(".txnindex"),
+                size,
+                34 * before - size,
+                offsets=(log_end_offset, -1),
+                deed=lambda repairs: repairs.cut(name, size),
+            )
+        )
 
     def _gather_epochs(self, segments: list[Segment]) -> None:
         """The leader epochs that the batches bear, as far as they can be read."""
@@ -179,11 +245,10 @@ class _Loader:
             if name.endswith(layout.INDEX_KINDS):
                 offset = layout.parse_offset(name)
                 if offset is None:
-                    self.listing.note("orphan", name, "not the name of an index; Kafka refuses to load this")
+                    self.listing.note(Code.NO_NAME_OF_AN_INDEX, name)
                 elif offset not in known:
-                    self.listing.note("orphan", name, "would be deleted: an index without a log")
-                    if self.repairs is not None:
-                        self.repairs.delete(name)
+                    self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
+                    self.orphans.append(offset)
         ends = [*(offset for offset, _ in stems[1:]), MAX64][: len(stems)]
         suffixes = self.listing.suffixes if self.listing.renamed else None
         segments = []
@@ -192,16 +257,18 @@ class _Loader:
             segments.append(segment)
             if stem + ".index" not in names:
                 # Kafka recovers such a segment even after a clean shutdown
-                self.note("missing_index", segment, -1, -1, "no offset index: it is made anew from the log")
+                self.note(Code.NO_OFFSET_INDEX, segment)
                 if self.recover:
                     segments[-1:] = self._recovered(segment)[0]
             elif stem + ".timeindex" not in names:
-                text = "no time index: Kafka goes on with an empty one, and by the file's time"
-                self.note("missing_index", segment, -1, -1, text)
+                name = stem + ".timeindex"
+                self.note(
+                    Code.NO_TIME_INDEX,
+                    segment,
+                    deed=lambda repairs, name=name: repairs.write_index(name, b""),  # type: ignore[misc]
+                )
                 if self.recover:
                     segment.use_indexes(None, TimeIndex(offset))
-                    if self.repairs is not None:
-                        self.repairs.write_index(segment, ".timeindex", b"")
                     self.lost_time_indexes.add(offset)
             if stem + ".txnindex" in names and not self._check_transactions(segment) and self.recover:
                 segments[-1:] = self._recovered(segment)[0]
@@ -210,38 +277,54 @@ class _Loader:
     def _note_misnamed(self, name: str) -> None:
         offset = layout.parse_offset(name)
         if offset is None or offset < 0:
-            text = "not the name of a segment; Kafka refuses to load this"
+            self.listing.note(Code.NO_NAME_OF_A_SEGMENT, name)
         else:
-            text = f"not read, as by Kafka: the segment at offset {offset} is called {layout.segment_stem(offset)}.log"
-        self.listing.note("orphan", name, text)
+            right = f"{layout.segment_stem(offset)}.log"
+            self.listing.note(Code.OTHER_NAME_OF_A_SEGMENT, name, detail=right, offset=offset)
 
     def _check_transactions(self, segment: Segment) -> bool:
         try:
             segment.transaction_index.sanity_check()
         except CorruptIndexError as e:
-            self.note("broken_index", segment, e.position, -1, f"made anew from the log: {e}")
+            self.note(Code.BROKEN_TRANSACTION_INDEX, segment, e.position, detail=e)
             return False
         return True
 
     def _adopt(self, segment: Segment, found: RecoveryWalk) -> None:
         """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
-        beyond = segment.size - found.valid_bytes
+        stem = layout.segment_stem(segment.base_offset)
+        size, beyond = found.valid_bytes, segment.size - found.valid_bytes
         if beyond:
-            kind = "torn_tail" if "end inside" in str(found.error) else "corrupt_batch"
-            remains = remains_of(segment, found.valid_bytes)
+            code = (
+                Code.OFFSETS_FALL
+                if found.disordered
+                else Code.TORN_TAIL
+                if found.torn
+                else Code.CORRUPT_BATCH
+            )
+            remains = remains_of(segment, size)
             promised = self._was_promised(found.next_offset)
-            text = f"{beyond} bytes would be cut off{self._told(remains)}: {found.error}"
-            self.note(kind, segment, found.valid_bytes, beyond, text)
             self._lose(segment.path, beyond, remains, promised)
             self.recovery.truncated_bytes += beyond
-            if self.repairs is not None:
-                self.repairs.cut(segment, found.valid_bytes, keep=promised or remains is not None)
-            segment.limit_to(found.valid_bytes)
-        segment.use_indexes(found.offset_index, found.time_index)
+            keep = promised or remains is not None
+            self.note(
+                code,
+                segment,
+                size,
+                beyond,
+                detail=found.error,
+                remains=remains,
+                deed=lambda repairs: repairs.cut(f"{stem}.log", size, keep=keep),
+            )
+            segment.limit_to(size)
+        offset_index, time_index = found.offset_index, found.time_index
+        segment.use_indexes(offset_index, time_index)
+        self.note(
+            Code.INDEXES_MADE_ANEW,
+            segment,
+            deed=lambda repairs: repairs.write_indexes(stem, offset_index, time_index),
+        )
         self.has_producers = self.has_producers or found.has_producers
-        if self.repairs is not None:
-            self.repairs.write_index(segment, ".index", found.offset_index.to_bytes())
-            self.repairs.write_index(segment, ".timeindex", found.time_index.to_bytes())
         for epoch, base_offset in found.leader_epochs:
             if self.epochs.latest is None or epoch > self.epochs.latest:
                 self.epochs.assign(epoch, base_offset)
@@ -254,50 +337,53 @@ class _Loader:
         first = len(below) - 1 if below else 0
         kept = segments[:first]
         for at, segment in enumerate(segments[first:], first):
-            done = segment in self.recovered  # for want of an index
+            # One that was recovered for want of an index is whole now. What follows stays, as in Kafka, though a part
+            # of it was cut off: the gap is told.
+            done = segment in self.recovered
             parts, cut = ([segment], False) if done else self._recovered(segment)
             kept += parts
-            if cut and at + 1 < len(segments):
+            if cut:
                 for beyond in segments[at + 1 :]:
                     self.recovery.truncated_bytes += beyond.size
-                    self.drop(beyond, "would be deleted: it lies behind what was cut off")
+                    self.drop(Code.BEHIND_DAMAGE, beyond)
                 kept[-1] = self._with_end(kept[-1], MAX64)
-                break
-            if cut:
                 break
         return kept
 
     def _recovered(self, segment: Segment) -> tuple[list[Segment], bool]:
-        """What recovery makes of one segment (spec 8.4), several where it must be split; whether it was cut."""
+        """What recovery makes of one segment (spec 8.4), several if it must be split; whether it was cut."""
         kept: list[Segment] = []
         pending = [segment]
         while pending:
             part = pending.pop(0)
             found = part.recovery_walk()
             if found.overflow and self._rises(part):
-                parts = list(self._split(part))
-                pending[:0] = parts if self.repairs is None else self.repairs.split(part, parts, self.make)
+                pending[:0] = self._split(part)
                 continue
             kept.append(part)
             size = part.size
             if found.disordered:
-                self.note("corrupt_batch", part, 0, size, f"would be emptied: {found.error}")
-                self.recovery.truncated_bytes += size
                 part.limit_to(0)
-                found = part.recovery_walk()
+                empty = part.recovery_walk()
+                part.limit_to(size)
+                found = empty._replace(error=found.error, disordered=True)
             self._adopt(part, found)
             if found.valid_bytes < size:
                 for beyond in pending:
-                    self.note("beyond", beyond, 0, beyond.size, "would be cut off with what is before it")
                     self.recovery.truncated_bytes += beyond.size
+                    self.drop(Code.BEHIND_DAMAGE, beyond)
+                kept[-1] = self._with_end(part, segment.end_offset)
                 return kept, True
         return kept, False
 
     def _with_end(self, segment: Segment, end_offset: int) -> Segment:
-        """The same segment with another offset behind it."""
+        """The same recovered segment with another offset behind it."""
+        if segment.end_offset == end_offset:
+            return segment
         twin = self.make(segment.stem, segment.base_offset, segment.suffixes, end_offset, segment.origin)
         twin.limit_to(segment.size)
         twin.use_indexes(segment.offset_index, segment.time_index)
+        self.recovered.add(twin)
         return twin
 
     def _rises(self, segment: Segment) -> bool:
@@ -305,7 +391,7 @@ class _Loader:
         headers = segment.read_headers()
         return bool((headers["base_offset"][1:] > headers["last_offset"][:-1]).all())
 
-    def _split(self, segment: Segment) -> Iterator[Segment]:
+    def _split(self, segment: Segment) -> list[Segment]:
         """Segments over the parts of one whose offsets span more than 2^31 - 1 (spec 8.7)."""
         headers = segment.read_headers()
         starts: list[tuple[int, int]] = []  # (base offset, position)
@@ -317,14 +403,22 @@ class _Loader:
         ):
             if not starts or last - starts[-1][0] > 2**31 - 1:
                 starts.append((base, position))
+
+        def parts(suffixes: dict[str, str] | None) -> Iterator[Segment]:
+            ends = [*starts[1:], (segment.end_offset, size)]
+            for (base, position), (end_offset, end) in zip(starts, ends, strict=True):
+                part = self.make(segment.stem, base, suffixes, end_offset, position)
+                part.limit_to(end - position)
+                yield part
+
+        size = segment.size
         self.note(
-            "split", segment, -1, -1, f"would be split into {len(starts)} segments: offsets too far apart"
+            Code.OFFSETS_FAR_APART,
+            segment,
+            detail=len(starts),
+            deed=lambda repairs: repairs.split(segment, list(parts(None))),  # by then it has its final name
         )
-        ends = [*starts[1:], (segment.end_offset, segment.size)]
-        for (base, position), (end_offset, end) in zip(starts, ends, strict=True):
-            part = self.make(segment.stem, base, segment.suffixes, end_offset, position)
-            part.limit_to(end - position)
-            yield part
+        return list(parts(segment.suffixes))
 
     def _end_of(self, segments: list[Segment]) -> int:
         """The log end offset, and what follows the last whole batch of a log that was closed cleanly."""
@@ -333,8 +427,7 @@ class _Loader:
         last = segments[-1]
         log_end_offset = last.read_next_offset()
         if last.tail_bytes:
-            text = f"{last.tail_bytes} bytes follow the last whole batch"
-            self.note("beyond", last, last.size - last.tail_bytes, last.tail_bytes, text)
+            self.note(Code.TAIL_LEFT, last, last.size - last.tail_bytes, last.tail_bytes)
             remains = None if self.recover else remains_of(last, last.size - last.tail_bytes)
             if remains is not None:  # asked for as it lies, the log goes on behind the damage
                 log_end_offset = max(log_end_offset, remains.last_offset + 1)
@@ -351,17 +444,45 @@ def load(
     max_decompressed_bytes: int = 256 << 20,
     recover: bool = True,
     state: State | None = None,
-    repairs: Repairs | None = None,
+    writing: bool = False,
 ) -> Loaded:
-    """Loads a partition directory. What is not given comes from the directory around it; `repairs` lets it write."""
+    """Loads a partition directory, and writes nothing. What is not given comes from the directory around it.
+
+    writing: for somebody who then carries the plan out, and appends.
+    """
     if not path.is_dir():
         raise LogNotFoundError(f"no partition directory at {path}")
     state = state or read_state(path)
-    state = State(
-        state.clean if clean is None else clean,
-        state.recovery_point if recovery_point is None else recovery_point,
-        state.log_start_offset if log_start_offset is None else log_start_offset,
-        state.complaints,
+    state = state._replace(
+        clean=state.clean if clean is None else clean,
+        recovery_point=state.recovery_point if recovery_point is None else recovery_point,
+        log_start_offset=state.log_start_offset if log_start_offset is None else log_start_offset,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
-    return _Loader(path, state, make, recover, repairs).load()
+    loaded = _Loader(path, state, make, recover, writing).load()
+    if not writing:
+        loaded.recovery.forget_deeds()
+    return loaded
+
+
+def carried_out(loaded: Loaded, repairs: Repairs) -> Loaded:
+    """Runs the plan of a log that was loaded for writing; the log as it is then. OSError."""
+    recovery = loaded.recovery
+    recovery.run(repairs)
+    recovery.forget_deeds()
+    return replace(loaded, segments=tuple(_settled(segment, recovery) for segment in loaded.segments))
+
+
+def _settled(segment: Segment, recovery: Recovery) -> Segment:
+    """A segment under the name that its files have now."""
+    if (
+        not segment.suffixes
+        and not segment.origin
+        and segment.stem == layout.segment_stem(segment.base_offset)
+    ):
+        return segment
+    make = SegmentFactory(segment.directory, segment.index_interval_bytes, segment.max_decompressed_bytes)
+    settled = make(layout.segment_stem(segment.base_offset), segment.base_offset, None, segment.end_offset)
+    if segment.base_offset in recovery.recovered_segments:
+        settled.adopt(segment.offset_index, segment.time_index)
+    return settled

@@ -1,8 +1,9 @@
 """What recovery does to the files of a partition (spec 8.2 to 8.4, 8.7). What to do, the loader decides."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kstore.engine.io.file import File, rename, set_mtime_ms, sync_directory, unlink
+from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
 
@@ -28,13 +29,18 @@ class Repairs:
         """Gives a file its final name."""
         rename(f"{self.directory}/{name}", f"{self.directory}/{target}")
 
-    def write_index(self, segment: Segment, kind: str, entries: bytes) -> None:
+    def write_index(self, name: str, entries: bytes) -> None:
         """Replaces an index file."""
-        path = segment.path_of(kind)
+        path = f"{self.directory}/{name}"
         unlink(path, missing_ok=True)
         file = File(path, "x")
         file.write(0, entries)
         file.sync()
+
+    def write_indexes(self, stem: str, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Replaces both indexes of a segment."""
+        self.write_index(f"{stem}.index", offset_index.to_bytes())
+        self.write_index(f"{stem}.timeindex", time_index.to_bytes())
 
     def _keep(self, source: str, position: int) -> None:
         """Copies what a file holds from a byte on to a file of its own."""
@@ -47,27 +53,26 @@ class Repairs:
         new.sync()
         self.kept.append(target)
 
-    def cut(self, segment: Segment, size: int, *, keep: bool) -> None:
-        """Cuts a .log off after `size` bytes."""
-        if self.keep_cut or keep:
-            self._keep(segment.path, segment.origin + size)
-        file = File(segment.path, "r+")
-        file.truncate(segment.origin + size)
+    def cut(self, name: str, size: int, *, keep: bool = False) -> None:
+        """Cuts a file off after `size` bytes. Of a .log, what is cut off is kept if that was asked for."""
+        path = f"{self.directory}/{name}"
+        if name.endswith(".log") and (self.keep_cut or keep):
+            self._keep(path, size)
+        file = File(path, "r+")
+        file.truncate(size)
         file.sync()
 
-    def delete_segment(self, segment: Segment, *, keep: bool) -> None:
+    def delete_segment(self, stem: str, *, keep: bool) -> None:
         """Removes the files of a segment."""
-        segment.file()  # readers of this object go on reading
+        path = f"{self.directory}/{stem}"
         for kind in layout.SEGMENT_KINDS:
             if kind == ".log" and (self.keep_cut or keep):
-                rename(segment.path, f"{segment.path}.0{CUT}")
-                self.kept.append(f"{segment.path}.0{CUT}")
+                rename(path + kind, f"{path}{kind}.0{CUT}")
+                self.kept.append(f"{path}{kind}.0{CUT}")
             else:
-                unlink(segment.path_of(kind), missing_ok=True)
+                unlink(path + kind, missing_ok=True)
 
-    def split(
-        self, segment: Segment, parts: Sequence[Segment], make: Callable[..., Segment]
-    ) -> list[Segment]:
+    def split(self, segment: Segment, parts: Sequence[Segment]) -> None:
         """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec 8.7)."""
         mtime = segment.mtime_ms()
         names = []
@@ -95,7 +100,6 @@ class Repairs:
                 set_mtime_ms(f"{self.directory}/{stem}{kind}.cleaned", mtime)
         for name in reversed(names):
             self.rename(name + ".cleaned", name + ".swap")
-        segment.file()
         for kind in layout.SEGMENT_KINDS:
             name = segment.stem + kind
             if name not in names:
@@ -103,7 +107,3 @@ class Repairs:
         for name in names:
             self.rename(name + ".swap", name)
         sync_directory(self.directory)
-        return [
-            make(layout.segment_stem(part.base_offset), part.base_offset, None, part.end_offset)
-            for part in parts
-        ]

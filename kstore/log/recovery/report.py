@@ -1,22 +1,13 @@
 """What loading a log found, and did about it (spec 8)."""
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+
+from kstore.log.recovery.repairs import Repairs
+from kstore.log.steps import Finding, Step
 
 
-class Finding(NamedTuple):
-    """Something that is not as a clean shutdown leaves it.
-
-    `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
-    would remove), "leftover" (a .deleted, .cleaned or .swap file), "orphan" (an index without log), "missing_index",
-    "broken_index", "split", "checkpoint". `position` and `size` are in bytes, -1 where they mean nothing.
-    """
-
-    kind: str
-    file: str
-    position: int
-    size: int
-    text: str
+class DataLossWarning(UserWarning):
+    """Records that were sound or had been flushed are gone, or recovery took them away and keeps them in .cut files."""
 
 
 @dataclass
@@ -25,25 +16,37 @@ class Recovery:
 
     `findings` has all of it. `losses` tells what recovery took away, or would, that somebody may miss: sound batches
     behind damage, and what had been flushed. A writer keeps those bytes in .cut files, and warns (DataLossWarning).
+    `missing` tells of offsets between segments that were there once; a reader warns of these too.
     """
 
     clean: bool
     recovery_point: int
     written: bool = False
-    findings: list[Finding] = field(default_factory=list)
     recovered_segments: list[int] = field(default_factory=list)
     truncated_bytes: int = 0
     losses: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
-    def note(self, kind: str, file: str, position: int, size: int, text: str) -> None:
-        """Adds a finding; `text` says what would be done, and says that it was where it is."""
-        self.findings.append(
-            Finding(kind, file, position, size, text.replace("would be", "was") if self.written else text)
-        )
+    @property
+    def findings(self) -> list[Finding]:
+        """What is not as a clean shutdown leaves it, in the order in which it is mended."""
+        return [step.finding(done=self.written) for step in self.steps if step.is_finding]
+
+    def run(self, repairs: Repairs) -> None:
+        """Carries the steps out, in order. OSError."""
+        for step in self.steps:
+            step.run(repairs)
+        self.written = True
+
+    def forget_deeds(self) -> None:
+        """What is shown from here on needs no files and no indexes."""
+        self.steps = [replace(step, deed=None) for step in self.steps]
 
     def __str__(self) -> str:
+        findings = self.findings
         how = "after a clean shutdown" if self.clean else f"recovered from offset {self.recovery_point} on"
-        how += "" if self.written or not self.findings else ", in memory only"
-        lines = [f"{how}: {len(self.findings)} findings"]
-        lines += [f"  {f.kind}: {f.file}: {f.text}" for f in self.findings]
+        how += "" if self.written or not findings else ", in memory only"
+        lines = [f"{how}: {len(findings)} findings"]
+        lines += [f"  {f.kind}: {f.file}: {f.text}" for f in findings]
         return "\n".join(lines)

@@ -1,0 +1,161 @@
+"""Offsets that lie between two segments, and whether that is as it should be.
+
+Segments follow each other without a gap, but for compaction, which takes records away, and whole segments with them, and
+for truncation inside a batch, which takes all of the batch. So a gap is a loss if an index still names offsets in it, or
+if it is large and the log looks like neither.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kstore.engine.io.file import File
+from kstore.engine.segment.index import OffsetIndex, TimeIndex
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.log_dir_state import directory_of, name_of
+from kstore.log.recovery.segment_factory import SegmentFactory
+
+_DELETE_HORIZON = 64  # the attribute bit that only compaction sets
+_MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
+_LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
+
+
+class Gap(NamedTuple):
+    """What lies between the last whole batch of a segment and the next segment."""
+
+    offsets: tuple[int, int]
+    is_named: bool  # an index of the segment names offsets in it
+    is_sure: bool  # records are missing
+    tail: int  # bytes that are no batch
+
+
+def offset_named(segment: Segment) -> int:
+    """The largest offset of the segment that its index files name, -1 for none. Files that make no sense name none."""
+    named = -1
+    for kind, width in ((".index", 8), (".timeindex", 12)):
+        try:
+            file = File(segment.path_of(kind))
+            entry = file.read(file.size() // width * width - width, width) if file.size() >= width else b""
+        except OSError:
+            continue
+        if entry and kind == ".index":
+            named = max(named, OffsetIndex(segment.base_offset, entry).last_offset)
+        elif entry:
+            named = max(named, TimeIndex(segment.base_offset, entry).last_entry.offset)
+    return named if segment.base_offset <= named < segment.end_offset else -1
+
+
+class Gaps:
+    """The gaps of a log that are not as they should be, each with the segment before it.
+
+    `orphans` are the offsets of indexes without a log. `recovered` segments are asked themselves; of others only headers behind the last index entry are read, and no file
+    stays open.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        segments: list[Segment],
+        recovered: Collection[Segment],
+        log_start_offset: int,
+        orphans: Collection[int],
+        make: SegmentFactory,
+    ) -> None:
+        self._path = path
+        self._segments = segments
+        self._recovered = recovered
+        self._log_start_offset = log_start_offset
+        self._orphans = orphans
+        self._make = make
+
+    def __iter__(self) -> Iterator[tuple[Segment, Gap]]:
+        doubtful: list[tuple[int, tuple[int, int]]] = []
+        for at, (segment, following) in enumerate(pairwise(self._segments)):
+            if segment.end_offset <= self._log_start_offset:
+                continue  # nobody may read it
+            asked = segment if segment in self._recovered else self._twin(segment)
+            try:
+                end, size = asked.read_next_offset(), asked.size
+            except (CorruptFileError, OSError):
+                continue  # who reads it is told
+            offsets = (end, following.base_offset)
+            if asked.tail_bytes:
+                yield segment, Gap(offsets, False, False, asked.tail_bytes)
+            elif end < following.base_offset:
+                is_named = offset_named(segment) >= end
+                if is_named or self._has_index(offsets):
+                    yield segment, Gap(offsets, is_named, True, 0)
+                elif size and following.base_offset - segment.base_offset <= _LARGEST_DISTANCE:
+                    doubtful.append((at, offsets))
+        if (
+            doubtful
+            and len(doubtful) <= max(2, len(self._segments) // 4)
+            and not self._is_compacted(doubtful[0][0])
+        ):
+            for at, (first, end) in doubtful:
+                if end - first >= self._largest_batch(at):  # else it was truncated inside a batch, perhaps
+                    segment = self._segments[at]
+                    is_sure = (
+                        2 * (end - first) >= first - segment.base_offset
+                    )  # as much as a segment may hold
+                    yield segment, Gap((first, end), False, is_sure, 0)
+
+    def _has_index(self, offsets: tuple[int, int]) -> bool:
+        """Whether an index without a log lies there."""
+        return any(offsets[0] <= offset < offsets[1] for offset in self._orphans)
+
+    def _twin(self, segment: Segment) -> Segment:
+        return self._make(
+            segment.stem, segment.base_offset, segment.suffixes, segment.end_offset, segment.origin
+        )
+
+    def _is_compacted(self, at: int) -> bool:
+        return self._was_cleaned() or self._has_gaps_inside(at)
+
+    def _largest_batch(self, at: int) -> int:
+        """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of fewer."""
+        largest = 1
+        for segment in self._segments[at : at + 2]:
+            with contextlib.suppress(CorruptFileError, OSError):
+                headers = self._twin(segment).read_headers()
+                if len(headers):
+                    largest = max(largest, int((headers["last_offset"] - headers["base_offset"]).max()) + 1)
+        return largest
+
+    def _was_cleaned(self) -> bool:
+        """Whether the log directory says so."""
+        file = directory_of(self._path) / layout.CLEANER_OFFSETS
+        try:
+            offsets, _ = checkpoints.salvage_offsets(file)
+        except OSError:
+            return False
+        return name_of(self._path) in offsets
+
+    def _has_gaps_inside(self, at: int) -> bool:
+        """Whether records are missing within segments too: those beside the gap, and others if they are small."""
+        beside = self._segments[at : at + 2]
+        budget = _MOST_LOOKED_THROUGH
+        for segment in [*beside, *(s for s in self._segments if s not in beside)]:
+            twin = self._twin(segment)
+            try:
+                budget -= twin.size
+                if budget < 0 and segment not in beside:
+                    break
+                if _looks_compacted(twin.read_headers()):
+                    return True
+            except (CorruptFileError, OSError):
+                continue
+        return False
+
+
+def _looks_compacted(headers: Any) -> bool:
+    known = headers["magic"] == 2
+    return bool(
+        (headers["base_offset"][1:] > headers["last_offset"][:-1] + 1).any()
+        or (headers["records_count"][known] <= headers["last_offset_delta"][known]).any()
+        or (headers["attributes"][known] & _DELETE_HORIZON).any()
+    )

@@ -1,0 +1,162 @@
+"""The plan of an opening: what is out of order, step by step, and what recovery does about it (spec 8.2 to 8.4, 8.7).
+
+Loading makes the steps and decides by their codes. A reader shows them. A writer runs them in order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from kstore.log.recovery.remains import Remains
+from kstore.log.recovery.repairs import Repairs
+
+
+class Code(StrEnum):
+    """What is out of order."""
+
+    REMOVAL_UNDER_WAY = "removal_under_way"
+    COMPACTION_UNFINISHED = "compaction_unfinished"
+    COMPACTION_REPLACES = "compaction_replaces"
+    COMPACTION_ALL_BUT_FINISHED = "compaction_all_but_finished"
+    NO_NAME_OF_A_SWAP = "no_name_of_a_swap"
+    NO_NAME_OF_A_SEGMENT = "no_name_of_a_segment"
+    OTHER_NAME_OF_A_SEGMENT = "other_name_of_a_segment"
+    NO_NAME_OF_AN_INDEX = "no_name_of_an_index"
+    INDEX_WITHOUT_LOG = "index_without_log"
+    NO_OFFSET_INDEX = "no_offset_index"
+    NO_TIME_INDEX = "no_time_index"
+    BROKEN_TRANSACTION_INDEX = "broken_transaction_index"
+    TRANSACTIONS_BEHIND_END = "transactions_behind_end"
+    OFFSETS_FAR_APART = "offsets_far_apart"
+    TORN_TAIL = "torn_tail"
+    CORRUPT_BATCH = "corrupt_batch"
+    OFFSETS_FALL = "offsets_fall"
+    BEHIND_DAMAGE = "behind_damage"
+    BELOW_LOG_START = "below_log_start"
+    TAIL_LEFT = "tail_left"
+    BYTES_BEFORE_NEXT_SEGMENT = "bytes_before_next_segment"
+    FILE_SHORTENED = "file_shortened"
+    OFFSETS_MISSING = "offsets_missing"
+    CHECKPOINT_DAMAGED = "checkpoint_damaged"
+    EPOCHS_DAMAGED = "epochs_damaged"
+    ENDS_EARLY = "ends_early"
+    FLUSHED_IS_LOST = "flushed_is_lost"
+    INDEXES_MADE_ANEW = "indexes_made_anew"  # what recovery does to every segment it looks at: no finding
+
+
+# Of every code: the word that a Finding has for it, and the text. {be} is "would be" or "was".
+_WORDS: dict[Code, tuple[str, str]] = {
+    Code.REMOVAL_UNDER_WAY: ("leftover", "{be} deleted: its removal was under way"),
+    Code.COMPACTION_UNFINISHED: ("leftover", "{be} deleted: a compaction that was not finished"),
+    Code.COMPACTION_REPLACES: ("leftover", "{be} deleted: {detail} replaces it"),
+    Code.COMPACTION_ALL_BUT_FINISHED: ("leftover", "{be} renamed: a compaction that was all but finished"),
+    Code.NO_NAME_OF_A_SWAP: ("orphan", "not the name of a file that a compaction leaves"),
+    Code.NO_NAME_OF_A_SEGMENT: ("orphan", "not the name of a segment; Kafka refuses to load this"),
+    Code.OTHER_NAME_OF_A_SEGMENT: (
+        "orphan",
+        "not read, as by Kafka: the segment at offset {first} is called {detail}",
+    ),
+    Code.NO_NAME_OF_AN_INDEX: ("orphan", "not the name of an index; Kafka refuses to load this"),
+    Code.INDEX_WITHOUT_LOG: ("orphan", "{be} deleted: an index without a log"),
+    Code.NO_OFFSET_INDEX: ("missing_index", "no offset index: it is made anew from the log"),
+    Code.NO_TIME_INDEX: (
+        "missing_index",
+        "no time index: Kafka goes on with an empty one, and by the file's time",
+    ),
+    Code.BROKEN_TRANSACTION_INDEX: ("broken_index", "made anew from the log: {detail}"),
+    Code.TRANSACTIONS_BEHIND_END: (
+        "broken_index",
+        "{size} bytes {be} cut off: they name transactions that end at offset {first} or later, where the log ends",
+    ),
+    Code.OFFSETS_FAR_APART: ("split", "{be} split into {detail} segments: offsets too far apart"),
+    Code.TORN_TAIL: ("torn_tail", "{size} bytes {be} cut off{remains}: {detail}"),
+    Code.CORRUPT_BATCH: ("corrupt_batch", "{size} bytes {be} cut off{remains}: {detail}"),
+    Code.OFFSETS_FALL: ("corrupt_batch", "{be} emptied{remains}: {detail}"),
+    Code.BEHIND_DAMAGE: ("beyond", "{be} deleted: it lies behind what was cut off{remains}"),
+    Code.BELOW_LOG_START: ("beyond", "{be} deleted: it lies below the log start offset{remains}"),
+    Code.TAIL_LEFT: ("beyond", "{size} bytes follow the last whole batch"),
+    Code.BYTES_BEFORE_NEXT_SEGMENT: (
+        "gap",
+        "{size} bytes at its end hold no whole batch, and another segment follows",
+    ),
+    Code.FILE_SHORTENED: (
+        "gap",
+        "offsets {first} to {last} are missing: an index of the file names them, so it was emptied, cut off or damaged",
+    ),
+    Code.OFFSETS_MISSING: (
+        "gap",
+        "offsets {first} to {last} lie in no segment: a file is missing or was cut off",
+    ),
+    Code.CHECKPOINT_DAMAGED: ("checkpoint", "{detail}"),
+    Code.EPOCHS_DAMAGED: ("checkpoint", "not read, made again from the batches: {detail}"),
+    Code.ENDS_EARLY: ("checkpoint", "the log ends at offset {first}, where it was closed at {end}"),
+    Code.FLUSHED_IS_LOST: ("checkpoint", "offsets {first} to {end} had been flushed, and are lost"),
+    Code.INDEXES_MADE_ANEW: ("", "its indexes {be} made anew"),
+}
+
+
+class Finding(NamedTuple):
+    """Something that is not as a clean shutdown leaves it.
+
+    `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
+    would remove), "leftover" (a .deleted, .cleaned or .swap file), "orphan" (an index without log, or a name that is no
+    segment's), "missing_index", "broken_index", "split", "gap" (offsets, or bytes, that lie in no batch between two
+    segments), "checkpoint". `position` and `size` are in bytes, -1 where they mean nothing. `code` is a Code, which
+    tells more kinds apart.
+    """
+
+    kind: str
+    file: str
+    position: int
+    size: int
+    text: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing out of order, and the deed that is to be done about it; without a deed it is only told."""
+
+    code: Code
+    file: str
+    position: int = -1
+    size: int = -1
+    detail: object = ""
+    remains: Remains | None = None
+    offsets: tuple[int, int] = (-1, -1)  # the first, and the one behind the last
+    deed: Callable[[Repairs], object] | None = None
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether somebody wants to hear of it."""
+        return self.code is not Code.INDEXES_MADE_ANEW
+
+    def text(self, *, done: bool) -> str:
+        """What would be done, or was `done`, in words."""
+        first, end = self.offsets
+        return _WORDS[self.code][1].format(
+            be="was" if done else "would be",
+            size=self.size,
+            detail=self.detail,
+            remains="" if self.remains is None else f" (with {self.remains}; recover=False shows them)",
+            first=first,
+            last=end - 1,
+            end=end,
+        )
+
+    def finding(self, *, done: bool) -> Finding:
+        """The same for the user."""
+        return Finding(
+            _WORDS[self.code][0],
+            self.file,
+            self.position,
+            self.size,
+            self.text(done=done),
+            self.code.value,
+        )
+
+    def run(self, repairs: Repairs) -> None:
+        """Does it. OSError."""
+        if self.deed is not None:
+            self.deed(repairs)

@@ -1,0 +1,222 @@
+"""Records that are gone from between two segments are told of; gaps that are as they should be are not."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+COMPACTED = "cleaner-offset-checkpoint"
+
+
+def filled(path: Path, *, count: int = 40, batch: int = 1) -> list[Path]:
+    """Segments of about eight records."""
+    with kstore.open(path, "a", internal_segment_bytes=1000) as log:
+        for at in range(count // batch):
+            log.extend([b"%03d" % (at * batch + i) * 15 for i in range(batch)])
+    return sorted(path.glob("*.log"))
+
+
+def clean(path: Path, mode: str = "r") -> list[str]:
+    with kstore.open(path, mode) as log:
+        return [finding.kind for finding in log.recovery.findings]
+
+
+def told(path: Path, mode: str) -> tuple[list[kstore.Record], str]:
+    """The records, and the text of the one finding; a warning says the same."""
+    with pytest.warns(kstore.DataLossWarning) as warned:
+        log = kstore.open(path, mode)
+    with log:
+        (finding,) = (f for f in log.recovery.findings if f.kind == "gap")
+        assert finding.text in str(warned[0].message)
+        return list(log), finding.text
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize("damage", ["emptied", "cut", "no log", "no file"])
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_middle_segment_without_its_records(tmp_path: Path, mode: str, damage: str, unclean: bool) -> None:
+    path = tmp_path / "t-0"
+    logs = filled(path)
+    segments = kstore.open(path).segments
+    gone = list(range(segments[1].base_offset, segments[2].base_offset))
+    if damage == "emptied":
+        os.truncate(logs[1], 0)
+    elif damage == "cut":
+        position = int(segments[1].read_headers()["position"][-3])
+        os.truncate(logs[1], position)
+        gone = gone[-3:]
+    else:
+        for file in path.glob(f"{logs[1].stem}.*") if damage == "no file" else [logs[1]]:
+            file.unlink()
+    if unclean:
+        (path / ".kafka_cleanshutdown").unlink()
+    records, text = told(path, mode)
+    assert [r.offset for r in records] == [o for o in range(40) if o not in gone]
+    assert f"offsets {gone[0]} to {gone[-1]} " in text
+    assert not list(path.glob("*.cut"))
+
+
+def test_stat_and_the_command_line_say_so(tmp_path: Path) -> None:
+    logs = filled(tmp_path / "t-0")
+    os.truncate(logs[1], 0)
+    environment = {**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])}
+    for command in ("stat", "records"):
+        arguments = [sys.executable, "-P", "-m", "kstore", command, str(tmp_path / "t-0")]
+        done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
+        assert "are missing: an index of the file names them" in done.stderr
+        assert command != "stat" or "look wrong" in done.stdout
+
+
+def test_a_compacted_log_has_gaps(tmp_path: Path) -> None:
+    """Its log directory says that it is, or its batches show it."""
+    (tmp_path / COMPACTED).write_text("0\n1\nt 0 9\n")
+    logs = filled(tmp_path / "t-0")
+    for file in (tmp_path / "t-0").glob(f"{logs[1].stem}.*"):
+        file.unlink()
+    assert clean(tmp_path / "t-0") == []
+    (tmp_path / COMPACTED).write_text("0\n0\n")
+    with pytest.warns(kstore.DataLossWarning, match="lie in no segment"):
+        assert clean(tmp_path / "t-0") == ["gap"]
+
+
+def test_gaps_within_segments_are_those_of_a_compacted_log(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=500) as log:
+        for offset in (0, 1, 3, 5, 6, 7, 30, 31, 32, 33, 34):
+            batch = kstore.encode_batch([(1, None, b"x" * 80, None)], base_offset=offset)
+            log.append_batches(batch, keep_offsets=True)
+        assert len(log.segments) > 2
+    assert clean(tmp_path / "t-0") == clean(tmp_path / "t-0", "a") == []
+
+
+def test_truncation_inside_a_batch_leaves_a_gap(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=2000) as log:
+        for _ in range(12):
+            log.extend([b"x" * 50] * 5)
+        segments = len(log.segments)
+        log.truncate_to(log.log_end_offset - 2)
+        log.roll()
+        for _ in range(6):
+            log.extend([b"y" * 50] * 5)
+        assert len(log.segments) > segments
+    assert clean(tmp_path / "t-0") == clean(tmp_path / "t-0", "a") == []
+
+
+def test_what_lies_below_the_log_start_is_nobodys_loss(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=1000) as log:
+        for i in range(40):
+            log.append(b"%03d" % i * 15)
+        second = log.segments[1]
+        log.delete_records(log.segments[2].base_offset + 1)
+    os.truncate(second.path, 0)
+    assert clean(tmp_path / "t-0") == []
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_bytes_between_two_segments_are_told(tmp_path: Path, mode: str) -> None:
+    logs = filled(tmp_path / "t-0")
+    with logs[1].open("ab") as file:
+        file.write(bytes(100))
+    with kstore.open(tmp_path / "t-0", mode) as log:
+        (finding,) = log.recovery.findings
+        assert (finding.kind, finding.file, finding.size) == ("gap", str(logs[1]), 100)
+
+
+def aborted(log: kstore.LogWriter, sequence: int) -> None:
+    record = [(1, None, b"v", None)]
+    fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    log.append_batches(kstore.encode_batch(record, base_sequence=sequence, **fields))
+    marker = kstore.encode_batch([(-1, bytes(4), bytes(6), ())], control=True, **fields)
+    log.append_batches(marker, origin="coordinator", transaction_version=0)
+
+
+def test_aborted_transactions_behind_the_end_are_forgotten(tmp_path: Path) -> None:
+    """Otherwise the next marker there is refused: its last offset is not above that of the old one."""
+    path = tmp_path / "t-0"
+    log = kstore.open(path, "a")
+    for at in range(3):
+        aborted(log, at)
+    end = log.log_end_offset
+    log.close()
+    file = path / f"{0:020d}.log"
+    os.truncate(file, int(kstore.open(path).segments[0].read_headers()["position"][-2]))
+    assert "broken_index" in clean(path)
+    with pytest.warns(kstore.DataLossWarning, match=r"to 6 had been flushed"):
+        log = kstore.open(path, "a")
+    with log:
+        assert "broken_index" in [finding.kind for finding in log.recovery.findings]
+        aborted(log, 2)
+        assert log.log_end_offset == end
+        assert list(log.records(isolation="read_committed")) == []
+    assert (path / f"{0:020d}.txnindex").stat().st_size == 3 * 34
+    assert clean(path) == []
+
+
+@pytest.mark.parametrize("by_broker", [True, False])
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_broker_stores_an_end_behind_its_last_batch(tmp_path: Path, by_broker: bool, cut: bool) -> None:
+    """After truncation inside a batch nothing was there (spec 8.9); if an index names more, it was."""
+    path = tmp_path / "logs" / "t-0"
+    path.parent.mkdir()
+    (path.parent / "meta.properties").write_text("version=1\n")
+    with kstore.open(path, "a", index_interval_bytes=0) as log:
+        for _ in range(5):
+            log.extend([b"x"] * 10)
+        if not cut:
+            log.truncate_to(45)
+    for file in path.glob(f"{45:020d}.*"):  # where Kafka goes on in the same segment
+        file.unlink()
+    if cut:
+        os.truncate(path / f"{0:020d}.log", int(kstore.open(path).segments[0].read_headers()["position"][-1]))
+    epoch = 12 if by_broker else -1
+    (path.parent / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{epoch}}}')
+    (path.parent / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 45\n")
+    shutil.copytree(path.parent, tmp_path / "copy")
+    assert clean(path) == ["checkpoint"]
+    if by_broker and not cut:
+        assert clean(tmp_path / "copy" / "t-0", "a") == ["checkpoint"]
+    else:
+        with pytest.warns(kstore.DataLossWarning, match="offsets 40 to 45 had been flushed"):
+            clean(tmp_path / "copy" / "t-0", "a")
+
+
+def test_a_plan_is_shown_and_then_carried_out(tmp_path: Path) -> None:
+    """A reader and a writer tell of the same steps, in the same order."""
+    filled(tmp_path / "t-0")
+    path = tmp_path / "t-0"
+    log = kstore.open(path, "a", internal_segment_bytes=1000)
+    for _ in range(30):
+        log.append(b"y" * 50)
+    log.abandon()
+    logs = sorted(path.glob("*.log"))
+    data = bytearray(logs[-3].read_bytes())
+    data[-1] ^= 1
+    logs[-3].write_bytes(data)
+    (path / f"{2:020d}.index").write_bytes(b"")
+    (path / f"{3:020d}.log.deleted").write_bytes(b"")
+    files = {file.name: file.read_bytes() for file in path.iterdir()}
+    reader = kstore.open(path)
+    shown = reader.recovery.findings
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == files
+    assert [finding.code for finding in shown] == [
+        "removal_under_way",
+        "index_without_log",
+        "corrupt_batch",
+        "behind_damage",
+        "behind_damage",
+    ]
+    with pytest.warns(kstore.DataLossWarning, match=r"\.cut files"):
+        log = kstore.open(path, "a")
+    with log:
+        done = log.recovery.findings
+        assert [finding.text for finding in done] == [
+            finding.text.replace("would be", "was") for finding in shown
+        ]
+        assert any(before.text != after.text for before, after in zip(shown, done, strict=True))
+        assert log.log_end_offset == reader.log_end_offset
+        assert list(log) == list(reader)
+    assert clean(path) == []
