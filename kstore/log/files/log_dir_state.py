@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
+from kstore.engine.io.mutex import Mutex
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, PartitionLock, User
@@ -124,7 +125,6 @@ class LogDirState:
         self._partition_lock: PartitionLock | None = None
         try:
             self._lock = DirectoryLock.acquire(self.directory, path, self._user)
-            self._writing = self._lock.writing
             self._partition_lock = PartitionLock(path)
             self.state = self._enter()
         except BaseException:
@@ -140,6 +140,12 @@ class LogDirState:
     def is_moved(self) -> bool:
         """Whether the directory was renamed or removed meanwhile: by its path another one may be reached."""
         return self._partition_lock is None or not self._partition_lock.is_at(self.path)
+
+    @property
+    def _writing(self) -> Mutex:
+        """For one log of the directory at a time."""
+        assert self._lock is not None
+        return self._lock.writing
 
     @property
     def _alone(self) -> bool:
