@@ -31,6 +31,7 @@ from kstore.errors import (
     LogNotFoundError,
     OffsetOutOfRangeError,
     PolicyViolationError,
+    ReentrantCallError,
 )
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
@@ -819,6 +820,8 @@ class LogWriter(RecordAppender, PartitionLog):
         for appender in list(self._appenders):
             try:
                 appender.close()
+            except ReentrantCallError:
+                raise
             except (OSError, KstoreError) as e:
                 failure = e  # its records were never appended; the log is closed all the same
         if self._untold_end >= 0 and self._refusal is None and not self._closed:

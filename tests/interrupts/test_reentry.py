@@ -18,7 +18,8 @@ import pytest
 import kstore
 from tests.interrupts.actions import ACTIONS
 from tests.interrupts.children import run, say
-from tests.interrupts.operations import OPERATIONS, eleven
+from tests.interrupts.injector import Injector
+from tests.interrupts.operations import OPERATIONS, Operation, eleven
 from tests.interrupts.points import ALL, SEED, called_at, count_points, in_directories, outcome
 from tests.interrupts.world import World, require
 
@@ -64,6 +65,51 @@ def _chosen(total: int, most: int, seed: int) -> list[int]:
 
 def _first(text: str) -> str:
     return next((line for line in text.splitlines() if line.startswith("at ")), "nowhere")
+
+
+def _points_in(operation: Operation, files: Sequence[str], directory: Path) -> list[int]:
+    """The points of the operation that lie in some files, or in what is called from there."""
+
+    def work() -> None:
+        world = operation.world(directory / "looked at")
+        with Injector(KIND) as injector:
+            operation.act(world)
+        say(
+            "points "
+            + " ".join(str(i + 1) for i, where in enumerate(injector.where) if any(f in where for f in files))
+        )
+
+    ended = run(work)
+    assert not ended.wrong, ended.text
+    return [int(word) for word in ended.text.partition("points ")[2].split()]
+
+
+def _find_first(world: World) -> None:
+    require(world.log.find(timestamp=0).offset == 0, "another record is the first")
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "files"),
+    [
+        ("close, unsynced", ACTIONS["close"], ["log/write/flusher.py", "log/background.py"]),
+        ("get, find", _find_first, ["log/read/max_timestamp_index.py"]),
+    ],
+)
+def test_handlers_wherever_a_thread_may_wait(
+    ram: Path, name: str, action: Callable[[World], None], files: list[str]
+) -> None:
+    """The handler waits for what the thread that it interrupts waits for, or has taken."""
+    points = _points_in(OPERATIONS[name], files, ram)
+    assert points
+    tasks: list[tuple[int, Callable[[Path], None]]] = [
+        (nth, lambda own, nth=nth: called_at(OPERATIONS[name], action, KIND, nth, own)) for nth in points
+    ]
+    found = [
+        f"{nth}: {_first(ended.text)}: {ended.wrong}"
+        for nth, ended in in_directories(ram, tasks, 10)
+        if ended.wrong
+    ]
+    assert not found, f"{len(found)} of {len(tasks)}\n" + "\n".join(found[:10])
 
 
 @pytest.mark.parametrize("what", ACTIONS)

@@ -116,17 +116,75 @@ print("ended")
 """
 
 
-@pytest.mark.parametrize("what", ["append", "flush", "retain", "close"])
-def test_real_signals(tmp_path: Path, what: str) -> None:
+def ended(code: str, *arguments: str) -> tuple[str, str]:
+    """What a program writes to stdout and to stderr, in a process of its own, which may hang."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", HANDLER, what, str(tmp_path / "t-0")],
+        [sys.executable, "-P", "-c", code, *arguments],
         env=environment(),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("ended\n", "")
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("what", ["append", "flush", "retain", "close"])
+def test_real_signals(tmp_path: Path, what: str) -> None:
+    assert ended(HANDLER, what, str(tmp_path / "t-0")) == ("ended\n", "")
+
+
+CLOSES_WITHIN = """
+import sys, time, kstore
+inside = []
+def clock():
+    if inside:
+        time.sleep(.2)  # the appender's thread has a batch to append meanwhile, and waits for this one
+        inside.pop()()
+    return 1_700_000_000_000
+log = kstore.open(sys.argv[1], "a", clock=clock)
+out = log.appender(linger_ms=1)
+tickets = [out.append(b"0")]
+for close in (out.close, log.close):
+    inside.append(close)
+    try:
+        out.append(b"refused")
+    except kstore.ReentrantCallError:
+        tickets.append(out.append(b"1"))
+log.close()
+assert [t.offset for t in tickets] == [0, 1, 2], tickets
+assert [bytes(r.value) for r in kstore.open(sys.argv[1])] == [b"0", b"1", b"1"]
+print("ended")
+"""
+
+
+def test_closing_an_appender_from_within(tmp_path: Path) -> None:
+    """It waits for no thread that waits for this one, and what was gathered is not lost."""
+    assert ended(CLOSES_WITHIN, str(tmp_path / "t-0")) == ("ended\n", "")
+
+
+CLOSES_LAST = """
+import builtins, sys, kstore
+class Owner:
+    def __init__(self, directory):
+        self.log = kstore.open(directory, "a", internal_segment_bytes=1000)
+        self.log.extend([b"x" * 600, b"y" * 600], batch_bytes=700)
+        self.ticket = self.log.appender(linger_ms=100_000).append(b"z")
+    def __del__(self):
+        assert sys.is_finalizing()
+        self.log.append(b"x" * 600)
+        self.log.append(b"x" * 600)
+        self.log.close()
+        print("ended")
+builtins.owner = Owner(sys.argv[1])
+"""
+
+
+def test_closing_when_the_interpreter_ends(tmp_path: Path) -> None:
+    """The log's threads do not run any more then."""
+    assert ended(CLOSES_LAST, str(tmp_path / "t-0")) == ("ended\n", "")
+    with kstore.open(tmp_path / "t-0") as log:
+        assert (log.recovery.clean, log.log_end_offset) == (True, 5)
 
 
 def test_another_thread_waits_as_before(log: kstore.LogWriter) -> None:

@@ -279,13 +279,21 @@ cdef class RecordAccumulator:
             self.release()
 
     def _close(self):
-        """Flushes, and takes nothing more."""
+        """Flushes, and takes nothing more. ReentrantCallError: nothing is done."""
         try:
             self.flush()
-        finally:
-            self.closed = True
-            if self.batch is not None:
-                self.batch.wake()
+        except ReentrantCallError:
+            raise
+        except BaseException:
+            self.end()
+            raise
+        self.end()
+
+    cdef int end(self) except -1:
+        self.closed = True
+        if self.batch is not None:
+            self.batch.wake()
+        return 0
 
     def _leave_to_parent(self):
         """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""

@@ -7,7 +7,8 @@ from kstore.engine.segment.segment import Segment
 
 
 class MaxTimestampIndex:
-    """The largest timestamp of the segments up to each of some, asked of the segments once and only as far as needed."""
+    """The largest timestamp of the segments up to each of some, asked of the segments only as far as needed, and once
+    unless two calls ask at a time."""
 
     def __init__(self, segments: tuple[Segment, ...], known: list[int] | None = None) -> None:
         self.segments = segments
@@ -20,7 +21,10 @@ class MaxTimestampIndex:
         at = bisect_left(known, timestamp)
         if at < len(known):
             return at
-        with self._asking:
+        mine = self._asking.acquire(blocking=False)
+        try:
+            if not mine:  # who is there may be this very thread, interrupted: to wait would take for ever
+                known = known.copy()
             for segment in self.segments[len(known) :]:
                 largest = segment.largest_timestamp
                 if segment.damage is not None:  # it is the largest of a part only
@@ -28,6 +32,9 @@ class MaxTimestampIndex:
                 known.append(max(largest, known[-1]) if known else largest)
                 if known[-1] >= timestamp:
                     break
+        finally:
+            if mine:
+                self._asking.release()
         return bisect_left(known, timestamp)
 
     def moved_to(self, segments: tuple[Segment, ...]) -> "MaxTimestampIndex":

@@ -3,14 +3,14 @@
 import atexit
 import contextlib
 import os
-import threading
 import weakref
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from kstore.arguments import number
 from kstore.engine.append.record_accumulator import RecordAccumulator
-from kstore.errors import LogClosedError
+from kstore.errors import LogClosedError, ReentrantCallError
+from kstore.log.write.background import Background
 from kstore.log.write.wakeup import Wakeup
 
 MAX_LINGER_MS = 86_400_000  # a day
@@ -41,11 +41,8 @@ class Appender(RecordAccumulator):
         self._batch = Wakeup()  # a batch is being gathered
         self._stopped = Wakeup()
         self._is_stopped = False
-        self._thread = threading.Thread(
-            target=_linger,
-            args=(weakref.ref(self), self._batch, self._stopped),
-            name="kstore-appender",
-            daemon=True,
+        self._thread = Background(
+            target=_linger, args=(weakref.ref(self), self._batch, self._stopped), name="kstore-appender"
         )
         self._thread.start()
         self._log: _Log = log
@@ -55,16 +52,23 @@ class Appender(RecordAccumulator):
         self._batch.set()
 
     def close(self) -> None:
-        """Appends what was gathered, and ends. OSError."""
+        """Appends what was gathered, and ends. OSError. ReentrantCallError: nothing is done then."""
         if self._is_stopped:
             return
         try:
             self._close()
-        finally:
-            self._stop()
-            self._thread.join()
-            if isinstance(self._log._appenders, set):
-                self._log._appenders.discard(self)
+        except ReentrantCallError:
+            raise  # the thread may wait for what this one is inside of: to wait for its end would take for ever
+        except BaseException:
+            self._end()
+            raise
+        self._end()
+
+    def _end(self) -> None:
+        self._stop()
+        self._thread.wait()
+        if isinstance(self._log._appenders, set):
+            self._log._appenders.discard(self)
 
     def _stop(self) -> None:
         self._is_stopped = True

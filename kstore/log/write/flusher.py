@@ -1,5 +1,6 @@
 """Flushing in the background: sealed segments, flush.messages, flush.ms (spec 5.3, 8.8)."""
 
+import atexit
 import contextlib
 import threading
 import weakref
@@ -7,18 +8,22 @@ from typing import Protocol
 
 from kstore.config import MAX64
 from kstore.errors import KstoreError, LogClosedError
+from kstore.log.write.background import Background
+from kstore.log.write.reports import Reports
 from kstore.log.write.wakeup import Wakeup
 
 
 class Flushed(Protocol):
     """What the flusher asks of its log."""
 
+    _reports: Reports
+
     def flush(self) -> int: ...
     def _sync_sealed(self) -> None: ...
     def _store_recovery_point(self) -> None: ...
 
 
-_PATIENCE = 0.05  # s: between two looks at a thread that may be inside the handlers of logging
+_flushers: "weakref.WeakSet[Flusher]" = weakref.WeakSet()
 
 
 class Flusher:
@@ -33,17 +38,15 @@ class Flusher:
         self._flush_ms = flush_ms
         self._wake = Wakeup()
         self._due = self._stopped = False
-        self._thread: threading.Thread | None = None
-        self._reports = (
-            False  # inside the handlers of logging, which may wait for whoever waits for this thread
-        )
+        self._thread: Background | None = None
         self.failure: Exception | None = None
+        _flushers.add(self)
         if flush_ms < MAX64:
             self._start()
 
     def _start(self) -> None:
         if not self._stopped and (self._thread is None or self._thread.ident is None):
-            self._thread = threading.Thread(target=self._run, name="kstore-flusher", daemon=True)
+            self._thread = Background(target=self._run, name="kstore-flusher")
             with contextlib.suppress(
                 RuntimeError
             ):  # no more threads: the next time, or whoever flushes, does it
@@ -72,15 +75,8 @@ class Flusher:
         inside here."""
         self._stopped = True
         self._wake.set()
-        thread = self._thread
-        if (
-            wait
-            and thread is not None
-            and thread.ident is not None
-            and thread is not threading.current_thread()
-        ):
-            while thread.is_alive() and not self._reports:
-                thread.join(_PATIENCE)
+        if wait and self._thread is not None:
+            self._thread.wait()
 
     def _run(self) -> None:
         while True:
@@ -105,6 +101,17 @@ class Flusher:
                 self.failure = e  # if the log refuses to write from here on, closing it tells
             reports = log._reports
             del log
-            self._reports = True
-            reports.pass_on()
-            self._reports = False
+            thread = threading.current_thread()
+            if isinstance(thread, Background):
+                thread.outside = True
+                reports.pass_on()
+                thread.outside = False
+
+
+def _stop_all() -> None:
+    """Before the interpreter ends: a thread that it stopped in the middle of a sync would keep every other from it."""
+    for flusher in list(_flushers):
+        flusher.stop()
+
+
+atexit.register(_stop_all)
