@@ -3,8 +3,9 @@
 Kinds of points:
 
 "line": every line that begins in a file of kstore. Left out is the moment in which a `with` statement calls
-`__exit__`, which the tracer reports as a line once more, and the word `try`, at which nothing is done: CPython runs no
-signal handler there, and knows no `with` or `try` around it.
+`__exit__`, which the tracer reports as a line once more, the word `try`, at which nothing is done, and the moment in
+which an `except` clause is left by a `return`: CPython runs no signal handler there, and knows no `with` or `try` around
+it (after an exception in the third, the one that was handled would stay the current one for ever).
 
 "check": every moment in which CPython runs the handlers of signals that have come (after a call, at the start of a
 function, at the end of a loop's turn), in kstore and in the library functions that it calls.
@@ -54,9 +55,9 @@ def _before(code: CodeType, at: int) -> str:
 
 @functools.cache
 def _is_nothing(code: CodeType, at: int) -> bool:
-    """Whether a `with` statement begins to call __exit__ here, or a line is only the word `try`."""
+    """Whether a `with` statement begins to call __exit__ here, a line is only the word `try`, or an `except` ends."""
     operations = _code_of(code)
-    if dis.opname[operations[at]] == "NOP":
+    if dis.opname[operations[at]] in ("NOP", "POP_EXCEPT"):
         return True
     names = [
         (dis.opname[operations[i]], operations[i + 1]) for i in range(at, min(at + 16, len(operations)), 2)

@@ -20,8 +20,6 @@ MOST = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_interrupted(ram: Path, name: str) -> None:
-    if name == "garbage" and not ALL:
-        pytest.skip("Python swallows what interrupts a __del__: a thread may stay until the process ends")
     told = []
     for (what, kind), most in MOST.items():
         if not (most or ALL):

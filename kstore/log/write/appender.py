@@ -69,9 +69,9 @@ class Appender(RecordAccumulator):
         self._thread.wait()
         if isinstance(self._log._appenders, set):
             self._log._appenders.discard(self)
+        self._is_stopped = True  # last: if it is interrupted, another close() goes on
 
     def _stop(self) -> None:
-        self._is_stopped = True
         self._stopped.set()
         self._batch.set()
 
@@ -100,7 +100,7 @@ class Appender(RecordAccumulator):
 def _linger(appender: "weakref.ref[Appender]", batch: Wakeup, stopped: Wakeup) -> None:
     while batch.take():
         own = appender()
-        if own is None or own._is_stopped:
+        if own is None:
             return
         gathered, linger = own._open_batch, own._linger
         del own

@@ -34,9 +34,10 @@ class Flusher:
     """
 
     def __init__(self, log: Flushed, flush_ms: int) -> None:
-        self._log = weakref.ref(log)
+        self._wake = wake = Wakeup()
+        # The thread ends with the log, also when an interrupt kept the log's finalizer from stopping it.
+        self._log = weakref.ref(log, lambda _: wake.set())
         self._flush_ms = flush_ms
-        self._wake = Wakeup()
         self._due = self._stopped = False
         self._thread: Background | None = None
         self.failure: Exception | None = None
