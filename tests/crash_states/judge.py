@@ -23,6 +23,9 @@ class View:
     end: int = 0
     wrong: list[str] = field(default_factory=list)
     unstable: str = ""  # what is wrong with the last stable offset
+    holes: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # [(end of a batch, base of the next)] with a gap
     incomplete: bool = False  # time indexes were missing, and are empty now
 
 
@@ -34,8 +37,9 @@ class Judge:
         self._seen: dict[tuple[bytes, Setting], list[View]] = {}
         self.opened = 0
 
-    def judge(self, image: Image, promise: Promise, setting: Setting) -> list[str]:
-        """What is wrong with it; nothing, as it should be."""
+    def judge(self, image: Image, promise: Promise, setting: Setting, *, ordered: bool = False) -> list[str]:
+        """What is wrong with it; nothing, as it should be. `ordered`: names have reached the disk in their order, so that
+        at any moment of a truncation or deletion what is left is a log without a hole."""
         if not any(name.startswith(setting.partition + "/") for name in image.files):
             image.directories.add(setting.partition)  # what was promised must be missed, not the directory
         key = (image.digest(), setting)
@@ -47,6 +51,11 @@ class Judge:
             own = list(view.wrong)
             if view.records is not None and not own:
                 own += [view.unstable] if view.unstable and promise.start_least == promise.start_most else []
+                own += [
+                    f"offset {end} is followed by {base}: what lies between went too early"
+                    for end, base in view.holes
+                    if ordered and base not in promise.jumps
+                ]
                 own += complaints(promise, view.records, view.start, view.end, frozenset([EXTRA]))
             wrong += [f"{view.how}: {text}" for text in own]
         return wrong
@@ -122,7 +131,13 @@ def _take(view: View, log: kstore.PartitionLog) -> None:
     view.wrong += [loss for loss in log.recovery.losses if "flushed" in loss]
     if isinstance(log, kstore.LogWriter) and log.durable_offset > view.end:
         view.wrong.append(f"durable up to {log.durable_offset}, the log ends at {view.end}")
+    ends: list[int] = []
+    for batch in log.batches():
+        if ends and batch.base_offset != ends[-1]:
+            view.holes.append((ends[-1], batch.base_offset))
+        ends.append(batch.last_offset + 1)
     _compare_committed(view, log)
+    _compare_producers(view, log)
     _look_up(view, log)
 
 
@@ -143,6 +158,22 @@ def _look_up(view: View, log: kstore.PartitionLog) -> None:
             if at is None or at.offset != offset:
                 view.wrong.append(f"find(timestamp={timestamp}) gives {at}, not offset {offset}")
             newest = timestamp
+
+
+def _compare_producers(view: View, log: kstore.PartitionLog) -> None:
+    """What a writer remembers of producers, against the batches: else it refuses what comes next, or takes it twice."""
+    if not isinstance(log, kstore.LogWriter):
+        return
+    last = {b.producer_id: b.last_offset for b in log.batches() if b.producer_id >= 0 and not b.is_control}
+    known = {p: state.batches[-1].last_offset for p, state in log.producers().items() if state.batches}
+    for producer, offset in last.items():
+        if known.get(producer) != offset:
+            view.wrong.append(
+                f"producer {producer} is known up to {known.get(producer)}, its last is {offset}"
+            )
+    for producer in known.keys() - last.keys():
+        if known[producer] >= view.start:
+            view.wrong.append(f"producer {producer} is known of {known[producer]}, where it has nothing")
 
 
 def _compare_committed(view: View, log: kstore.PartitionLog) -> None:

@@ -32,6 +32,7 @@ class Setting:
     compression_type: str = "producer"
     segment_bytes: int = 1500
     retention_ms: int = -1
+    slow_disk: bool = False  # so slow that the background has synced nothing when the process dies
 
     def open(self, root: Path) -> kstore.LogWriter:
         """Opens it for writing; made if it is missing."""
@@ -50,6 +51,7 @@ class Setting:
             preallocate=self.preallocate,
             compression_type=self.compression_type,
             message_timestamp_before_max_ms=2**63 - 1,
+            producer_id_expiration_ms=2**62,
             **more,
         )
 
@@ -129,6 +131,8 @@ class Life:
         """Opens the log, which recovers what is there."""
         self.begin(f"open {self.setting.durability}")
         self.log = self.setting.open(self.root)
+        if self.setting.slow_disk:
+            self.log._flusher.sealed = lambda: None
         self.promises.cut(self.log.log_end_offset)
         self._find_transactions()
         self.end()
@@ -193,11 +197,11 @@ class Life:
         log.append_batches(kstore.encode_batch([(time_of(value), None, value, None) for value in values]))
         self.end(durable=self.acknowledged)
 
-    def transaction(self) -> None:
+    def transaction(self, count: int = 0) -> None:
         """A batch of a new transaction."""
         log = self.log
         first = log.log_end_offset
-        values = self.promises.next_values(self.rng.randrange(1, 4), first)
+        values = self.promises.next_values(count or self.rng.randrange(1, 4), first)
         producer = max(self.promises.now.written) * 10
         batch = kstore.encode_batch(
             [(time_of(value), None, value, None) for value in values],
@@ -273,6 +277,7 @@ class Life:
         low = self.rng.choice((max(start - 5, 0), max(start, end - 12), max(start, end - 12)))
         offset = self.rng.randint(low, end)
         rest, told = self._rest(offset)
+        self.promises.jump(offset)
         self.begin(f"truncate_to {offset}", below=rest, start_least=offset, end_least=told)
         if log.truncate_to(offset):
             self.promises.remove(from_=rest)
@@ -289,10 +294,20 @@ class Life:
                 self.open_transactions[producer] = first
         self.open_transactions = {p: first for p, first in self.open_transactions.items() if first < offset}
 
+    def regrow(self) -> None:
+        """Truncates, and writes as much by another producer: what told of this end before must not count any more."""
+        end = self.log.log_end_offset
+        self.reopen()
+        self.truncate()
+        if 0 < end - self.log.log_end_offset < 30:
+            self.transaction(end - self.log.log_end_offset)
+        self.reopen()
+
     def start_anew(self) -> None:
         log = self.log
         end = log.log_end_offset
         offset = self.rng.choice((end, end + 50, log.log_start_offset, self.rng.randint(0, end + 20)))
+        self.promises.jump(offset)
         self.begin(
             f"truncate_fully_and_start_at {offset}", below=0, start_least=offset, start_most=max(end, offset)
         )
@@ -350,6 +365,7 @@ OPERATIONS = {
     "retain": 2,
     "delete_records": 2,
     "truncate": 4,
+    "regrow": 1,
     "start_anew": 1,
     "adopt": 2,
     "reopen": 1,
@@ -369,6 +385,7 @@ def setting_of(rng: random.Random) -> Setting:
         compression_type=rng.choice(("producer", "producer", "lz4")),
         segment_bytes=rng.choice((700, 1500)),
         retention_ms=rng.choice((-1, -1, 1)),  # 1: every record is old enough to go
+        slow_disk=rng.random() < 0.5,
     )
 
 

@@ -31,6 +31,7 @@ class Promise:
         default_factory=dict
     )  # by number; it only grows, and all Promises share it
     cuts: tuple[int, ...] = (0,)  # where each era began: older records end there
+    jumps: frozenset[int] = frozenset()  # where the log may go on though it does not reach there
 
     def __str__(self) -> str:
         return (
@@ -98,6 +99,10 @@ class Promises:
     def cut(self, offset: int) -> None:
         """The log ends here from now on, for a while at least: whatever comes is of another era."""
         self._change(cuts=(*self.now.cuts, offset))
+
+    def jump(self, offset: int) -> None:
+        """The next record may get this offset, whatever lies before it."""
+        self._change(jumps=self.now.jumps | {offset})
 
     def remove(self, *, from_: int | None = None, below: int = 0) -> None:
         """Records from an offset on, or below one, are gone for good."""

@@ -46,7 +46,7 @@ def check(scratch: Path, seed: str, trace: Trace) -> int:
     count = 0
     for state in states(trace, most=MOST, moments=MOMENTS, seed=seed):
         count += 1
-        wrong = judge.judge(state.image, state.value, trace.setting)
+        wrong = judge.judge(state.image, state.value, trace.setting, ordered=state.model == "ordered")
         assert not wrong, report(trace, state, seed, wrong)
     return count
 

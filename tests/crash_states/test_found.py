@@ -1,15 +1,18 @@
 """The player finds what it is for: each of these defects, put in for a while, is met within a few lives."""
 
 import os
+import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.crash_states.defects import DEFECTS
 from tests.crash_states.judge import Judge
 from tests.crash_states.lives import live
-from tests.crash_states.player import states
+from tests.crash_states.player import State, states
+from tests.crash_states.recorder import Trace
 
 FULL = "KSTORE_CRASH_STATES" in os.environ
 QUICK = (
@@ -18,20 +21,40 @@ QUICK = (
 )
 
 
-def finds(scratch: Path, name: str, lives: int) -> bool:
-    """Whether a state of a few lives with this defect is complained of."""
-    for number in range(lives):
-        root = scratch / f"life{number}"
-        root.mkdir()
+def lived(scratch: Path, name: str, seed: str, before: State | None = None, setting: Any = None) -> Trace:
+    """A life with this defect, after an earlier one was left in this state."""
+    root = scratch / "life"
+    root.mkdir()
+    try:
+        if before is not None:
+            before.image.write_to(root)
         with pytest.MonkeyPatch.context() as patch:
             DEFECTS[name](patch)
-            trace = live(root, f"d{number}", 30)
+            return live(root, seed, 30 if before is None else 15, setting, before and before.value)
+    finally:
         shutil.rmtree(root)
-        judge = Judge(scratch)
-        for state in states(trace, most=2, moments=120, seed=number):
-            if judge.judge(state.image, state.value, trace.setting):
+
+
+def finds(scratch: Path, name: str, lives: int) -> bool:
+    """Whether a state of a few lives with this defect, or of lives after these, is complained of."""
+    for number in range(lives):
+        first = lived(scratch, name, f"d{number}")
+        if complained(scratch, first, number):
+            return True
+        every = list(states(first, most=1, moments=20, seed=number))
+        for state in random.Random(number).sample(every, min(6, len(every))):
+            later = lived(scratch, name, f"d{number}.{state.at}", state, first.setting)
+            if complained(scratch, later, number, 30):
                 return True
     return False
+
+
+def complained(scratch: Path, trace: Trace, seed: int, moments: int = 120) -> bool:
+    judge = Judge(scratch)
+    return any(
+        judge.judge(state.image, state.value, trace.setting, ordered=state.model == "ordered")
+        for state in states(trace, most=2, moments=moments, seed=seed)
+    )
 
 
 @pytest.mark.parametrize("name", DEFECTS if FULL else QUICK)
