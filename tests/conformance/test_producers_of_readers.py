@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from forge import COMMIT
 from writing import Producer, end
 
 import kstore
+from tests.conformance.forge import COMMIT
 
 
 def filled(path: Path, segment_bytes: int = 1 << 20) -> kstore.LogWriter:

@@ -193,10 +193,10 @@ def test_seconds_are_warned_of(
 @pytest.fixture
 def feed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator["Feed"]:
     with (tmp_path / "input").open("w+b") as file:
-        yield FollowSource(monkeypatch, file)
+        yield Feed(monkeypatch, file)
 
 
-class FollowSource:
+class Feed:
     """Standard input of the next command."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, file: BinaryIO) -> None:
@@ -223,7 +223,7 @@ class FollowSource:
     ],
 )
 def test_escapes_in_the_separator_of_keys(
-    tmp_path: Path, separator: str, line: bytes, key: bytes, value: bytes, feed: FollowSource
+    tmp_path: Path, separator: str, line: bytes, key: bytes, value: bytes, feed: Feed
 ) -> None:
     feed.put(line)
     assert main(["append", str(tmp_path / "t-0"), "--key-separator", separator]) == 0
@@ -241,7 +241,7 @@ def test_escapes_in_the_separator_of_keys(
     ],
 )
 def test_separators_that_are_none(
-    tmp_path: Path, separator: str, words: str, feed: FollowSource, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, separator: str, words: str, feed: Feed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     feed.put(b"v")
     code, _, err = run(capsys, "append", str(tmp_path / "t-0"), "--key-separator", separator)
@@ -249,7 +249,7 @@ def test_separators_that_are_none(
     assert not (tmp_path / "t-0").exists()
 
 
-def test_the_end_of_a_line_is_not_in_the_value(tmp_path: Path, feed: FollowSource) -> None:
+def test_the_end_of_a_line_is_not_in_the_value(tmp_path: Path, feed: Feed) -> None:
     feed.put(b"a\r\nb\nc\r\r\n\r\nd\r")
     assert main(["append", str(tmp_path / "t-0")]) == 0
     assert [r.value for r in kstore.open(tmp_path / "t-0")] == [b"a", b"b", b"c\r", b"", b"d"]
@@ -257,7 +257,7 @@ def test_the_end_of_a_line_is_not_in_the_value(tmp_path: Path, feed: FollowSourc
 
 @pytest.mark.parametrize("name", ["orders", "x-01", "orders-0-delete"])
 def test_names_that_a_broker_passes_over_are_told(
-    partition: Path, name: str, feed: FollowSource, capsys: pytest.CaptureFixture[str]
+    partition: Path, name: str, feed: Feed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     feed.put(b"v\n")
     code, _, err = run(capsys, "append", str(partition.parent / name))
@@ -265,7 +265,7 @@ def test_names_that_a_broker_passes_over_are_told(
 
 
 def test_other_names_are_not_told(
-    partition: Path, feed: FollowSource, capsys: pytest.CaptureFixture[str]
+    partition: Path, feed: Feed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (partition.parent / "elsewhere").mkdir()
     for path in (partition, partition.parent / "new-1", partition.parent / "elsewhere" / "orders"):

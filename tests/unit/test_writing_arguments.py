@@ -1,6 +1,7 @@
 """What append, extend and append_batches refuse, before anything is written."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
