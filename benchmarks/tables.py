@@ -1,4 +1,4 @@
-"""Prints the README's table of figures from report/figures.json: python -m benchmarks.readme"""
+"""Prints the tables of docs/benchmarks.md from report/figures.json: python -m benchmarks.tables"""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.report import short_time
 
-ROWS = {  # figure: what the README calls it, and whom it names
+ROWS = {  # figure: what the page calls it, and whom it names
     "crc32c_16KiB": ("CRC-32C of 16 KiB", "C three lanes"),
     "headers": ("walk of batch headers, one record each", "Kafka", "C"),
     "index_lookup": ("offset-index floor, one a call", "Kafka"),
@@ -27,6 +27,11 @@ ROWS = {  # figure: what the README calls it, and whom it names
     "durable_8_threads": ("durable append, 8 threads", "C", "Kafka", "krabka"),
     "recover": ("recover 1 GiB", "C", "Kafka", "krabka"),
     "sendfile_cpu": ("sendfile, processor time", "sendfile"),
+    "follow": ("from an append in one process to the Record in another", "socket"),
+    "extend_stores": ("extend from lists, beside other stores", "lmdb", "sqlite3", "Arrow IPC", "Parquet"),
+    "get_stores": ("a value by its offset, beside other stores", "lmdb", "sqlite3", "Arrow IPC"),
+    "find_stores": ("an offset by its time, beside other stores", "lmdb", "sqlite3", "Arrow IPC"),
+    "read_columns": ("columns of all records, beside files of columns", "Arrow IPC", "Parquet"),
     "spark_map_partitions": ("Spark: mapPartitions with numpy", "Parquet"),
     "spark_dataframe": ("Spark: data source", "ready-made", "Parquet"),
     "spark_write_from_jvm": ("Spark: write, rows of the JVM", "Parquet"),
@@ -50,9 +55,22 @@ def row(figure: dict[str, Any], work: str, *named: str) -> str:
     return f"| {work} | {ours}{unit} | {', '.join(others)} | {', '.join(ratios)} |"
 
 
+def figures_table(report: dict[str, Any]) -> list[str]:
+    """A line for each figure in ROWS that the report has."""
+    figures = {figure["name"]: figure for figure in report["figures"]}
+    return [row(figures[name], *words) for name, words in ROWS.items() if name in figures]
+
+
+def growth_table(report: dict[str, Any]) -> list[str]:
+    """A line for each curve whose cost grew faster than the work."""
+    lines = []
+    for curve in report["scaling"]:
+        if curve["verdict"].startswith("GROWS"):
+            factor = curve["growth"][0]
+            lines.append(f"| {curve['name']} | {curve['against']} | {curve['counted']} | {factor:.1f} x |")
+    return lines
+
+
 if __name__ == "__main__":
     report = json.loads((Path(__file__).parent / "report" / "figures.json").read_text())
-    figures = {figure["name"]: figure for figure in report["figures"]}
-    for name, words in ROWS.items():
-        if name in figures:
-            print(row(figures[name], *words))
+    print(*figures_table(report), "", *growth_table(report), sep="\n")
