@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.spark.java import provide
 
 pytest.importorskip("sybil")  # environments for other versions of Spark do without
 
@@ -33,6 +34,7 @@ BROKER = REPOSITORY / "tests" / "golden" / "data" / "broker" / "data"
 LANGUAGES = ("python", "sh", "output")
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")])
 NOT_CODE = ("text",)
+ALONE = ("spark.md",)  # in a process of its own: Java and the session stay as long as the process does
 NEEDS = {  # page: what its blocks import besides kstore
     "README.md": ("pyarrow",),
     "columns.md": ("pyarrow", "polars", "duckdb", "pandas"),
@@ -122,13 +124,17 @@ def run_page(path: Path, directory: Path) -> int:
         return Page(path, work).run()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.spark] if p.name in ALONE else [], id=p.name) for p in PAGES],
+)
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
     for name in NEEDS.get(page.name, ()):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
-    fences = FENCE.findall(page.read_text("utf-8"))
-    assert run_page(page, tmp_path) == sum(language in LANGUAGES for language in fences) - _skipped(page)
+    blocks = sum(language in LANGUAGES for language in FENCE.findall(page.read_text("utf-8")))
+    ran = _run_alone(page, tmp_path) if page.name in ALONE else run_page(page, tmp_path)
+    assert ran == blocks - _skipped(page)
 
 
 @pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "CONTRIBUTING.md"], ids=lambda page: page.name)
@@ -142,3 +148,23 @@ def test_blocks_say_what_they_are(page: Path) -> None:
 
 def _skipped(page: Path) -> int:
     return len(re.findall(r"<!-- skip: next \"[^\"]+\" -->", page.read_text("utf-8")))
+
+
+def _run_alone(page: Path, directory: Path) -> int:
+    if provide() is not None:
+        pytest.skip("there is no Java")
+    done = subprocess.run(
+        [sys.executable, __file__, str(page), str(directory)],
+        check=False,
+        cwd=directory,
+        env=_environment(directory / "bin"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return int(done.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    print(run_page(Path(sys.argv[1]), Path(sys.argv[2])))
