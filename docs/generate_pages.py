@@ -1,0 +1,119 @@
+"""Writes docs/configuration.md and docs/command-line.md from LogConfig and from the parsers of the command line.
+
+Run it after a change of either: python docs/generate_pages.py. A test compares the files with what this would write.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from kstore.__main__ import EXAMPLES, make_parser
+from kstore.config import MAX64, ConfigOption, LogConfig
+
+DOCS = Path(__file__).resolve().parent
+MADE = "<!-- Made by docs/generate_pages.py: change the texts there, in kstore/config.py or in kstore/tools. -->"
+
+CONFIGURATION = f"""# Configuration
+
+{MADE}
+
+`LogConfig` has the options that a topic has in Kafka 4.3.1, with underscores for the dots in their names. Give them by
+name, or as an object:
+
+```python
+import kstore
+
+with kstore.open("orders-0", "a", segment_bytes=64 << 20, retention_ms=-1) as log:
+    log.append(b"v")
+
+config = kstore.LogConfig(compression_type="zstd")
+with kstore.open("orders-1", "a", config=config) as log:
+    log.extend([b"a", b"b"])
+```
+
+A log does not keep its configuration: give it at every opening. `log.configure(retention_ms=…)` changes it while the
+log is open. `LogConfig.from_topic` reads a topic's options in Kafka's notation, `LogConfig.from_server_properties` a
+broker's file, in which most options have another name, shown below as *server.properties*.
+
+An option that does not exist, and a value that is not allowed, is refused with `InvalidConfigError` before anything is
+written. "compact" can be set as cleanup_policy, but kstore does not compact yet.
+
+"""
+
+COMMAND_LINE = f"""# Command line
+
+{MADE}
+
+`kstore`, or `python -m kstore`, reads, checks and writes the directories of partitions. `kstore COMMAND --help` shows
+what this page says.
+
+```text
+{{examples}}
+```
+
+| command | what it does |
+|---|---|
+{{table}}
+"""
+
+
+def configuration() -> str:
+    """The page on options: one section for each."""
+    return CONFIGURATION + "\n".join(map(_option, LogConfig.describe()))
+
+
+def _option(option: ConfigOption) -> str:
+    default = f"`{option.default!r}`"
+    if option.default == MAX64:
+        default = "2^63 - 1, which is never"
+    elif option.unit and option.default is not None:
+        default += f" {option.unit}"
+    allowed = option.allowed.replace(str(MAX64 + 1), "2^63").replace(str(MAX64), "2^63 - 1")
+    facts = [f"Default: {default}", f"allowed: {allowed}", f"in Kafka: `{option.kafka_name}`"]
+    if option.broker_names:
+        facts.append("server.properties: " + ", ".join(f"`{name}`" for name in option.broker_names))
+    return f"## {option.name}\n\n{option.text}\n\n{'; '.join(facts)}.\n"
+
+
+def command_line() -> str:
+    """The page on commands: a section with a table of options for each."""
+    parser = make_parser()
+    commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    table = "\n".join(f"| [{a.dest}](#kstore-{a.dest}) | {a.help} |" for a in commands._choices_actions)
+    page = COMMAND_LINE.format(examples=EXAMPLES.removeprefix("examples:\n"), table=table)
+    return page + "\n" + "\n".join(_command(name, sub) for name, sub in commands.choices.items())
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> str:
+    """One command. argparse's own usage and help are laid out differently by different versions of Python."""
+    summary = (parser.description or "").strip().removeprefix(f"kstore {name}: ")
+    first, _, rest = summary.partition("\n\n")
+    lines = [f"## kstore {name}", "", first[:1].upper() + first[1:], ""]
+    if rest:
+        lines += [" ".join(rest.split()), ""]
+    lines += ["| argument | meaning |", "|---|---|"]
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+        if action.choices is not None:
+            metavar = "{" + ",".join(map(str, action.choices)) + "}"
+        argument = ", ".join(action.option_strings) or metavar
+        if action.option_strings and action.nargs != 0:
+            argument += f" {metavar}"
+        needed = "(required) " if action.required and action.option_strings else ""
+        text = " ".join(((action.help or "") % {"default": action.default}).split())
+        lines.append(f"| `{_cell(argument)}` | {needed}{_cell(text)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGES = {"configuration.md": configuration, "command-line.md": command_line}
+
+if __name__ == "__main__":
+    for file, make in PAGES.items():
+        (DOCS / file).write_text(make(), encoding="utf-8")
+    sys.exit(0)
