@@ -9,11 +9,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_it_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate_api", DOCS / "generate_api.py")
     assert spec is not None
     assert spec.loader is not None
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     page = generate.page()
-    assert page == (DOCS / "api.md").read_text("utf-8"), "run python docs/generate.py"
+    assert page == (DOCS / "api.md").read_text("utf-8"), "run python docs/generate_api.py"
     assert all(f"\n## {name}\n" in page or f"`{name}`" in page for name in kstore.__all__ if name[0] != "_")

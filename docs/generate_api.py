@@ -1,4 +1,4 @@
-"""Writes docs/api.md from the docstrings: python docs/generate.py
+"""Writes docs/api.md from the docstrings: python docs/generate_api.py
 
 Signatures come from the source, or from the stub of a compiled module. Docstrings come from the objects themselves, so they
 are those that help() shows.
@@ -16,7 +16,7 @@ PAGE = REPOSITORY / "docs" / "api.md"
 WIDTH = 110
 HEAD = """# API
 
-Made from the docstrings by `python docs/generate.py`; please edit those. What is not here is internal and may change.
+Made from the docstrings by `python docs/generate_api.py`; please edit those. What is not here is internal and may change.
 
 """
 OPENING = ("open", "LogStore", "PartitionLog", "LogWriter", "Appender", "Ticket")
