@@ -1,4 +1,4 @@
-"""kstore measured beside its peers and the machine; see the README."""
+"""kstore measured beside its peers and the machine; see docs/benchmarks.md."""
 
 import os
 

@@ -20,6 +20,14 @@ Made from the docstrings by `python docs/generate_api.py`; please edit those. Wh
 
 """
 OPENING = ("open", "LogStore", "PartitionLog", "LogWriter", "Appender", "Ticket")
+MADE = (
+    "LogStore",
+    "PartitionLog",
+    "LogWriter",
+    "Record",
+    "RecordBatch",
+    "Sink",
+)  # by users; others come from calls
 DATA = ("Record", "RecordBatch", "encode_batch")
 MORE = {  # objects that have no public name: what gives one
     "Scan": "log.scan()",
@@ -97,10 +105,11 @@ def signature(
     call = f"def f({ast.unparse(arguments)}): pass"
     parsed = ast.parse(module.text(ast.parse(call))).body[0]
     assert isinstance(parsed, ast.FunctionDef)
-    whole = f"{prefix}{name}({ast.unparse(parsed.args)}){result}"
+    parts = _split(parsed.args)
+    whole = f"{prefix}{name}({', '.join(parts)}){result}"
     if len(whole) <= WIDTH:
         return whole
-    lines = "".join(f"    {argument},\n" for argument in _split(parsed.args))
+    lines = "".join(f"    {argument},\n" for argument in parts)
     return f"{prefix}{name}(\n{lines}){result}"
 
 
@@ -120,7 +129,9 @@ def _split(arguments: ast.arguments) -> list[str]:
         elif letter == "," and depth == 0:
             parts.append(text[start:at].strip())
             start = at + 1
-    return [*parts, text[start:].strip()]
+    parts.append(text[start:].strip())
+    # ast writes "name: type=default"
+    return [part.replace("=", " = ", 1) if ": " in part else part for part in parts if part]
 
 
 def document(name: str, thing: Any, public: set[str], level: str = "##") -> list[str]:
@@ -137,7 +148,7 @@ def document(name: str, thing: Any, public: set[str], level: str = "##") -> list
 def _class(name: str, cls: type, public: set[str], level: str) -> list[str]:
     module = Module.of(cls)
     body = module.class_body(cls.__name__)
-    made = [n for n in ("__init__", "__new__") if _functions(body, n)] if name in public else []
+    made = [n for n in ("__init__", "__new__") if _functions(body, n)] if name in MADE else []
     calls = [signature(module, n, name, bound=True) for kind in made[:1] for n in _functions(body, kind)]
     lines = [f"{level} {name}", "", *_code(calls), *_doc(cls)]
     fields = [n for n in body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
