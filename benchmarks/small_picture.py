@@ -1,6 +1,6 @@
 """The README's picture: five figures of report/figures.json as bars, small enough for a phone.
 
-python -m benchmarks.small_picture writes report/small.svg.
+python -m benchmarks.small_picture writes report/small.svg, and prints what it shows.
 """
 
 import json
@@ -29,10 +29,7 @@ TEXT = '<text x="{x}" y="{y}" font-size="{size}" fill="{fill}"{more}>{text}</tex
 def draw(report: dict[str, Any]) -> str:
     """The picture as SVG. A bar is kstore's speed, of which the dark part is the peer's."""
     figures = {figure["name"]: figure for figure in report["figures"]}
-    ratios = {
-        name: next(c["median"] for c in figures[name]["comparisons"] if c["against"] == PEER)
-        for name in FIGURES
-    }
+    ratios = _ratios(report)
     unit = SCALE / max(ratios.values())
     version = report["run"]["contestants"][PEER].split(",")[0]
     height = 40 + ROW * len(FIGURES) + 24
@@ -81,6 +78,22 @@ def draw(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def in_words(report: dict[str, Any]) -> str:
+    """What the picture shows, for those who do not see it."""
+    ratios = _ratios(report)
+    return (
+        f"kstore's speed over Kafka's: {'; '.join(f'{FIGURES[n][0]} {r:.1f} x' for n, r in ratios.items())}"
+    )
+
+
+def _ratios(report: dict[str, Any]) -> dict[str, float]:
+    figures = {figure["name"]: figure for figure in report["figures"]}
+    return {
+        name: next(c["median"] for c in figures[name]["comparisons"] if c["against"] == PEER)
+        for name in FIGURES
+    }
+
+
 def _text(x: float, y: float, size: int, text: str, fill: str = "#111111", more: str = "") -> str:
     return TEXT.format(x=round(x), y=y, size=size, fill=fill, more=more, text=escape(text))
 
@@ -88,3 +101,4 @@ def _text(x: float, y: float, size: int, text: str, fill: str = "#111111", more:
 if __name__ == "__main__":
     report = json.loads((REPORT / "figures.json").read_text())
     (REPORT / "small.svg").write_text(draw(report))
+    print(in_words(report))  # goes into the README

@@ -19,8 +19,11 @@ def test_it_is_short() -> None:
 def test_its_picture_is_of_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY))
     picture = importlib.import_module("benchmarks.small_picture")
-    drawn = picture.draw(json.loads((REPORT / "figures.json").read_text()))
-    assert drawn == (REPORT / "small.svg").read_text(), "run python -m benchmarks.small_picture"
+    report = json.loads((REPORT / "figures.json").read_text())
+    assert picture.draw(report) == (REPORT / "small.svg").read_text(), (
+        "run python -m benchmarks.small_picture"
+    )
+    assert f"![{picture.in_words(report)}](" in (REPOSITORY / "README.md").read_text("utf-8")
 
 
 def test_the_tables_are_of_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
