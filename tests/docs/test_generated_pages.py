@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate_pages.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,7 +24,7 @@ def generator() -> ModuleType:
 @pytest.mark.parametrize("page", ["configuration.md", "command-line.md"])
 def test_a_page_is_up_to_date(page: str) -> None:
     made = generator().PAGES[page]()
-    assert made == (DOCS / page).read_text(encoding="utf-8"), "run: python docs/generate.py"
+    assert made == (DOCS / page).read_text(encoding="utf-8"), "run: python docs/generate_pages.py"
 
 
 def test_every_option_is_described() -> None:

@@ -202,7 +202,7 @@ class _Loader:
         index.truncate_to(log_end_offset)
         if len(index) == before:
             return
-        last.adopt(None, None, index)
+        last.use_indexes(None, None, index)
         size = 34 * len(index)
         self.recovery.steps.append(
             Step(
@@ -484,5 +484,5 @@ def _settled(segment: Segment, recovery: Recovery) -> Segment:
     make = SegmentFactory(segment.directory, segment.index_interval_bytes, segment.max_decompressed_bytes)
     settled = make(layout.segment_stem(segment.base_offset), segment.base_offset, None, segment.end_offset)
     if segment.base_offset in recovery.recovered_segments:
-        settled.adopt(segment.offset_index, segment.time_index)
+        settled.use_indexes(segment.offset_index, segment.time_index)
     return settled
