@@ -11,7 +11,9 @@ from kstore.__main__ import EXAMPLES, make_parser
 from kstore.config import MAX64, ConfigOption, LogConfig
 
 DOCS = Path(__file__).resolve().parent
-MADE = "<!-- Made by docs/generate_pages.py: change the texts there, in kstore/config.py or in kstore/tools. -->"
+MADE = (
+    "<!-- Made by docs/generate_pages.py: change the texts there, in kstore/config.py or in kstore/tools. -->"
+)
 
 CONFIGURATION = f"""# Configuration
 

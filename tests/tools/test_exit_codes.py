@@ -264,9 +264,7 @@ def test_names_that_a_broker_passes_over_are_told(
     assert (code, f"would not see {name!r} in it as a partition" in err) == (0, True)
 
 
-def test_other_names_are_not_told(
-    partition: Path, feed: Feed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_names_are_not_told(partition: Path, feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
     (partition.parent / "elsewhere").mkdir()
     for path in (partition, partition.parent / "new-1", partition.parent / "elsewhere" / "orders"):
         feed.put(b"v\n")

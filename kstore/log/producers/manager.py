@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from kstore.engine.append.record_appender import Appended
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+from kstore.log.producers.replay import rebuild
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.states import Expiry, ProducerStates
 from kstore.log.producers.transactions import Transactions
 from kstore.log.recovery.loader import Loaded
-from kstore.log.replay import rebuild
 
 EXPIRATION_CHECK_INTERVAL_MS = 600_000
 

@@ -2,10 +2,10 @@
 
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Segment
+from kstore.log.producers.replay import rebuild
 from kstore.log.producers.snapshot_files import SnapshotsInMemory
 from kstore.log.producers.states import ProducerStates
 from kstore.log.recovery.loader import Loaded
-from kstore.log.replay import rebuild
 
 
 class Transactions:

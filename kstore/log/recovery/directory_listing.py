@@ -7,7 +7,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
-from kstore.log.steps import Code, Step
+from kstore.log.recovery.steps import Code, Step
 
 
 class DirectoryListing:

@@ -19,13 +19,13 @@ from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
-from kstore.log.gaps import Gaps, offset_named
 from kstore.log.recovery.directory_listing import DirectoryListing
+from kstore.log.recovery.gaps import Gaps, offset_named
 from kstore.log.recovery.remains import Remains, remains_of
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
-from kstore.log.steps import Code, Step
+from kstore.log.recovery.steps import Code, Step
 
 
 @dataclass

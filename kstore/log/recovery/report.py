@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from kstore.log.recovery.repairs import Repairs
-from kstore.log.steps import Finding, Step
+from kstore.log.recovery.steps import Finding, Step
 
 
 class DataLossWarning(UserWarning):
