@@ -11,8 +11,8 @@
             print(record.offset, record.key, record.value)
         print(log.get(1).value)
 
-Start with help(kstore.open). It returns a PartitionLog (to read) or a LogWriter (to write). LogConfig has the options of
-a log, LogStore lists the partitions of a broker's log directory, KstoreError is the base class of all exceptions.
+Start with help(kstore.open). It returns a PartitionLog (to read) or a LogWriter (to write). LogConfig has the options
+of a log, LogStore lists the partitions of a broker's log directory, KstoreError is the base class of all exceptions.
 """
 
 import logging

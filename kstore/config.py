@@ -104,9 +104,10 @@ class LogConfig:
     """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their names.
 
     LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults. TimestampInput are in
-    milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another one. InvalidConfigError is
-    raised for an option that does not exist (its message names the nearest one) and for a value that Kafka would refuse.
-    `from_topic` and `from_server_properties` read Kafka's own notation. `describe` lists all options as objects.
+    milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another one. InvalidConfigError
+    is raised for an option that does not exist (its message names the nearest one) and for a value that Kafka would
+    refuse. `from_topic` and `from_server_properties` read Kafka's own notation. `describe` lists all options as
+    objects.
 
     The options:
     """
@@ -334,7 +335,7 @@ class LogConfig:
 
     @classmethod
     def from_topic(cls, topic: Mapping[str, object]) -> Self:
-        """A configuration from a topic's in Kafka's notation: {"segment.bytes": "1048576", "cleanup.policy": "compact"}.
+        """A configuration from a topic's in Kafka's notation, such as {"segment.bytes": "1048576"}.
 
         Values are text, which is read as Kafka reads it, or have their type already. The two options that name
         throttled replicas are ignored: they do not concern a log. InvalidConfigError for an unknown name or a value
@@ -348,11 +349,11 @@ class LogConfig:
     ) -> Self:
         """The configuration that a topic has on a broker, from the broker's server.properties and the topic's options.
 
-        `broker` is the path of the file, or a mapping of what is in it; `topic` is as in `from_topic`. The topic's value
-        counts first, then the broker's (log.segment.bytes for segment.bytes), then the default. Of log.retention.ms,
-        log.retention.minutes and log.retention.hours the first that is set counts, and likewise of log.roll.ms and
-        log.roll.hours. All that are set are checked, whether they count or not. A negative log.retention means no
-        limit, and 0 is refused, as by the broker.
+        `broker` is the path of the file, or a mapping of what is in it; `topic` is as in `from_topic`. The topic's
+        value counts first, then the broker's (log.segment.bytes for segment.bytes), then the default. Of
+        log.retention.ms, log.retention.minutes and log.retention.hours the first that is set counts, and likewise of
+        log.roll.ms and log.roll.hours. All that are set are checked, whether they count or not. A negative
+        log.retention means no limit, and 0 is refused, as by the broker.
 
         Other properties are ignored, as by the broker. A UserWarning is given for a property that begins with log. but
         does not exist in Kafka 4.3.1, and for a topic's name such as segment.bytes, which has no effect in that file.

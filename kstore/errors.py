@@ -1,4 +1,6 @@
-"""The exceptions of kstore. What the operating system reports stays OSError; a wrong argument is TypeError or ValueError."""
+"""The exceptions of kstore. What the operating system reports stays OSError; a wrong argument is TypeError or
+ValueError.
+"""
 
 import os
 
@@ -62,8 +64,8 @@ class CorruptFileError(KstoreError):
 class CorruptRecordError(CorruptFileError):
     """A batch or record that is damaged: its checksum or one of its fields is wrong.
 
-    `offset` is the offset that it claims to have, -1 if unknown. `file`, `position`, `reason`, `expected` and `found` are
-    those of CorruptFileError.
+    `offset` is the offset that it claims to have, -1 if unknown. `file`, `position`, `reason`, `expected` and `found`
+    are those of CorruptFileError.
     """
 
     def __init__(

@@ -14,10 +14,14 @@ from kstore.properties import read_properties
 
 
 class LogStore:
-    """The partitions of a log directory, read-only; a view of the names that were there when it was made.
+    """The partitions of a broker's log directory, for reading: a list of names, made when the object is made.
 
-    `others` holds the names of directories that are no partition in use: those marked -delete, -future or -stray, and
-    those whose names Kafka does not accept.
+    Nothing is written or locked, so the directory may belong to a running broker. Iterating gives a TopicPartition for
+    each partition; `open` opens one of them for reading. To write a partition, use kstore.open with its path.
+
+    `partitions` holds what iterating gives. `others` holds the names of directories that are not partitions in use:
+    those marked -delete, -future or -stray, and those with names that Kafka does not accept. LogNotFoundError if there
+    is no such directory.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -38,7 +42,7 @@ class LogStore:
 
     @property
     def topics(self) -> dict[str, list[int]]:
-        """Topic -> the numbers of its partitions that lie here."""
+        """The numbers of the partitions of each topic: {"orders": [0, 1], …}."""
         found: dict[str, list[int]] = {}
         for topic, partition in self.partitions:
             found.setdefault(topic, []).append(partition)
@@ -46,22 +50,32 @@ class LogStore:
 
     @property
     def closed_cleanly(self) -> bool:
-        """Whether the broker left its clean-shutdown marker."""
+        """Whether the broker closed all logs in this directory cleanly: it leaves a marker file then."""
         return (self.path / layout.CLEAN_SHUTDOWN).exists()
 
     def meta(self) -> dict[str, str]:
-        """What meta.properties says: cluster.id, node.id, directory.id, version. Empty where there is none."""
+        """What meta.properties says, as text: cluster.id, node.id, directory.id, version. Empty if there is no such
+        file.
+
+        CorruptCheckpointError if the file cannot be parsed.
+        """
         try:
             return read_properties(self.path / layout.META_PROPERTIES)
         except FileNotFoundError:
             return {}
 
     def open(self, topic: str, partition: int = 0, **options: Any) -> PartitionLog:
-        """Opens one partition for reading; options as in kstore.open. ValueError for what is no name of a topic."""
+        """Opens one partition for reading only, and returns a PartitionLog.
+
+        `options` are those of kstore.open for reading, such as recover=False. To write, use kstore.open(path, "a").
+        LogNotFoundError if there is no such partition, ValueError for a name that no topic of Kafka's can have.
+        """
         if not isinstance(topic, str):
-            raise TypeError(f"topic is a str, not {topic!r}")
+            raise TypeError(f"topic must be a str, not {topic!r}")
         if not layout.is_valid_topic(topic):
-            raise ValueError(f"Kafka allows no topic of the name {topic!r}: up to 249 of a-z A-Z 0-9 . _ -")
+            raise ValueError(
+                f"{topic!r} cannot be the name of a topic: up to 249 of the characters a-z A-Z 0-9 . _ - are allowed"
+            )
         partition = integer("partition", partition, 0, 2**31 - 1)
         return PartitionLog(self.path / f"{topic}-{partition}", **options)
 

@@ -88,11 +88,15 @@ class _Bound(NamedTuple):
 
 
 class PartitionLog:
-    """A partition directory opened for reading: a view of what it held when it was opened. Writes nothing, locks nothing.
+    """A partition opened for reading: a view of the records that it held when it was opened. kstore.open returns it.
 
-    After an unclean stop the view is what Kafka would have after its recovery; `recovery` says what lies beyond.
-    Thread-safe: nothing in it changes. The iterators that it makes are for one thread at a time each: RuntimeError for
-    who asks for the next one while another thread does, and what that one gets is right.
+    Iterating gives all records. `get(offset)` gives one, `records()` a range, `scan()` Arrow columns, `find()` the
+    record at a time, `follow()` waits for new records, `read()` gives raw bytes, as a broker's fetch does. `refresh()`
+    takes in what was appended since.
+
+    Nothing is written or locked. After an unclean stop the view is what Kafka would have after its recovery; `recovery`
+    says what that leaves out. Threads may share the log. An iterator that it returns is for one thread at a time: if
+    two threads use one at once, the second gets a RuntimeError and the first is not disturbed.
     """
 
     _options = LoadOptions(None, None, None, 4096, 256 << 20, True)
@@ -110,7 +114,7 @@ class PartitionLog:
     ) -> None:
         if not (clean is None or isinstance(clean, bool)) or not isinstance(recover, bool):
             raise TypeError(
-                f"clean is True, False or None, and recover True or False, not {clean!r} and {recover!r}"
+                f"clean must be True, False or None, and recover True or False, not {clean!r} and {recover!r}"
             )
         if recovery_point is not None:
             recovery_point = integer("recovery_point", recovery_point)
@@ -137,7 +141,7 @@ class PartitionLog:
 
     @property
     def topic_partition(self) -> TopicPartition | None:
-        """Topic and partition by the directory's name; None for a directory that is not named so."""
+        """The topic and partition that the directory is named after; None if it has no such name."""
         return layout.parse_directory(Path(self.path).resolve().name)
 
     @property
@@ -153,22 +157,22 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that readers may ask for; it may lie inside a segment, or inside a batch."""
+        """The first offset that can be read. It may be inside a segment, or inside a batch."""
         return self._now().log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record would get."""
+        """The offset that the next record will get: one more than the last."""
         return self._now().log_end_offset
 
     @property
     def recovery(self) -> Recovery:
-        """What loading found that is not as a clean shutdown leaves it."""
+        """What opening the log found that a clean shutdown would not leave, as a Recovery."""
         return self._loaded.recovery
 
     @property
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
-        """(epoch, start offset) of every leader epoch known."""
+        """All leader epochs that are known, as (epoch, offset at which it starts), oldest first."""
         return self._now().leader_epochs.entries
 
     def _known_transactions(self) -> Transactions | None:
@@ -184,22 +188,23 @@ class PartitionLog:
         return self._transactions
 
     def last_stable_offset(self) -> int:
-        """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end.
+        """The offset at which readers of committed records must stop: where the oldest open transaction begins, or the
+        end.
 
-        The first call reads the headers from the newest producer snapshot on.
+        The first call reads batch headers, from the newest producer snapshot on.
         """
         return self._read_transactions().last_stable_offset
 
     def producers(self) -> dict[int, ProducerState]:
-        """The state of every producer id that the log remembers."""
+        """What is known of each idempotent producer, as a dict from producer id to its state."""
         return self._read_transactions().producers.states
 
     def residency(self) -> list[Residency]:
-        """How much of each segment is in the page cache now. OSError where the system does not tell."""
+        """How many bytes of each segment are in the page cache now. OSError if the system does not tell."""
         return [residency_of(segment) for segment in self.segments]
 
     def topic_id(self) -> uuid.UUID | None:
-        """The topic id in partition.metadata, None where there is no such file. CorruptCheckpointError."""
+        """The topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if it is damaged."""
         try:
             return checkpoints.read_topic_id(Path(self.path, layout.METADATA))
         except FileNotFoundError:
@@ -208,11 +213,14 @@ class PartitionLog:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def floor_segment(self, offset: int) -> int:
-        """The index in `segments` of the one with the largest base offset <= `offset`; -1 if all lie above."""
+        """The index in `segments` of the segment with the largest base offset <= `offset`; -1 if there is none."""
         return _floor(self.segments, any_integer("offset", offset))
 
     def translate(self, offset: int) -> Located | None:
-        """The batch in the floor segment of `offset` with the first last offset >= it, None past its end."""
+        """Where the batch is that holds `offset`, or the first one after it, in the segment that `floor_segment` gives.
+
+        None if `offset` is after the last batch of that segment.
+        """
         offset = integer("offset", offset)
         segments = self.segments
         at = _floor(segments, offset)
@@ -228,11 +236,16 @@ class PartitionLog:
         whole_batches: bool = False,
         on_error: _OnError = "raise",
     ) -> Slice:
-        """The bytes from the batch that holds `offset` on, at most `max_bytes` of one segment (spec 7.1).
+        """The stored bytes from the batch that holds `offset` on, up to `max_bytes` and up to the end of the segment.
 
-        A batch larger than max_bytes comes whole when it is the first, unless min_one_message is false. With
-        whole_batches the slice ends where a batch does. Reading at the log end offset gives an empty slice;
-        OffsetOutOfRangeError below the start or above the end.
+        Returns a Slice, which copies nothing. It begins at a batch, so it may begin before `offset`, and may end inside
+        one; with whole_batches=True it ends where a batch ends. If the first batch is larger than max_bytes, it is
+        returned whole nevertheless, unless min_one_message is False. At the log end offset the slice is empty.
+
+        isolation="read_committed" stops at the first open transaction, and leaves out records of aborted ones when the
+        slice is iterated. on_error="skip" makes iterating it leave out damaged batches. OffsetOutOfRangeError if
+        `offset` is below the log start offset or above the end; CorruptRecordError for a damaged header. These are the
+        rules of a broker's fetch (section 7.1 of docs/spec.md).
         """
         choice("on_error", on_error, _ON_ERROR)
         bound = self._bound(offset, max_bytes, isolation)
@@ -250,7 +263,13 @@ class PartitionLog:
         min_one_message: bool = True,
         whole_batches: bool = True,
     ) -> Span:
-        """The same over as many segments as max_bytes reaches into: slices of one moment, to be sent in one call."""
+        """The stored bytes from the batch that holds `offset` on, up to `max_bytes`, over as many segments as that
+        takes.
+
+        Returns a Span of slices, all of the same moment, which can be sent in one call. It ends where a batch ends
+        unless whole_batches is False. If the first batch is larger than max_bytes, it is returned whole nevertheless,
+        unless min_one_message is False. `isolation` and errors are those of `read`.
+        """
         bound = self._bound(offset, max_bytes, isolation)
         slices: list[Slice] = []
         while True:
@@ -282,9 +301,10 @@ class PartitionLog:
         *,
         whole_batches: bool = True,
     ) -> Sent:
-        """Sends what `span` gives to a socket, without copying it where that is possible; see Slice.send.
+        """Sends the stored bytes from the batch that holds `offset` on to a socket, without copying them if possible.
 
-        To go on where a socket took only a part, keep the span, and send that from a position on.
+        The bytes are those that `span` returns, and the result tells how many were sent: see Slice.send. If a socket
+        may take only a part, call `span` and send the span from a position on.
         """
         return self.span(offset, max_bytes, isolation, whole_batches=whole_batches).send(sock)
 
@@ -361,7 +381,10 @@ class PartitionLog:
         return self._empty(now, offset, committed)
 
     def from_file_start(self) -> "PartitionLog":
-        """The same log with everything readable that its files still hold, below the log start offset too."""
+        """A view of the same log that begins with the first record in its files, even below the log start offset.
+
+        delete_records() moves the log start offset at once; the files stay until a whole segment is below it.
+        """
         now = self._now()
         first = now.segments[0].base_offset if now.segments else now.log_start_offset
         return self._twin(replace(now, log_start_offset=min(first, now.log_start_offset)))
@@ -401,9 +424,11 @@ class PartitionLog:
         return [(txn.producer_id, txn.first_offset) for txn in found]
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
-        """The aborted transactions that may concern the offsets start .. stop, in the order of their markers.
+        """The aborted transactions that may have records in the offsets start to stop (exclusive), in the order they
+        ended.
 
-        As Kafka's: from the segment that holds `start` on, so some may end before it (spec 10.4).
+        As in Kafka the search begins with the segment that holds `start`, so some may have ended before `start`
+        (section 10.4 of docs/spec.md).
         """
         start, stop = integer("start", start), integer("stop", stop)
         now = self._now()
@@ -411,9 +436,10 @@ class PartitionLog:
         return self._read_transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
-        """The first record of data at or after `offset`.
+        """The record at `offset`, or the first one after it if compaction or a transaction marker left none there.
 
-        OffsetOutOfRangeError if there is none, and for an offset below log_start_offset.
+        OffsetOutOfRangeError if there is none, and for an offset below log_start_offset; CorruptRecordError if it is
+        damaged.
         """
         if type(offset) is not int:
             offset = any_integer("offset", offset)
@@ -441,15 +467,16 @@ class PartitionLog:
         control: bool = False,
         cache: _Cache = "keep",
     ) -> RecordReader:
-        """An iterator of the records with start <= offset < stop; both default to the ends of the log.
+        """An iterator of the records with start <= offset < stop. The defaults are the ends of the log.
 
         A range is cut to what the log holds, as that of a Python slice is: one that begins below log_start_offset begins
         there, and nothing tells of records that retention has deleted. `read`, `get`, `find` and `follow`, which ask for
         one place, raise OffsetOutOfRangeError for it.
 
-        Transaction markers are left out unless `control` is true. on_error="skip" goes on at the next good batch and
-        lists what it left out in `.skipped` of the iterator; "raise" raises CorruptRecordError. With cache="drop" the
-        page cache is left as it was found: what the scan brought in goes out behind it.
+        isolation="read_committed" leaves out records of aborted and open transactions. Transaction markers are left out
+        unless `control` is True. Damage raises CorruptRecordError; on_error="skip" goes on at the next undamaged batch
+        instead, and lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was:
+        what this iterator brings in is dropped from it again.
         """
         now = self._now()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
@@ -473,9 +500,12 @@ class PartitionLog:
         on_error: _OnError = "raise",
         cache: _Cache = "keep",
     ) -> BatchReader:
-        """The same for whole batches, control batches included: those that hold an offset of the range.
+        """An iterator of the batches that hold an offset with start <= offset < stop, as RecordBatch objects.
 
-        The range is cut to what the log holds, as in `records`; the first batch may begin below it.
+        The range is cut to what the log holds, as in `records`, and the defaults are its ends. The first and last batch may hold other offsets too. Control batches,
+        which hold transaction markers, are included. isolation="read_committed" leaves out batches of aborted and open
+        transactions. Damage raises CorruptRecordError; on_error="skip" goes on at the next undamaged batch instead, and
+        lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was.
         """
         now = self._now()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
@@ -508,23 +538,32 @@ class PartitionLog:
         in_order: bool = False,
         on_error: _OnError = "raise",
     ) -> Scan:
-        """The records with start <= offset < stop and since <= timestamp < until, as columns; markers are left out.
+        """The records with start <= offset < stop and since <= timestamp < until, as columns.
 
-        The range of offsets is cut to what the log holds, as in `records`: a start below log_start_offset is no error.
-        An iterable of ColumnBatch objects and an Arrow stream: pyarrow.table(log.scan()), and so with Polars, DuckDB
-        and pandas; no Arrow library is needed. `columns` are those of Record by default (offset, timestamp,
-        timestamp_type, key, value, headers); also base_offset, last_offset, base_timestamp, max_timestamp,
-        producer_id, producer_epoch, base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size
-        and position of the record's batch.
+        Transaction markers are left out. The range of offsets is cut to what the log holds, as in `records`. Returns a
+        Scan: an iterable of ColumnBatch objects and an Arrow stream, so pyarrow.table(log.scan()), Polars, DuckDB and
+        pandas take it; none of them is needed to iterate it.
 
-        `since` and `until` are milliseconds since 1970, or datetimes with a time zone; of a datetime the microseconds
-        are cut off. `key` and `key_prefix` compare bytes; `header` is a name, a (name, value) pair, or a mapping of such pairs that
-        must all be there. A batch has at most batch_rows rows and about batch_bytes bytes, so memory is bounded.
-        views=True: keys and values of more than 12 bytes are views of what was read, not copies, and keep that alive.
-        threads=2 decodes two parts of the log at once and keeps the order. in_order=True says that timestamps rise
-        from batch to batch: then the scan ends at the first batch that begins at `until` or later, where otherwise
-        any later batch may hold an earlier record. Batches that end before `since` are passed by on their header's
-        word, unread. Errors and on_error are those of `records`.
+        columns: names, in order. Default: offset, timestamp, timestamp_type, key, value, headers. Of the record's batch
+            there are base_offset, last_offset, base_timestamp, max_timestamp, producer_id, producer_epoch,
+            base_sequence, leader_epoch, records_count, attributes, codec, magic, crc, size and position.
+        since, until: milliseconds since 1970, or datetimes with a time zone (microseconds are cut off).
+        start, stop: offsets. Default: the ends of the log.
+        key, key_prefix: only records whose key is, or begins with, these bytes.
+        header: only records with this header: a name, a (name, value) pair, or a mapping of pairs that must all be
+            there.
+        isolation: "read_committed" leaves out records of aborted and open transactions.
+        batch_rows, batch_bytes: the most rows of a ColumnBatch, and about the most bytes, so that memory is bounded.
+        threads: 2 or more decode parts of the log at the same time; the order stays.
+        views: True makes keys and values of more than 12 bytes views of what was read, without a copy. A ColumnBatch
+            then keeps all of what was read in memory.
+        in_order: True says that timestamps increase from batch to batch. The scan then ends at the first batch that
+            begins at `until` or later. Without it every batch is looked at, since a later one may hold an earlier
+            record.
+        on_error: "skip" goes on at the next undamaged batch, and lists what was left out in the scan's `.skipped`. By
+            default damage raises CorruptRecordError.
+
+        Batches whose header says that all records are before `since` are passed by without decoding them.
         """
         batch_rows = integer("batch_rows", batch_rows, 1, _MAX_COUNT)
         batch_bytes = integer("batch_bytes", batch_bytes, 1)
@@ -572,12 +611,15 @@ class PartitionLog:
     def find(
         self, *, offset: int | None = None, timestamp: int | datetime | _TimeName | None = None
     ) -> OffsetAndTimestamp | None:
-        """Where a record lies, by offset or by time, with Kafka's answers (spec 7.4 to 7.6).
+        """Finds a record by offset or by time. Returns its offset, timestamp and leader epoch, or None.
 
-        `offset`: the first record at or after it; None at the log end offset, OffsetOutOfRangeError outside the log.
-        `timestamp` (ms, or a datetime with a time zone): the first record with at least that timestamp; "earliest",
-        "latest" or "max" (also kstore's EARLIEST, LATEST, MAX_TIMESTAMP and so on) for the ends of the log and for its
-        largest timestamp. None if there is no such record.
+        offset: the record at this offset, or the first one after it. None at the log end offset; OffsetOutOfRangeError
+            outside the log.
+        timestamp: the first record with this timestamp or a later one: milliseconds since 1970, or a datetime with a
+            time zone. "earliest" gives the log start offset, "latest" the log end offset, "max" the first record with
+            the largest timestamp. kstore.EARLIEST, LATEST, MAX_TIMESTAMP and so on are Kafka's numbers for these.
+
+        The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md). CorruptRecordError for damage on the way.
 
         As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it. If those of
         its records that are as late lie below log_start_offset, or if it has no timestamps and the time of its file stood
@@ -585,7 +627,7 @@ class PartitionLog:
         "max" is asked of all that the segments hold, so its offset may lie below log_start_offset.
         """
         if (offset is None) == (timestamp is None):
-            raise TypeError("find() takes either offset or timestamp")
+            raise TypeError("find() needs one argument: offset=… or timestamp=…")
         if offset is not None:
             return self._find_offset(offset)
         assert timestamp is not None
@@ -620,7 +662,10 @@ class PartitionLog:
         return None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest known epoch not above the one asked, where it ends); (-1, -1) if that cannot be told (spec 7.8)."""
+        """The largest leader epoch that is known and not above `epoch`, and the offset at which it ends.
+
+        (-1, -1) if there is none (section 7.8 of docs/spec.md).
+        """
         epoch = any_integer("epoch", epoch)
         now = self._now()
         return now.leader_epochs.end_offset_for(epoch, now.log_end_offset)
@@ -628,10 +673,10 @@ class PartitionLog:
     # ---- following what others write ------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Takes in what a writer in another process has done since; True if anything changed.
+        """Takes in what other processes have changed since the log was opened or refreshed. True if anything changed.
 
-        What was read stays as it is: this makes a new view, of which only what is new in the last segment, and the
-        segments after it, are read. A log that was truncated is loaded anew. LogNotFoundError if it is gone.
+        Records, slices and iterators that were made before stay as they are. Only what is new is read, but a log that
+        was truncated is loaded again. LogNotFoundError if the directory is gone.
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
@@ -672,16 +717,20 @@ class PartitionLog:
         isolation: _Isolation = "read_uncommitted",
         records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
-        """The records from `offset` on (None: the end), and then what comes, whoever appends it.
+        """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end offset.
 
-        `for record in log.follow(offset)` and `async for` both. It waits without turning, through rolls and deletions,
-        and ends when nothing came for `timeout` seconds. records=False gives whole batches, control batches included,
-        from the one that holds `offset` on. OffsetOutOfRangeError outside the log, and when the position is deleted;
-        see Follower.
+        `for record in log.follow(offset)` and `async for` work. While it waits it uses no processor time. It goes on
+        through new segments and deletions, whoever writes them, and ends if nothing was appended for `timeout` seconds,
+        or when it is closed. records=False gives RecordBatch objects, control batches included, from the batch that
+        holds `offset` on. isolation="read_committed" leaves out records of aborted transactions, and waits for the end
+        of open ones.
+
+        OffsetOutOfRangeError if `offset` is outside the log, or is deleted before the iterator reaches it; see
+        Follower.
         """
         self._is_committed(isolation)
         if not isinstance(records, bool):
-            raise TypeError(f"records is True or False, not {records!r}")
+            raise TypeError(f"records must be True or False, not {records!r}")
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
         now = self._now()
@@ -698,7 +747,7 @@ class PartitionLog:
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Lets go of the files. What was read stays; slices and iterators go on."""
+        """Closes the files. Records, slices and iterators that were made before can still be used."""
         self._closed = True
 
     def __reduce__(self) -> NoReturn:
@@ -716,7 +765,7 @@ class PartitionLog:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the log was closed."""
         return self._closed
 
     def __repr__(self) -> str:

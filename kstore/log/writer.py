@@ -61,12 +61,14 @@ _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
 
 class LogWriter(RecordAppender, PartitionLog):
-    """A partition open for writing: a PartitionLog that also appends, rolls, retains, truncates.
+    """A partition open for writing: a PartitionLog that can also append, roll, retain and truncate.
 
-    Thread-safe: one thread at a time changes the log, readers take no lock. A call from within a call, as a signal
-    handler may make it, raises ReentrantCallError if it would have to wait for itself. An exception of any kind,
-    KeyboardInterrupt included, leaves a change done or undone; if neither can be told, the log refuses to write until
-    it is opened again (LogFailedError). Close it: otherwise the next opening must recover.
+    Close it, or use it in a `with` statement: otherwise the next opening must recover it. Threads may share it: one at
+    a time changes the log, and readers do not wait. A call from inside another call by the same thread, such as a
+    signal handler makes, raises ReentrantCallError if it would have to wait for itself.
+
+    If a method raises an exception, even KeyboardInterrupt, its change is either done or not done. If that cannot be
+    known, the log refuses to write until it is opened again (LogFailedError).
     """
 
     path = ""
@@ -98,7 +100,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self.path = os.fspath(path)
         self._durability = choice("durability", durability, DURABILITY)
         if not (config is None or isinstance(config, LogConfig)):
-            raise TypeError(f"config is a LogConfig, not {config!r}")
+            raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
         self._config = config or LogConfig()
         self._names_retention = config is not None  # whether somebody said how long records are kept
         self._max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
@@ -111,11 +113,11 @@ class LogWriter(RecordAppender, PartitionLog):
             leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
         for name, flag in (("keep_cut", keep_cut), ("clean", clean)):
             if not isinstance(flag, bool | None):
-                raise TypeError(f"{name} is True or False, not {flag!r}")
+                raise TypeError(f"{name} must be True or False, not {flag!r}")
         if not isinstance(topic_id, uuid.UUID | None):
-            raise TypeError(f"topic_id is a uuid.UUID, not {topic_id!r}")
+            raise TypeError(f"topic_id must be a uuid.UUID, not {topic_id!r}")
         if not (clock is None or callable(clock)):
-            raise TypeError(f"clock is called for the time in ms, and {clock!r} cannot be")
+            raise TypeError(f"clock must be a function that returns the time in milliseconds, not {clock!r}")
         self._clock = clock
         if clock is not None:
             self._use_own_clock()
@@ -266,7 +268,9 @@ class LogWriter(RecordAppender, PartitionLog):
         if known is None:
             checkpoints.write_topic_id(Path(self._directory, layout.METADATA), topic_id)
         elif known != topic_id:
-            raise ValueError(f"{self.path} belongs to topic id {known}, not {topic_id}")
+            raise ValueError(
+                f"topic_id={topic_id} does not match: {self.path} has the topic id {known} in its partition.metadata"
+            )
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
@@ -297,11 +301,14 @@ class LogWriter(RecordAppender, PartitionLog):
 
     @property
     def config(self) -> LogConfig:
-        """The configuration in force."""
+        """The configuration of the log, as a LogConfig."""
         return self._config
 
     def configure(self, **changes: Any) -> None:
-        """Changes the configuration of the open log, such as retention_ms=…. InvalidConfigError."""
+        """Changes options of the open log: log.configure(retention_ms=86_400_000). The names are those of LogConfig.
+
+        InvalidConfigError for an unknown option or a value that is not allowed: nothing is changed then.
+        """
         config = self._config.replace(**changes)
         with self._held():
             self._check_usable()
@@ -317,7 +324,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch that is put into batches appended from here on."""
+        """The leader epoch that is written into the batches that are appended."""
         return max(self._epoch, 0)
 
     def _set_leader_epoch(self, epoch: int) -> None:
@@ -325,9 +332,9 @@ class LogWriter(RecordAppender, PartitionLog):
         super()._set_leader_epoch(epoch)
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Begins a leader epoch at the log end offset, as a partition does that becomes leader.
+        """Begins a leader epoch at the log end offset, as a broker does when it becomes leader of the partition.
 
-        `epoch` is from 0 to 2^31 - 1. TypeError, ValueError, OSError.
+        `epoch` is an int from 0 to 2^31 - 1. TypeError, ValueError, OSError.
         """
         epoch = integer("leader epoch", epoch, 0, MAX_EPOCH)
         with self._held():
@@ -346,12 +353,14 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._read_transactions()
 
     def last_stable_offset(self) -> int:
-        """Where readers of committed data must stop: the beginning of the oldest open transaction, or the end."""
+        """The offset at which readers of committed records must stop: where the oldest open transaction begins, or the
+        end.
+        """
         now = self._current()
         return self._producer_states.last_stable_offset(now.log_start_offset, now.log_end_offset)
 
     def producers(self) -> dict[int, ProducerState]:
-        """The state of every producer id that the log remembers."""
+        """What is known of each idempotent producer, as a dict from producer id to its state."""
         return self._producer_states.producers.states
 
     # ---- what appending needs (called with the mutex held) --------------------------------------------------------
@@ -437,14 +446,19 @@ class LogWriter(RecordAppender, PartitionLog):
     # ---- taking over whole segments -------------------------------------------------------------------------------
 
     def adopt(self, path: str | PathLike[str]) -> range:
-        """Makes a .log file that another LogWriter left the end of this log, and returns the range of its offsets.
+        """Moves a .log file that another LogWriter has written to the end of this log; returns its new offsets.
 
-        It is renamed, not copied; its batches get their offsets and leader epoch in place. But for checksums, what the
-        configuration asks of batches is not checked. Everything before it is made durable first, so no recovery cuts it
-        off for what is before; the file itself is on the disk then, its name at the next flush. If the file has its name
-        still after an error, nothing of it is in the log. ValueError for a file of this log; LogLockedError if its own log is
-        open; CorruptRecordError; InvalidRecordError where it has producers,
-        or no records; OSError, as where it lies in another file system.
+        The file is renamed, not copied, and becomes a segment. Offsets and leader epochs are changed in place. The
+        checksums of its batches are checked, but not what the configuration asks of batches, such as max_message_bytes.
+        What the log holds before is made durable first; the new name of the file is durable after the next flush().
+        After an error the file is part of the log only if it is no longer at `path`.
+
+        Raises:
+            ValueError: the file belongs to this log.
+            LogLockedError: the log that the file belongs to is open for writing.
+            CorruptRecordError: a batch is damaged.
+            InvalidRecordError: the file has no records, or records of idempotent producers or transactions.
+            OSError: the file cannot be renamed; it must be on the same file system.
         """
         staged = Path(os.fspath(path)).parent.resolve()
         if staged == Path(self._directory).resolve():
@@ -495,7 +509,7 @@ class LogWriter(RecordAppender, PartitionLog):
     # ---- rolling, flushing ----------------------------------------------------------------------------------------
 
     def roll(self) -> int:
-        """Begins a new segment at the log end offset, whatever the active one holds; returns its base offset. OSError."""
+        """Begins a new segment, whatever the size of the current one; returns the offset at which it begins. OSError."""
         with self._held():
             self._check_usable()
             self._roll("asked", self._end_offset)
@@ -504,7 +518,9 @@ class LogWriter(RecordAppender, PartitionLog):
         return base
 
     def flush(self) -> int:
-        """Brings everything appended so far to the disk; returns the offset below which all is durable. OSError."""
+        """Writes everything that was appended so far to the disk. Returns the offset below which all records are on it.
+        OSError.
+        """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
         if self._untold_end >= 0:
@@ -551,9 +567,10 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._sealed[0].base_offset if self._sealed else self.active.base_offset
 
     def appender(self, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> Appender:
-        """An object whose append() gathers records of many threads into batches of up to `batch_bytes`.
+        """An object that gathers single records of many threads into batches, to append them faster.
 
-        A batch waits for more at most `linger_ms`. Closing the log closes its appenders first.
+        A batch is appended when it has `batch_bytes`, or after `linger_ms`. Its append() returns a Ticket, whose wait()
+        gives the offset. Closing the log closes its appenders first.
         """
         appender = Appender(self, linger_ms=linger_ms, batch_bytes=batch_bytes)
         assert isinstance(self._appenders, set)
@@ -565,16 +582,16 @@ class LogWriter(RecordAppender, PartitionLog):
     # ---- deleting, truncating -------------------------------------------------------------------------------------
 
     def retain(self, *, dry_run: bool = False) -> list[Decision]:
-        """Deletes the segments that retention.bytes, retention.ms and the log start offset let go (spec 9).
+        """Deletes old segments, as retention_bytes, retention_ms and the log start offset say.
 
-        Returns a decision with its reason for every segment, oldest first. Files get the suffix .deleted and go once
-        file.delete.delay.ms is over, at a later retain() or at close. dry_run decides and changes nothing.
+        Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes nothing.
+        Files are renamed to .deleted, and removed by a later retain() or by close() when file_delete_delay_ms is over.
 
-        A log does not keep its configuration. Opened without retention_ms (or a whole `config`) it has Kafka's default
-        of 7 days, which may not be what it was written with: nothing is deleted by that (InvalidConfigError).
+        The log does not keep its configuration. If it was opened without retention_ms and without `config`, segments
+        that only Kafka's default of 7 days would delete are kept, and InvalidConfigError says so.
 
-        Works on a full disk, which it frees (once the delay is over). OSError if a file cannot be renamed or removed:
-        the segments before it are deleted then, it and those behind it are not.
+        It works on a full disk. OSError if a file cannot be renamed or removed: older segments are deleted then, that
+        one and newer ones are not.
         """
         with self._held():
             self._check_place()
@@ -651,10 +668,15 @@ class LogWriter(RecordAppender, PartitionLog):
             self._store(self._point_to_store(), self._start_to_store())
 
     def delete_records(self, before_offset: int) -> int:
-        """Moves the log start offset up to `before_offset` (-1: the end), durably; returns where it is (spec 9.4).
+        """Makes `before_offset` (-1: the log end offset) the first offset that can be read, durably, and returns it.
 
-        Files go at the next retain(), when a whole segment lies below. TypeError and ValueError for what is no offset;
-        OffsetOutOfRangeError; PolicyViolationError in a topic that is only compacted; OSError, then nothing is changed.
+        The files are deleted by the next retain(), when a whole segment is below that offset.
+
+        Raises:
+            TypeError, ValueError: `before_offset` is not an offset.
+            OffsetOutOfRangeError: it is above the end of the log.
+            PolicyViolationError: cleanup_policy is only "compact".
+            OSError: it could not be written; nothing is changed.
         """
         before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
         with self._held():
@@ -662,7 +684,7 @@ class LogWriter(RecordAppender, PartitionLog):
             end = self._end_offset
             if self._config.cleanup_policy == ("compact",):
                 raise PolicyViolationError(
-                    "records of a topic with cleanup.policy=compact are not deleted by offset"
+                    "records cannot be deleted by offset if cleanup_policy is only compact: add delete to it"
                 )
             offset = end if before_offset == -1 else before_offset
             if not 0 <= offset <= end:
@@ -682,11 +704,12 @@ class LogWriter(RecordAppender, PartitionLog):
         return start
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes the records from `offset` on, durably; False if there are none (spec 8.9).
+        """Removes the records from `offset` to the end, durably. False if there are none.
 
-        A batch that holds `offset` in its middle goes as a whole, and the next record gets `offset` all the same; from
-        flush() or close() on a later opening knows that too, which Kafka's does not. TypeError, ValueError. OSError:
-        nothing is changed, or the log refuses to write until it is opened again.
+        The next record gets `offset`. A batch with `offset` in its middle is removed as a whole, with the records
+        before `offset`; after flush() or close() the next record still gets `offset`, even if the log is opened again
+        (in Kafka it may not). TypeError, ValueError. OSError: nothing is changed, or the log refuses to write until
+        it is opened again.
         """
         offset = integer("offset", offset)
         done = self._truncate_to(offset)
@@ -747,8 +770,9 @@ class LogWriter(RecordAppender, PartitionLog):
             self._store(self._point_to_store(), self._start_to_store())
 
     def _tell_end(self) -> None:
-        """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes or
-        closes was promised it: so a segment begins there."""
+        """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes
+        or closes was promised it: so a segment begins there.
+        """
         with self._held():
             self._check_place()
             if self._untold_end == self._end_offset:
@@ -764,10 +788,10 @@ class LogWriter(RecordAppender, PartitionLog):
             self._deleted.set_rest_aside(segment, snapshot, due)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Deletes every record, durably; the next one gets `offset` (spec 8.10).
+        """Removes all records, durably. The next record gets `offset`.
 
-        `log_start_offset` is from 0 to `offset`, and `offset` unless given. TypeError, ValueError. OSError: nothing is
-        changed, or the log refuses to write until it is opened again.
+        `log_start_offset` is from 0 to `offset`; default `offset`. TypeError, ValueError. OSError: nothing is changed,
+        or the log refuses to write until it is opened again.
         """
         offset = integer("offset", offset)
         if log_start_offset is not None:
@@ -801,18 +825,20 @@ class LogWriter(RecordAppender, PartitionLog):
         self._reports.info("%s: truncated: removed all records, and goes on at offset %d", self.path, offset)
 
     def refresh(self) -> bool:
-        """Does nothing, and returns False: a log that is open for writing always shows what it holds. LogClosedError."""
+        """Does nothing and returns False: a log that is open for writing always shows all that it holds.
+        LogClosedError.
+        """
         self._now()
         return False
 
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes, trims, and leaves the directory as a broker's clean shutdown does; later openings need no recovery.
+        """Flushes, and leaves the directory as a broker's clean shutdown does: the next opening needs no recovery.
 
-        If it is interrupted, another close() goes on. After a failure that the log refuses to go on from, it closes all
-        the same, as after a crash; LogFailedError tells of one that happened in the background. OSError: closed as
-        after a crash, too.
+        If it is interrupted, call it again. After a failure (LogFailedError) the log is closed as after a crash: the
+        next opening recovers it. LogFailedError is raised for a failure that happened in the background, OSError if
+        closing fails; the log is closed as after a crash then.
         """
         if self._left:
             return
@@ -880,7 +906,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._left = self._log_dir.has_left
 
     def abandon(self) -> None:
-        """Lets go of the log without any of what close does, as if the process had died here."""
+        """Closes the log without flushing, as if the process had died: the next opening recovers it."""
         if self._left:
             return
         with self._held():

@@ -1,10 +1,10 @@
 """kstore dump: print what kafka-dump-log prints, line for line, from the files alone.
 
-The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot be dumped to
-its end. It differs in this: files may be given without --files, and decoder classes without their package; there is
---json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files to whole entries, and creates those
-that are missing); and the exit code is 2 for wrong usage, and 1 also for an unknown file, a wrong checksum, a corrupt
-snapshot and an index that does not match its log, for which Kafka's tool ends with 0.
+The lines are those of section 11 of docs/spec.md. As that tool does, it stops at the first file that cannot be dumped
+to its end. It differs in this: files may be given without --files, and decoder classes without their package; there is
+--json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files to whole entries, and creates
+those that are missing); and the exit code is 2 for wrong usage, and 1 also for an unknown file, a wrong checksum, a
+corrupt snapshot and an index that does not match its log, for which Kafka's tool ends with 0.
 """
 
 import argparse

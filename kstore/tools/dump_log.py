@@ -78,7 +78,9 @@ def batch_head(batch: RecordBatch) -> str:
 
 
 def batch_tail(batch: RecordBatch, magic: int, valid: bool) -> str:
-    """The rest of a batch's line, with the magic as it was written and whether the checksum is right. CorruptRecordError, UnsupportedCodecError."""
+    """The rest of a batch's line, with the magic as it was written and whether the checksum is right.
+    CorruptRecordError, UnsupportedCodecError.
+    """
     if magic > 127:
         raise CorruptRecordError(
             "magic of a batch",

@@ -57,7 +57,7 @@ def test_opening_gives_up_with_a_word(tmp_path: Path, monkeypatch: pytest.Monkey
         raise FileNotFoundError(2, "No such file or directory", str(path / "0.log"))
 
     monkeypatch.setattr(refresh, "load", load)
-    with pytest.raises(kstore.KstoreError, match="deleted since the log was looked at"):
+    with pytest.raises(kstore.KstoreError, match="deleted since the log was opened"):
         kstore.open(directory)
 
 
@@ -67,7 +67,7 @@ def test_a_segment_that_was_deleted(tmp_path: Path, how: str) -> None:
     log = kstore.open(directory)
     for path in directory.glob("0" * 20 + ".*"):
         path.unlink()
-    with pytest.raises(kstore.OffsetOutOfRangeError, match="deleted since the log was looked at") as caught:
+    with pytest.raises(kstore.OffsetOutOfRangeError, match="deleted since the log was opened") as caught:
         READS[how](log)
     assert isinstance(caught.value, LogChangedError)
     log.refresh()

@@ -399,7 +399,7 @@ def test_a_dry_run_of_recovery_writes_nothing(tmp_path: Path, capsys: pytest.Cap
     before = {file: file.read_bytes() for file in Path(path).iterdir()}
     code, out, _ = run(capsys, "recover", path, "--dry-run")
     assert code == 0
-    assert "would be deleted: it lies behind what was cut off" in out
+    assert "would be deleted: it comes after what was cut off" in out
     assert out.endswith("the log would hold offsets 0 to 2 (exclusive)\n")
     report = json.loads(run(capsys, "recover", path, "--dry-run", "--json")[1])
     assert (report["written"], report["log_end_offset"], len(report["findings"])) == (False, 2, 4)

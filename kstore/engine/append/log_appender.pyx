@@ -522,7 +522,7 @@ cdef class LogAppender:
     def wait_until_durable(self, int64_t offset):
         """Returns when every record below `offset` is on the disk. ValueError above log_end_offset."""
         if offset > self.end:
-            raise ValueError(f"offset {offset} lies above the log end offset {self.end}")
+            raise ValueError(f"offset {offset} is above the log end offset {self.end}")
         self.wait_durable(offset)
 
     def _drain(self):

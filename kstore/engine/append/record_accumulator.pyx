@@ -47,7 +47,8 @@ cdef class PendingBatch:
 @final
 @freelist(64)
 cdef class Ticket:
-    """What an appender gives for a record: `offset` once it is in the log, and `wait()` until then."""
+    """What append() of an appender returns: wait() waits until the record is in the log, `offset` is its offset then.
+    """
 
     cdef RecordAccumulator appender
     cdef PendingBatch batch
@@ -55,17 +56,19 @@ cdef class Ticket:
 
     @property
     def offset(self):
-        """The record's offset; None while its batch is gathered."""
+        """The offset of the record; None as long as it is not in the log."""
         if self.batch is None or self.batch.base_offset < 0:
             return None
         return self.batch.base_offset + self.place
 
     def wait(self, timeout=None):
-        """Waits until the record is in the log, on the disk if the log's durability is "group" or "each"; its offset.
+        """Waits until the record is in the log, and returns its offset.
 
-        A batch waits for company at most the appender's linger_ms; flush() of the appender hurries it. TimeoutError
-        after `timeout` seconds, which do not count the disk. OSError if the batch could not be written: it is tried
-        again by whoever appends, flushes or waits next. LogClosedError if the appender ended before.
+        If the durability of the log is "group" or "each", the record is on the disk then. A batch is appended after the
+        linger_ms of the appender at the latest; flush() of the appender appends it at once.
+
+        TimeoutError after `timeout` seconds; the time that the disk takes does not count. OSError if the batch could
+        not be written: the next append, flush or wait tries again. LogClosedError if the appender was closed before.
         """
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
@@ -137,10 +140,10 @@ cdef class RecordAccumulator:
         """The first record of a batch has come."""
 
     def append(self, value, key=None, timestamp=None, headers=None):
-        """Takes one record, as log.append does, and returns its Ticket: `ticket.wait()` gives the offset.
+        """Takes one record and returns its Ticket, whose wait() gives the offset. Arguments as for log.append.
 
-        The record is in the log once its batch is full, linger_ms is over, or flush() was called. OSError when a full
-        batch cannot be written: then this record was not taken, and that batch is tried again by the next call.
+        The record is in the log when its batch is full, linger_ms is over, or flush() is called. OSError if a full
+        batch cannot be written: this record was not taken then, and the next call tries to write that batch again.
         """
         cdef BatchBuilder builder
         cdef ks_fields f
@@ -214,7 +217,10 @@ cdef class RecordAccumulator:
         return 0
 
     def flush(self):
-        """Appends what was gathered; returns the log end offset then, durable if the log's durability says so."""
+        """Appends the records that were gathered, and returns the log end offset after that.
+
+        If the durability of the log is "group" or "each", they are on the disk then.
+        """
         self.acquire()
         try:
             if self.gathering:

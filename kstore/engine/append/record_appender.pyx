@@ -46,9 +46,10 @@ cdef enum:
 
 
 class Appended(NamedTuple):
-    """What `append_batches` did: the first and last offset that the batches have now, and how many they were.
+    """The result of `append_batches`: the first and last offset that the batches have now, and the number of batches.
 
-    `duplicate`: nothing was written, because the producer had sent this batch before; the offsets are those of then.
+    `duplicate` is True if nothing was written because the producer had sent this batch before; the offsets are those
+    that it got then.
     """
 
     first_offset: int
@@ -113,10 +114,18 @@ cdef class RecordAppender(LogAppender):
     def append(self, value, key=None, timestamp=None, headers=None):
         """Appends one record and returns its offset.
 
-        value and key are bytes-like or None (a value of None is a tombstone); timestamp is ms since 1970 or a datetime
-        with a time zone, None for now, -1 for none; headers are (str, bytes or None) pairs or a mapping.
-        InvalidTimestampError, InvalidRecordError (no key in a compacted topic), RecordTooLargeError, OSError; then the
-        log is as it was. With durability "group" or "each" the record is on the disk when this returns.
+        value, key: bytes-like, or None. In a compacted log a value of None deletes the key.
+        timestamp: milliseconds since 1970, or a datetime with a time zone. None: the time of the append; -1: no
+            timestamp.
+        headers: (str, bytes or None) pairs, or a mapping.
+
+        With durability "group" or "each" the record is on the disk when this returns.
+
+        Raises:
+            InvalidTimestampError: the configuration does not allow the timestamp.
+            InvalidRecordError: cleanup_policy is compact, and there is no key.
+            RecordTooLargeError: the record is larger than max_message_bytes.
+            OSError: it could not be written. After any of these the log is as it was.
         """
         cdef BatchBuilder builder = self.builder
         cdef ks_fields f
@@ -328,20 +337,20 @@ cdef class RecordAppender(LogAppender):
     def append_batches(
         self, encoded, *, bint keep_offsets=False, leader_epoch=None, origin="client", transaction_version=-1
     ):
-        """Appends batches that a producer or another log encoded; returns an Appended.
+        """Appends batches that a producer or another log has encoded; returns an Appended.
 
-        `encoded`: bytes-like, whole batches one after another; what is left of a last one that was cut is ignored.
-        Each is checked as Kafka's broker checks it (spec 6.3, 6.5), all before the first is written: size, CRC, header,
-        records, timestamps, producer. Then it gets its offset, in a part of the header that no checksum covers; the
-        records are not touched. Kafka takes one batch a call from a producer, here it may be many: each is atomic.
-
-        keep_offsets: as in a follower, the batches keep their offsets (from log_end_offset on, rising) and leader
-        epochs; those of an epoch above `leader_epoch`, where that is given, are left for later. Otherwise
-        `leader_epoch` is put into them. origin "coordinator" may also append control batches, and any sequence;
-        transaction markers tell the version of transactions that they belong to, 0 to 2.
+        encoded: bytes-like, whole batches one after another. A last one that is cut short is ignored. Each is checked
+            as a broker checks it (sections 6.3 and 6.5 of docs/spec.md) before the first is written: size, checksum,
+            header, records, timestamps, producer. Then it gets its offset, in a part of the header that the checksum
+            does not cover; the records are not changed. Each batch is appended as a whole or not at all.
+        keep_offsets: True does what a follower does: the batches keep their offsets, which must increase from
+            log_end_offset on, and their leader epochs. Batches of a higher epoch than `leader_epoch` are not appended.
+        leader_epoch: the leader epoch to write into the batches. Default: that of the log.
+        origin: "client", or "coordinator", which may also append transaction markers and any sequence number.
+        transaction_version: that of the transactions that markers end, 0 to 2.
 
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
-        UnexpectedAppendOffsetError, the errors of producers, OSError; then the log is as it was.
+        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then.
         """
         cdef ks_rules rules
         cdef ks_arrival found

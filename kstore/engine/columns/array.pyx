@@ -88,7 +88,7 @@ cdef class Values:
     def data(self):
         """The bytes of all rows, one behind the other."""
         if self.field.format not in (b"z", b"u"):
-            raise TypeError(f"{self.name} is no column of bytes that lie one behind the other")
+            raise TypeError(f"{self.name} is not a column of bytes that follow one another without gaps")
         return self.array(2, "u1", self.buffers[2].size)
 
     @property

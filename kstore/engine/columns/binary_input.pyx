@@ -245,7 +245,7 @@ cdef class BinaryInput:
         with nogil:
             i = wrong_offset(c)
         if i >= 0:
-            raise ValueError(f"{what}: cell {i} of an Arrow array is said to lie from {offset_at(c, i)} to "
+            raise ValueError(f"{what}: cell {i} of an Arrow array is said to be from {offset_at(c, i)} to "
                              f"{offset_at(c, i + 1)}")
         if c.data is NULL:
             if offset_at(c, 0) != offset_at(c, c.count):

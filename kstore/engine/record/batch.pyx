@@ -136,12 +136,13 @@ cdef tuple given_headers(object headers):
 @freelist(256)
 @no_gc  # it refers to bytes, text and numbers only, so it is in no cycle
 cdef class Record:
-    """One record: offset, timestamp (ms; -1 for none), timestamp_type, key, value (bytes or None), headers.
+    """One record: offset, timestamp (ms since 1970; -1 for none), timestamp_type, key, value, headers.
 
-    `timestamp_type` is "CreateTime", "LogAppendTime", or "NoTimestampType" for a message of magic 0. `headers` is a
-    tuple of (name, value) pairs, value None where it is null. A name that is not UTF-8 has U+FFFD where it is not.
-    Records are copies: keeping one keeps no buffer alive. They can be pickled, compared and made:
-    Record(offset=0, timestamp=1711530458631, value=b"v").
+    key and value are bytes or None. headers is a tuple of (name, value) pairs; a value may be None, and bytes of a name
+    that are not UTF-8 become U+FFFD. timestamp_type is "CreateTime", "LogAppendTime", or "NoTimestampType" (the oldest
+    format has no timestamps). A record is a copy, and keeps nothing else in memory. Records can be compared, pickled
+    and
+    made: Record(offset=0, timestamp=1711530458631, value=b"v").
     """
 
     def __init__(
@@ -453,10 +454,11 @@ cdef class Records:
 
 @final
 cdef class RecordBatch:
-    """One batch as it lies in a log: a v2 batch, or a message of magic 0 or 1 (a compressed wrapper counts as one).
+    """One batch as it is stored: a batch of Kafka's current format, or a message of the old formats (magic 0 and 1).
 
-    `data` holds its bytes. The header can be read of a batch that is damaged; `ensure_valid` tells, and iteration
-    checks first. Fields that a message of magic 0 or 1 lacks are -1.
+    A compressed message of an old format, which holds others, counts as one batch. `data` holds the bytes. The header
+    can be read even if the batch is damaged; `ensure_valid` checks it, and iterating checks it first. Fields that the
+    old formats do not have are -1.
     """
 
     def __init__(
@@ -528,12 +530,12 @@ cdef class RecordBatch:
 
     @property
     def crc(self):
-        """The checksum that is stored, unsigned."""
+        """The stored checksum, as an unsigned number."""
         return self.header.crc
 
     @property
     def is_valid(self):
-        """Whether the stored checksum is that of the bytes."""
+        """Whether the stored checksum matches the bytes."""
         return ks_batch_crc(self.start(), &self.header) == self.header.crc
 
     @property
@@ -542,7 +544,7 @@ cdef class RecordBatch:
 
     @property
     def codec(self):
-        """"none", "gzip", "snappy", "lz4" or "zstd"; UnsupportedCodecError for an id above."""
+        """"none", "gzip", "snappy", "lz4" or "zstd". UnsupportedCodecError if the number of the codec is unknown."""
         cdef int codec = ks_codec(&self.header)
         if codec > 4:
             raise UnsupportedCodecError(
@@ -563,7 +565,7 @@ cdef class RecordBatch:
 
     @property
     def base_timestamp(self):
-        """As stored: the first record's timestamp, or the delete horizon where there is one."""
+        """As it is stored: the timestamp of the first record, or the delete horizon if compaction has set one."""
         return self.header.base_timestamp
 
     @property
@@ -572,7 +574,7 @@ cdef class RecordBatch:
 
     @property
     def delete_horizon_ms(self):
-        """When compaction may drop the tombstones in here, or None."""
+        """The time after which compaction may remove the tombstones of this batch; None if it has set none."""
         if self.header.magic == 2 and self.header.attributes & KS_DELETE_HORIZON:
             return self.header.base_timestamp
         return None
@@ -617,7 +619,7 @@ cdef class RecordBatch:
         return self.header.records_count
 
     def sequence_of(self, Record record not None):
-        """The sequence number of one of its records, -1 where it has none."""
+        """The sequence number of one of its records; -1 if the producer is not idempotent."""
         if self.header.base_sequence < 0:
             return -1
         return ks_sequence_after(self.header.base_sequence, <int32_t>(<int64_t>record.offset - self.header.base_offset))
@@ -631,9 +633,9 @@ cdef class RecordBatch:
             raise_fault(&fault, self.file, self.position, self.header.base_offset)
 
     def records(self, *, bint verify=True):
-        """A list of its records, those of a control batch included; `verify=False` takes them on trust.
+        """A list of its records, also those of a control batch. verify=False does not check the checksum first.
 
-        CorruptRecordError, RecordTooLargeError (it unpacks to more than max_decompressed_bytes).
+        CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than max_decompressed_bytes.
         """
         if verify:
             self.ensure_valid()
@@ -646,9 +648,11 @@ cdef class RecordBatch:
         return found
 
     def unverified(self):
-        """Its records one by one, taken on trust; where no codec is in the way, those before damage come first.
+        """An iterator of its records that does not check the checksum: if it is not compressed, those before damage
+        come first.
 
-        As Kafka reads them: the last one is not given either when bytes follow it. Errors are those of `records`.
+        As in Kafka, the last record is not given if bytes follow it. CorruptRecordError if it is damaged;
+        RecordTooLargeError if it unpacks to more than max_decompressed_bytes.
         """
         if self.header.magic < 2 or ks_codec(&self.header):
             yield from self.records(verify=False)
@@ -666,7 +670,9 @@ cdef class RecordBatch:
         return iter(self.records())
 
     def messages(self):
-        """Of a message of magic 0 or 1: a list of (Record, stored crc, whether it is right), unpacked if need be."""
+        """The messages of a batch of an old format (magic 0 or 1): a list of (Record, stored checksum, whether it
+        matches).
+        """
         if self.header.magic == 2:
             raise ValueError("a batch of magic 2 has records, not messages")
         cdef const uint8_t *start = self.start()

@@ -272,13 +272,16 @@ def encode_batch(
     last_offset_delta=None,
     delete_horizon=None,
 ):
-    """One encoded v2 batch of (timestamp, key, value, headers) records, the bytes that Kafka's builder makes.
+    """Encodes (timestamp, key, value, headers) records as one batch, byte for byte as Kafka's producer does.
 
-    Offsets rise by one from `base_offset`, or as `offset_deltas` say; `last_offset_delta` may lie above the last one,
-    as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd", level None for Kafka's default.
-    `log_append_time` makes it a LogAppendTime batch of that time; `delete_horizon` is the time that compaction stamped.
-    Timestamps are milliseconds since 1970, -1 for none, or datetimes with a time zone. TypeError for what is of another
-    kind, ValueError for values out of range or that do not go together, OverflowError for more than fits a batch.
+    Offsets increase by one from `base_offset`, or are `base_offset` plus `offset_deltas`. `last_offset_delta` may be
+    above the last one, as after compaction. codec is "none", "gzip", "snappy", "lz4" or "zstd"; level None is Kafka's
+    default. `log_append_time` makes a batch with that time for all records. `delete_horizon` is the time after which
+    compaction may remove tombstones. Timestamps are milliseconds since 1970, -1 for none, or datetimes with a time
+    zone.
+
+    TypeError for an argument of a wrong type, ValueError for one that is out of range or does not match the others,
+    OverflowError if it does not fit into a batch.
     """
     cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
     cdef ks_batch *b = &builder.batch

@@ -42,7 +42,7 @@ cdef enum:
 
 
 class Skipped(NamedTuple):
-    """What `on_error="skip"` left out: `size` bytes at `position` of `file`, and the error that was there."""
+    """What on_error="skip" left out: `size` bytes at byte `position` of `file`, because of `error`."""
 
     file: str
     position: int
@@ -421,8 +421,10 @@ cdef class Reader:
 @final
 @no_gc_clear
 cdef class BatchReader(Reader):
-    """Iterates RecordBatch objects. Control batches are included; batches of aborted transactions are not where
-    `aborted` was given."""
+    """An iterator of RecordBatch objects. log.batches() and slice.batches() make one.
+
+    Control batches are included. `skipped` lists what on_error="skip" left out. One thread at a time.
+    """
 
     def __next__(self):
         self.enter()
@@ -446,8 +448,11 @@ cdef class BatchReader(Reader):
 @final
 @no_gc_clear
 cdef class RecordReader(Reader):
-    """Iterates Record objects with start_offset <= offset < stop_offset. Records of control batches are left out
-    unless `control` is true. With on_error="skip" a batch that breaks half way gives the records before the break."""
+    """An iterator of Record objects. log.records() and slice.records() make one.
+
+    `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records before are
+    given. One thread at a time.
+    """
 
     cdef Records cursor
 

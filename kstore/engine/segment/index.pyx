@@ -126,7 +126,10 @@ class TimestampOffset(NamedTuple):
 
 
 class AbortedTxn(NamedTuple):
-    """An entry of the transaction index (spec 3.4)."""
+    """An aborted transaction, as the transaction index (a .txnindex file) has it.
+
+    Its producer, its first offset, the offset of its marker (`last_offset`), and the last stable offset after it.
+    """
 
     producer_id: int
     first_offset: int

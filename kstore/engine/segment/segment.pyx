@@ -45,7 +45,10 @@ cdef enum:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Where a lookup ended: the offset and timestamp (-1 for none) of a record, and its leader epoch if known."""
+    """The result of find(): the offset and timestamp of a record, and its leader epoch.
+
+    The timestamp is -1 for an end of the log. The leader epoch is None if it is not known.
+    """
 
     offset: int
     timestamp: int
@@ -62,13 +65,15 @@ class Located(NamedTuple):
 
 @final
 cdef class Segment:
-    """A segment of a log, read-only. Files are opened at first use and stay open as long as the segment lives.
+    """One segment of a log, for reading: a .log file and its index files. log.segments has them.
 
-    base_offset is the number in its name, end_offset the base offset of the segment after it (2^63 - 1 for the last).
-    `suffixes` gives names such as NAME.log.swap, by kind; positions count from `origin`, which is 0 but where one file
-    stands for several segments (spec 8.7, split).
-    `size` is the part of the .log that counts: behind it may lie what recovery would cut off. `damage` is the error
-    that making the indexes anew met in the log, or None; the indexes then end there. Thread-safe.
+    base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the last one).
+    `size` is the part of the .log file that counts; recovery would cut off what is after it. `damage` is the error that
+    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened at first use, and
+    stay open as long as the segment exists. Threads may share it.
+
+    `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count from
+    `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md).
     """
 
     def __cinit__(
@@ -138,7 +143,7 @@ cdef class Segment:
         return self.opened()
 
     def mtime_ms(self):
-        """When the .log was last changed, in ms: Kafka's substitute for timestamps where there are none."""
+        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
         return self.opened().mtime_ms()
 
     cdef bytes contents(self, str kind, int64_t width):
@@ -260,7 +265,7 @@ cdef class Segment:
 
     @property
     def notes(self):
-        """Why an index was made anew, as errors; empty where its files served."""
+        """Why indexes were rebuilt in memory, as errors. Empty if the files are used."""
         return self._notes or ()
 
     @property
@@ -273,7 +278,7 @@ cdef class Segment:
 
     @property
     def transaction_index(self):
-        """Aborted transactions whose markers are in here; empty where there is no file. CorruptIndexError."""
+        """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""
         if self._transaction_index is None:
             self._transaction_index = TransactionIndex(
                 self.base_offset, self.contents(".txnindex", KS_ABORTED_ENTRY) or b"", path=self.path_of(".txnindex")
@@ -282,14 +287,16 @@ cdef class Segment:
 
     @property
     def max_timestamp_so_far(self):
-        """The largest timestamp and the last offset of the first batch to have it; (-1, base_offset) for none."""
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base_offset) if there is
+        none.
+        """
         if self._max_timestamp_so_far is not None:
             return self._max_timestamp_so_far
         return self.times().last_entry
 
     @property
     def largest_timestamp(self):
-        """The same timestamp, or the file's modification time where there is none (spec 7.6)."""
+        """The largest timestamp of its records; if no record has one, the time the file was last changed."""
         cdef int64_t timestamp = self.max_timestamp_so_far.timestamp
         return timestamp if timestamp >= 0 else self.mtime_ms()
 
@@ -460,7 +467,8 @@ cdef class Segment:
         return self._offset_index
 
     def translate(self, int64_t offset):
-        """The first batch with last offset >= `offset`, as a Located; None past the end (spec 7.1)."""
+        """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the last batch.
+        """
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef int64_t position = self.locate(offset, w, &b, False)
@@ -472,7 +480,7 @@ cdef class Segment:
         return Located(base, position, b.size)
 
     def batch_at(self, int64_t position):
-        """The batch that begins at this byte, as it lies there (`is_valid` tells whether it is sound)."""
+        """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef ks_fault fault
@@ -493,7 +501,8 @@ cdef class Segment:
         return batch
 
     def get(self, int64_t offset):
-        """The first record of data with at least this offset; None if the segment has none. CRC checked."""
+        """The record at this offset, or the first one after it; None if the segment has none. The checksum is checked.
+        """
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef Record record = None
@@ -545,10 +554,11 @@ cdef class Segment:
         return position
 
     def find_timestamp(self, int64_t timestamp, int64_t start_offset=0):
-        """The first record with at least this timestamp and at least start_offset, as OffsetAndTimestamp, or None.
+        """The first record with this timestamp or a later one, and at least start_offset, as OffsetAndTimestamp; or
+        None.
 
-        Spec 7.6, steps 2 to 4: from the batch that the time index names on. Where that batch is not what the index
-        says, both indexes are made anew and the search begins again.
+        The search begins at the batch that the time index names. If that batch is not what the index says, both indexes
+        are rebuilt in memory and the search begins again (section 7.6 of docs/spec.md).
         """
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
@@ -598,7 +608,8 @@ cdef class Segment:
         )
 
     def find_max_timestamp(self):
-        """The first record with the segment's largest timestamp, as OffsetAndTimestamp, or None (spec 7.5)."""
+        """The first record with the largest timestamp of the segment, as OffsetAndTimestamp; None if no record has one.
+        """
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef Record record
@@ -614,10 +625,12 @@ cdef class Segment:
         return OffsetAndTimestamp(record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None)
 
     def read_next_offset(self):
-        """The offset after the last batch: from the last index entry to the end, checksums unread (spec 8.6).
+        """The offset after the last batch, found by walking headers from the last index entry on. Checksums are not
+        checked.
 
-        A batch whose offsets contradict those before and after it does not count. `tail_bytes` then tells how many
-        bytes follow the last batch that does."""
+        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the number of
+        bytes after the last batch that counts.
+        """
         cdef int64_t next_offset
         cdef int64_t position = self.end_of_batches(&next_offset)
         self.tail_bytes = self.limit() - position
@@ -668,7 +681,7 @@ cdef class Segment:
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
         cdef ReadWindow w = self._spare
         if not 0 <= position <= self.limit():
-            raise ValueError(f"position {position} lies outside the {self.limit()} bytes of the segment")
+            raise ValueError(f"position {position} is outside the {self.limit()} bytes of the segment")
         if w is not None and w.file is self._log and w.holds(position, KS_BATCH_OVERHEAD):
             return w.at(position)[:KS_BATCH_OVERHEAD]
         return self.peek(position)
@@ -729,7 +742,8 @@ cdef class Segment:
         return w
 
     def recovery_walk(self, *, bint verify=True):
-        """Walks every batch (checking its CRC, unless verify is false) and returns a RecoveryWalk."""
+        """Walks all batches, checking checksums unless verify is False, and returns a RecoveryWalk: what recovery would find.
+        """
         return walk_all(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
 
     def read_headers(self, int64_t start=0):

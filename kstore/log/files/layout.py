@@ -24,7 +24,7 @@ _SPECIAL = {
 
 
 class TopicPartition(NamedTuple):
-    """A topic's name and a partition's number."""
+    """The name of a topic and the number of a partition; str() gives the name of the directory, such as orders-0."""
 
     topic: str
     partition: int

@@ -24,12 +24,13 @@ _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
 class Follower(Generic[Item]):
-    """An iterator, also an asynchronous one, of the batches (or records) from an offset on; at the end it waits for more.
+    """An iterator of the records (or batches) from an offset on, which waits for more at the end. log.follow() makes
+    one.
 
-    It ends when nothing has come for `timeout` seconds, when it is closed, and when the writer of this process that it
-    follows is closed and all is read. OffsetOutOfRangeError when its position is deleted or truncated away before it
-    gets there: `first` and `end` of the error tell what is left, `offset` of the follower where it was. For one thread
-    (or task) at a time; `close` is for any.
+    `for` and `async for` both work. It ends if nothing was appended for `timeout` seconds, when it is closed, and when
+    it follows a writer of this process that is closed and has been read to its end. If the offset is deleted or
+    truncated before it gets there, it raises OffsetOutOfRangeError: `first` and `end` of the error say what the log
+    holds, `offset` of the follower says where it was. One thread or task at a time may iterate; any may call `close`.
     """
 
     def __init__(self, feed: FollowSource, offset: int, timeout: float | None, records: bool) -> None:
@@ -57,7 +58,10 @@ class Follower(Generic[Item]):
     # ---- taking what is there -------------------------------------------------------------------------------------
 
     def take(self) -> Item | None:
-        """The next one if it is there, else None. Does not wait. OffsetOutOfRangeError, CorruptRecordError, OSError."""
+        """The next record (or batch) if there is one, else None, without waiting.
+
+        OffsetOutOfRangeError if the position was deleted; CorruptRecordError, OSError.
+        """
         if not self._records:
             return cast("Item | None", self._take_batch())
         while not self._pending:
@@ -203,7 +207,7 @@ class Follower(Generic[Item]):
     # ---- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the iteration, also of a thread that waits in it."""
+        """Ends the iteration, also in a thread that is waiting in it."""
         self._closed = True
         self._event.set()
 

@@ -14,7 +14,7 @@ _NEVER = 2**63 - 1
 
 
 class Residency(NamedTuple):
-    """How many of a segment's bytes are in the page cache: its .log's, as far as they count."""
+    """How much of a segment is in the page cache: `cached_bytes` of the `size` bytes of its .log file."""
 
     base_offset: int
     size: int

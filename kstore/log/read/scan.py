@@ -33,10 +33,10 @@ class Wanted(NamedTuple):
 
 
 class Scan:
-    """An iterable of ColumnBatch objects, which also exports itself as an Arrow stream: pyarrow.table(scan), Polars,
-    DuckDB and pandas take it. Every iteration, and every export, reads the log anew, as it was when the scan was made.
+    """Records as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream. log.scan() makes one.
 
-    `skipped` lists what the last iteration with on_error="skip" left out.
+    pyarrow.table(scan), Polars, DuckDB and pandas take it. Each iteration or export reads the log again, as it was when
+    the scan was made. `skipped` lists what the last iteration left out because of on_error="skip".
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Scan:
 
     @property
     def schema(self) -> Field:
-        """The type of the batches, as a struct."""
+        """The type of the batches, as an Arrow struct."""
         return self._schema
 
     def __iter__(self) -> Iterator[ColumnBatch]:
@@ -107,12 +107,14 @@ class Scan:
 
     @property
     def size(self) -> int:
-        """Bytes of the segments that may be read."""
+        """Size in bytes of the segments that the scan may read."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def bytes_passed(self) -> int:
-        """How many of them the last iteration on one thread has behind it."""
+        """How many bytes of those segments the last iteration has read or passed by. For a progress bar; with threads=1
+        only.
+        """
         if self._scanner is None:
             return 0
         at, position = self._scanner.place
@@ -139,5 +141,5 @@ def checked_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     if columns is None:
         return COLUMNS
     if isinstance(columns, str):
-        raise TypeError("columns is a sequence of names, not one str")
+        raise TypeError("columns must be a list of names, not one str: columns=['key']")
     return tuple(columns)

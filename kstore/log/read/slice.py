@@ -11,12 +11,13 @@ from kstore.log.send.sending import Outlet, Sent, send_parts
 
 
 class Slice:
-    """`size` bytes at `position` of a segment, beginning with the batch that holds `offset` (spec 7.1).
+    """Stored bytes of one segment: `size` bytes at `position`, from the batch that holds `offset` on.
 
-    A slice begins at a batch and may end inside one, because the size asked for ended there (whole_batches=True sees
-    that it does not); what is cut off is ignored. Iterating gives the records from `offset` on; markers and, for
-    read_committed, records of aborted transactions are left out. The file stays readable as long as the slice lives,
-    whatever becomes of its name.
+    log.read() makes one. bytes(slice) copies them, `send` sends them without a copy, iterating gives the records from
+    `offset` on. A slice begins at a batch, and may end inside one because of the max_bytes that was asked for;
+    iterating ignores such a part. Transaction markers are left out of what iterating gives, and for
+    isolation="read_committed" records of aborted transactions. The slice can be read as long as it exists, even if the
+    file is deleted.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class Slice:
 
     @property
     def base_offset(self) -> int | None:
-        """The base offset of the segment, None for a slice of an empty log."""
+        """The base offset of its segment; None if the log is empty."""
         return None if self.segment is None else self.segment.base_offset
 
     def records(self) -> RecordReader:
-        """An iterator of its records, with `.skipped` for what on_error="skip" left out."""
+        """An iterator of its records. Its `.skipped` lists what on_error="skip" left out."""
         return RecordReader(
             self._segments,
             self.offset,
@@ -66,7 +67,9 @@ class Slice:
         )
 
     def batches(self) -> BatchReader:
-        """The same for its whole batches, control batches included."""
+        """An iterator of its whole batches, control batches included. Its `.skipped` lists what on_error="skip" left
+        out.
+        """
         return BatchReader(
             self._segments,
             self.offset,
@@ -81,20 +84,24 @@ class Slice:
     # ---- sending --------------------------------------------------------------------------------------------------
 
     def send(self, sock: Outlet, position: int = 0) -> Sent:
-        """Sends its bytes from byte `position` of the slice on, without copying them where that is possible.
+        """Sends its bytes to a socket, from byte `position` of the slice on, without copying them if possible.
 
-        A blocking socket takes all; one with a timeout what it takes in that time (TimeoutError for nothing); a
-        non-blocking one what it takes at once, perhaps nothing. `size` of the result counts the bytes, to go on from;
-        `path` is "sendfile", or "copy" for TLS sockets and others that cannot do that. OSError.
+        A blocking socket takes all. A socket with a timeout takes what it can in that time (TimeoutError if that is
+        nothing), a non-blocking one what it can at once, perhaps nothing. In the result, `size` is the number of bytes
+        sent, to go on from, and `path` is "sendfile", or "copy" for TLS sockets and others for which sendfile does not
+        work. OSError.
 
-        CorruptRecordError if the log was truncated since the slice was made, also if it has grown again: then what was
-        sent may hold half a batch, and the connection is of no more use. The kernel sends from the page cache, some of
-        it after this has returned: what another process overwrites in that time cannot be seen here.
+        CorruptRecordError if the log was truncated since the slice was made: half a batch may have been sent then, so
+        close the connection. The kernel sends some bytes after this has returned; if another process overwrites them in
+        that time, nobody notices.
         """
         return send_parts([self], sock, position)
 
     async def send_async(self, to: object, position: int = 0) -> Sent:
-        """The same for asyncio, all of it: `to` is a StreamWriter, a transport or a non-blocking socket."""
+        """Sends all of its bytes with asyncio, from byte `position` of the slice on; otherwise as `send`.
+
+        `to` is a StreamWriter, a transport or a non-blocking socket.
+        """
         from kstore.log.send.transports import send_parts_async
 
         return await send_parts_async([self], to, position)

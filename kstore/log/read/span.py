@@ -8,7 +8,10 @@ from kstore.log.send.sending import Outlet, Sent, send_parts
 
 
 class Span:
-    """Slices of consecutive segments, of one moment. Its bytes are theirs one after the other, `size` in number."""
+    """Stored bytes of consecutive segments, as slices of the same moment: `size` bytes in all. log.span() makes one.
+
+    bytes(span) copies them, `send` sends them without a copy, iterating gives the records.
+    """
 
     def __init__(self, slices: list[Slice]) -> None:
         self.slices = tuple(slices)
@@ -18,11 +21,16 @@ class Span:
         return self.size > 0
 
     def send(self, sock: Outlet, position: int = 0) -> Sent:
-        """Sends its bytes from byte `position` of the span on, as Slice.send does."""
+        """Sends its bytes to a socket, from byte `position` of the span on, without copying them if possible. See
+        Slice.send.
+        """
         return send_parts(self.slices, sock, position)
 
     async def send_async(self, to: object, position: int = 0) -> Sent:
-        """The same for asyncio, all of it: `to` is a StreamWriter, a transport or a non-blocking socket."""
+        """Sends all of its bytes with asyncio, from byte `position` of the span on; otherwise as `send`.
+
+        `to` is a StreamWriter, a transport or a non-blocking socket.
+        """
         from kstore.log.send.transports import send_parts_async
 
         return await send_parts_async(self.slices, to, position)

@@ -7,15 +7,21 @@ from kstore.log.recovery.steps import Finding, Step
 
 
 class DataLossWarning(UserWarning):
-    """Records that were sound or had been flushed are gone, or recovery took them away and keeps them in .cut files."""
+    """Recovery removed records that were undamaged or had been flushed. What was removed is kept in .cut files.
+
+    kstore.open can read a .cut file, or the whole log with recover=False.
+    """
 
 
 @dataclass
 class Recovery:
-    """What loading found, and did or (opened for reading, which writes nothing) would have done.
+    """What opening a log found, and what was done about it. A log that is opened for reading shows what would be done.
 
-    `findings` has all of it. `losses` tells what recovery took away, or would, that somebody may miss: sound batches
-    behind damage, and what had been flushed. A writer keeps those bytes in .cut files, and warns (DataLossWarning).
+    `clean`: whether the log was closed cleanly. `findings`: everything that was found. `losses`: what recovery removes
+    (or would) that somebody may miss, as sentences: undamaged batches after damage, and records that had been flushed.
+    Opening for writing keeps those bytes in .cut files, and warns with DataLossWarning. `truncated_bytes`: how many
+    bytes recovery cut off. `recovered_segments`: base offsets of the segments that it walked. `written`: whether the
+    files were changed.
     `missing` tells of offsets between segments that were there once; a reader warns of these too.
     """
 

@@ -23,7 +23,7 @@ class Outlet(Protocol):
 
 
 class Sent(NamedTuple):
-    """What a send did: how many bytes were taken, and whether "sendfile" or "copy" was the way."""
+    """The result of a send: `size`, the number of bytes that were sent, and `path`, "sendfile" or "copy"."""
 
     size: int
     path: str
@@ -45,7 +45,7 @@ def parts_from(parts: Sequence[Sendable], position: int) -> Iterator[tuple[Senda
     """The parts from a position of all of them on, each with where in it to begin."""
     position = any_integer("position", position)
     if position < 0 or position > sum(part.size for part in parts):
-        raise ValueError(f"position {position} lies outside the {sum(p.size for p in parts)} bytes to send")
+        raise ValueError(f"position {position} is outside the {sum(p.size for p in parts)} bytes to send")
     for part in parts:
         if position < part.size:
             yield part, position

@@ -28,10 +28,11 @@ class _Log(Protocol):
 
 
 class Appender(RecordAccumulator):
-    """Takes records from many threads and appends them in batches of up to `batch_bytes`.
+    """Gathers records of many threads and appends them in batches. log.appender() makes one.
 
-    `append` returns a Ticket, whose wait() gives the record's offset. A batch waits for company at most `linger_ms`,
-    then a thread of this object appends it. Use it in a `with`, or close it: what still waits is lost with the process.
+    append() returns a Ticket at once; its wait() returns the offset when the record is in the log. A batch is appended
+    when it has `batch_bytes`, or after `linger_ms` by a thread of this object. Use it in a `with` statement, or close
+    it: records that still wait are lost if the process dies.
     """
 
     def __init__(self, log: Any, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
@@ -52,7 +53,10 @@ class Appender(RecordAccumulator):
         self._batch.set()
 
     def close(self) -> None:
-        """Appends what was gathered, and ends. OSError. ReentrantCallError: nothing is done then."""
+        """Appends the records that were gathered, and ends.
+
+        OSError if they cannot be written; ReentrantCallError if this call is made from inside another: nothing is done.
+        """
         if self._is_stopped:
             return
         try:

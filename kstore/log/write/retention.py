@@ -23,7 +23,11 @@ class SegmentFacts(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What becomes of a segment. `rule` says what lets it go, None where it stays; `reason` is a sentence."""
+    """What retention does with a segment, the one at `base_offset`: `delete` is True if it is deleted.
+
+    `rule` is why: "start_offset" (it is below the log start offset), "size" or "time"; None if the segment is kept.
+    `reason` is a sentence.
+    """
 
     base_offset: int
     delete: bool
@@ -97,7 +101,7 @@ class _Log(Protocol):
 
 
 def decide_for(log: _Log, config: LogConfig, now_ms: int) -> list[Decision]:
-    """The same for a log as it is: without replicas the high watermark is its end. OSError."""
+    """The decisions for all segments of a log. It has no replicas, so the high watermark is its end. OSError."""
     return decide(
         facts_of(log.segments, log.log_end_offset),
         config,
