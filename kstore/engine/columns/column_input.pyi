@@ -1,6 +1,9 @@
 from collections.abc import Callable
 from typing import Any, final
 
+from kstore.arguments import FIRST_SECOND as FIRST_SECOND
+from kstore.arguments import LAST_SECOND as LAST_SECOND
+
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
 @final
