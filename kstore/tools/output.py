@@ -53,11 +53,11 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
     check_output(path)
     target = os.path.realpath(path)  # a symbolic link stays one
     try:
-        mode = os.stat(target).st_mode  # noqa: PTH116
+        mode = os.stat(path).st_mode  # noqa: PTH116
     except FileNotFoundError:
         mode = stat.S_IFREG | 0o666 & ~_umask()
     if not stat.S_ISREG(mode):
-        with _opened(target, text) as out:
+        with _opened(path, text) as out:  # /dev/stdout leads to a pipe that has no path of its own
             yield out
         return
     number, temporary = tempfile.mkstemp(

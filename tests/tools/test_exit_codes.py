@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -164,6 +166,12 @@ def test_output_keeps_links_and_permissions(partition: Path, capsys: pytest.Capt
 def test_output_may_be_a_device(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "records", str(partition), "--output", os.devnull) == (0, "", "")
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+def test_output_may_be_a_pipe(partition: Path) -> None:
+    command = [sys.executable, "-m", "kstore", "records", str(partition), "--output", "/dev/stdout"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout.count(b"value") == 3
 
 
 # ---- times, separators, names ------------------------------------------------------------------------
