@@ -527,7 +527,6 @@ class LogWriter(RecordAppender, PartitionLog):
             self._tell_end()
         self.wait_until_durable(self._end_offset)
         self._store_recovery_point()
-        self._reports.pass_on()
         return self.durable_offset
 
     def _store_recovery_point(self) -> None:
@@ -712,11 +711,6 @@ class LogWriter(RecordAppender, PartitionLog):
         it is opened again.
         """
         offset = integer("offset", offset)
-        done = self._truncate_to(offset)
-        self._reports.pass_on()
-        return done
-
-    def _truncate_to(self, offset: int) -> bool:
         with self._held():
             self._check_place()
             now_ms = self.clock_ms()
@@ -799,7 +793,6 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._held():
             self._check_place()
             self._start_anew(offset, log_start_offset, self.clock_ms())
-        self._reports.pass_on()
 
     def _start_anew(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         with self._unfinished(f"starting again at offset {offset}") as change:

@@ -57,10 +57,11 @@ def test_changes_of_a_log_are_reported(tmp_path: Path, told: Callable[..., None]
         log.delete_records(3)
         told(f"INFO {path}: deleted the records before offset 3")
         log.truncate_to(3)
-        told(f"INFO {path}: truncated: removed offsets 3 to 4 (exclusive)")
         log.truncate_fully_and_start_at(9)
-        told(f"INFO {path}: truncated: removed all records, and goes on at offset 9")
-    told()
+    told(
+        f"INFO {path}: truncated: removed offsets 3 to 4 (exclusive)",
+        f"INFO {path}: truncated: removed all records, and goes on at offset 9",
+    )
 
 
 def test_recovery_is_reported(tmp_path: Path, told: Callable[..., None]) -> None:
