@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 # Folders whose tests take seconds, and together less than a minute.
-QUICK := tests/unit tests/golden tests/include tests/pages tests/test_layers.py
+QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
 
 .PHONY: help demo test quick test-spark interop check bench bench-all crash asan debug coverage wheel clean
 
@@ -57,7 +57,7 @@ bench-all: .venv/built .venv/with-bench ## the benchmarks with Kafka (Java 17, M
 
 COUNT ?= 1000
 crash: .venv/built .venv/with-test ## kill a writer at COUNT=1000 random moments
-	KSTORE_CRASHES=$(COUNT) $(BIN)/python -m pytest tests/crash $(ARGS)
+	KSTORE_CRASHES=$(COUNT) $(BIN)/python -m pytest tests/crash --timeout 0 $(ARGS)
 
 asan: .venv/built .venv/with-test .venv/with-examples ## the tests that feed it damaged bytes, with AddressSanitizer and UBSan
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/hostile/asan.sh $(ARGS)
