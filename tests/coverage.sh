@@ -14,7 +14,7 @@ for each; do
 done
 status=0
 PYTHONPATH="$copy:$here" python -P -m coverage run -m pytest -q -p no:cacheprovider --timeout 3000 \
-    -c "$here/pyproject.toml" --rootdir "$here" "$@" || status=$?
+    -c "$here/pyproject.toml" --rootdir "$here" "$@" || status=$?  # the report is of use all the same
 python -m coverage report --skip-covered --sort cover
 python -m coverage html --quiet --directory "$here/build/coverage-html"
 echo "line by line: build/coverage-html/index.html"
