@@ -239,7 +239,7 @@ def _(world: World) -> None:
 def _(world: World) -> None:
     values = world.values(2)
     world.tried.append(values)
-    base = world.log.log_end_offset + 10
+    base = world.log.log_end_offset + 1  # a wide gap that a roll falls into would pass for a lost segment
     encoded = kstore.encode_batch([(1, None, v, None) for v in values], base_offset=base, leader_epoch=3)
     world.ack(world.log.append_batches(encoded, keep_offsets=True, leader_epoch=3).first_offset, values)
 
