@@ -39,7 +39,8 @@ class Judge:
 
     def judge(self, image: Image, promise: Promise, setting: Setting, *, ordered: bool = False) -> list[str]:
         """What is wrong with it; nothing, as it should be. `ordered`: names have reached the disk in their order, so that
-        at any moment of a truncation or deletion what is left is a log without a hole."""
+        at any moment of a truncation or deletion what is left is a log without a hole. (Not of a recovery, which cuts a
+        segment off before it removes those behind it, as Kafka's does.)"""
         if not any(name.startswith(setting.partition + "/") for name in image.files):
             image.directories.add(setting.partition)  # what was promised must be missed, not the directory
         key = (image.digest(), setting)
@@ -54,7 +55,7 @@ class Judge:
                 own += [
                     f"offset {end} is followed by {base}: what lies between went too early"
                     for end, base in view.holes
-                    if ordered and base not in promise.jumps
+                    if ordered and base not in promise.jumps and "open" not in promise.doing
                 ]
                 own += complaints(promise, view.records, view.start, view.end, frozenset([EXTRA]))
             wrong += [f"{view.how}: {text}" for text in own]

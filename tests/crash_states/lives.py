@@ -134,14 +134,18 @@ class Life:
         if self.setting.slow_disk:
             self.log._flusher.sealed = lambda: None
         self.promises.cut(self.log.log_end_offset)
-        self._find_transactions()
+        self._look_round()
         self.end()
 
-    def _find_transactions(self) -> None:
+    def _look_round(self) -> None:
         assert self.log is not None
         self.open_transactions.clear()
         self.ended.clear()
+        end = self.log.log_start_offset
         for batch in self.log.batches():
+            if batch.base_offset > end:
+                self.promises.jump(batch.base_offset)  # what a recovery has left that a power cut ended
+            end = batch.last_offset + 1
             if batch.producer_id >= 0 and batch.is_control:
                 first = self.open_transactions.pop(batch.producer_id, None)
                 if first is not None:
