@@ -1,6 +1,6 @@
-from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kstore.engine.io.owned_lock cimport ks_owned_lock
 from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.segment.active_segment cimport ActiveSegment
 from libkstore.format cimport ks_batch
@@ -16,8 +16,7 @@ cdef extern from "gate.h" nogil:
 
 
 cdef class LogAppender:
-    cdef PyThread_type_lock mutex
-    cdef unsigned long owner       # the thread that has the mutex; 0 for none
+    cdef ks_owned_lock mutex
     cdef readonly ActiveSegment active
     cdef readonly tuple _sealed    # the segments before the active one
     cdef readonly tuple _segments  # (_sealed, active), replaced as one: readers take no lock

@@ -8,21 +8,19 @@ import os
 from typing import NamedTuple
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
-from cpython.pythread cimport (
-    NOWAIT_LOCK,
-    WAIT_LOCK,
-    PyThread_acquire_lock,
-    PyThread_allocate_lock,
-    PyThread_free_lock,
-    PyThread_get_thread_ident,
-    PyThread_release_lock,
-)
 from cython cimport no_gc_clear
 from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.io.file cimport File
+from kstore.engine.io.owned_lock cimport (
+    ks_owned_lock_acquire,
+    ks_owned_lock_destroy,
+    ks_owned_lock_init,
+    ks_owned_lock_is_mine,
+    ks_owned_lock_release,
+)
 from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
 from libkstore.format cimport ks_batch
@@ -144,9 +142,7 @@ cdef class LogAppender:
 
     def __cinit__(self, *args, **options):
         ks_gate_init(&self.commit)
-        self.mutex = PyThread_allocate_lock()
-        if self.mutex is NULL:
-            raise MemoryError()
+        ks_owned_lock_init(&self.mutex)
         self.builder = BatchBuilder()
         self.unsynced = []
         self.unsynced_from = self.syncing_from = INT64_MAX
@@ -156,8 +152,7 @@ cdef class LogAppender:
 
     def __dealloc__(self):
         ks_gate_destroy(&self.commit)
-        if self.mutex is not NULL:
-            PyThread_free_lock(self.mutex)
+        ks_owned_lock_destroy(&self.mutex)
 
     # ---- what the deriving class sets -----------------------------------------------------------------------------
 
@@ -311,33 +306,26 @@ cdef class LogAppender:
     # ---- the mutex ------------------------------------------------------------------------------------------------
 
     cdef int acquire(self) except -1:
-        if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
+        if not ks_owned_lock_acquire(&self.mutex):
             self.refuse_reentrance()
-            with nogil:
-                PyThread_acquire_lock(self.mutex, WAIT_LOCK)
-        self.owner = PyThread_get_thread_ident()
         return 0
 
     cdef int refuse_reentrance(self) except -1:
         """To wait for this very thread would take for ever."""
-        if self.owner == PyThread_get_thread_ident():
+        if ks_owned_lock_is_mine(&self.mutex):
             raise ReentrantCallError(
                 "the log was called from within itself: by a signal handler, a finalizer or its clock"
             )
         return 0
 
     cdef void release(self) noexcept:
-        self.owner = 0
-        PyThread_release_lock(self.mutex)
+        ks_owned_lock_release(&self.mutex)
         if self.waiting is not None:
             self.notify()
 
     def _after_fork(self):
         """A child of fork: threads that it does not have may have held the locks. Nothing is written here any more."""
-        self.mutex = PyThread_allocate_lock()  # the old one is left as it is: it may be held
-        if self.mutex is NULL:
-            raise MemoryError()
-        self.owner = 0
+        ks_owned_lock_init(&self.mutex)
         ks_gate_init(&self.commit)
         self.commit.failed = 1
         self.refusal = "it was opened in another process"

@@ -3,21 +3,18 @@
 from _thread import TIMEOUT_MAX as _LONGEST, allocate_lock
 from time import monotonic
 
-from cpython.pythread cimport (
-    NOWAIT_LOCK,
-    WAIT_LOCK,
-    PyThread_acquire_lock,
-    PyThread_allocate_lock,
-    PyThread_free_lock,
-    PyThread_get_thread_ident,
-    PyThread_release_lock,
-    PyThread_type_lock,
-)
 from cython cimport final, freelist
 from libc.stdint cimport int64_t
 
 from kstore.engine.append.record_appender cimport RecordAppender
 from kstore.engine.columns.column_input cimport moment
+from kstore.engine.io.owned_lock cimport (
+    ks_owned_lock,
+    ks_owned_lock_acquire,
+    ks_owned_lock_destroy,
+    ks_owned_lock_init,
+    ks_owned_lock_release,
+)
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields, read_fields
 from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
@@ -97,8 +94,7 @@ cdef class RecordAccumulator:
 
     cdef RecordAppender log
     cdef BatchBuilder builder
-    cdef PyThread_type_lock mutex
-    cdef unsigned long holder     # the thread that has the mutex
+    cdef ks_owned_lock mutex
     cdef int64_t batch_bytes
     cdef int64_t now              # the clock, as last read
     cdef PendingBatch batch           # the open one, or the last
@@ -107,33 +103,24 @@ cdef class RecordAccumulator:
     cdef bint closed
 
     def __cinit__(self, RecordAppender log not None, batch_bytes=16384, **options):
-        self.mutex = PyThread_allocate_lock()
-        if self.mutex is NULL:
-            raise MemoryError()
+        ks_owned_lock_init(&self.mutex)
         self.log = log
         self.batch_bytes = min(<int64_t>integer("batch_bytes", batch_bytes), log.segment_bytes, log.max_message_bytes)
         self.builder = log.builder.emptied()
         self.batch = PendingBatch()
 
     def __dealloc__(self):
-        if self.mutex is not NULL:
-            PyThread_free_lock(self.mutex)
+        ks_owned_lock_destroy(&self.mutex)
 
     cdef int acquire(self) except -1:
-        cdef unsigned long me = PyThread_get_thread_ident()
         if self.log is None:  # a subclass's __del__ keeps what __cinit__ refused, or the collector took it
             raise LogClosedError("the appender has no log")
-        if PyThread_acquire_lock(self.mutex, NOWAIT_LOCK) == 0:
-            if self.holder == me:
-                raise ReentrantCallError("the appender was called from within itself: by a signal handler or a clock")
-            with nogil:
-                PyThread_acquire_lock(self.mutex, WAIT_LOCK)
-        self.holder = me
+        if not ks_owned_lock_acquire(&self.mutex):
+            raise ReentrantCallError("the appender was called from within itself: by a signal handler or a clock")
         return 0
 
     cdef int release(self) except -1:
-        self.holder = 0
-        PyThread_release_lock(self.mutex)
+        ks_owned_lock_release(&self.mutex)
         return 0
 
     def _began(self):
@@ -303,10 +290,6 @@ cdef class RecordAccumulator:
 
     def _leave_to_parent(self):
         """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""
-        cdef PyThread_type_lock mutex = PyThread_allocate_lock()
-        if mutex is NULL:
-            raise MemoryError()
-        self.mutex = mutex
-        self.holder = 0
+        ks_owned_lock_init(&self.mutex)
         self.gathering = self.finished = False
         self.closed = True

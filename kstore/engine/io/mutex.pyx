@@ -2,17 +2,16 @@
 
 from collections import deque
 
-from cpython.pythread cimport (
-    NOWAIT_LOCK,
-    WAIT_LOCK,
-    PyThread_acquire_lock,
-    PyThread_allocate_lock,
-    PyThread_free_lock,
-    PyThread_get_thread_ident,
-    PyThread_release_lock,
-    PyThread_type_lock,
-)
 from cython cimport final, no_gc_clear
+
+from kstore.engine.io.owned_lock cimport (
+    ks_owned_lock,
+    ks_owned_lock_acquire,
+    ks_owned_lock_destroy,
+    ks_owned_lock_init,
+    ks_owned_lock_is_mine,
+    ks_owned_lock_release,
+)
 
 from kstore.errors import ReentrantCallError
 
@@ -29,27 +28,19 @@ cdef class Mutex:
     Entering and leaving are C code, which no signal interrupts: the lock is never left locked.
     """
 
-    cdef PyThread_type_lock lock
-    cdef unsigned long owner   # the thread inside; 0 for none
+    cdef ks_owned_lock lock
     cdef object waiting
 
     def __cinit__(self):
         self.waiting = deque()
-        self.lock = PyThread_allocate_lock()
-        if self.lock is NULL:
-            raise MemoryError()
+        ks_owned_lock_init(&self.lock)
 
     def __dealloc__(self):
-        if self.lock is not NULL:
-            PyThread_free_lock(self.lock)
+        ks_owned_lock_destroy(&self.lock)
 
     cdef int acquire(self) except -1:
-        if PyThread_acquire_lock(self.lock, NOWAIT_LOCK) == 0:
-            if self.owner == PyThread_get_thread_ident():
-                raise ReentrantCallError("called by the thread that is inside, from a signal handler or a finalizer")
-            with nogil:
-                PyThread_acquire_lock(self.lock, WAIT_LOCK)
-        self.owner = PyThread_get_thread_ident()
+        if not ks_owned_lock_acquire(&self.lock):
+            raise ReentrantCallError("called by the thread that is inside, from a signal handler or a finalizer")
         return 0
 
     cdef int run_waiting(self) except -1:
@@ -63,7 +54,7 @@ cdef class Mutex:
 
     def later(self, call, /):
         """Calls it under the guard: now, or when this thread, interrupted in here, leaves; then OSErrors are lost."""
-        if self.owner == PyThread_get_thread_ident():
+        if ks_owned_lock_is_mine(&self.lock):
             self.waiting.append(call)
         else:
             with self:
@@ -77,8 +68,7 @@ cdef class Mutex:
             try:
                 self.run_waiting()
             finally:
-                self.owner = 0
-                PyThread_release_lock(self.lock)
+                ks_owned_lock_release(&self.lock)
             if not self.waiting:
                 return
             self.acquire()  # it came after the last look

@@ -5,8 +5,8 @@ from libc.stdint cimport INT32_MAX, int64_t
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch_walk cimport FAR, NEAR, step
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
-from kstore.engine.segment.segment cimport Segment
 from kstore.engine.segment.recovery_walk cimport check_marker
+from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OK, ks_batch, ks_check_batch, ks_fault
 
 from kstore.engine.segment.index import TimestampOffset

@@ -1,0 +1,57 @@
+/* A lock that knows which thread has it, so that this thread is told that it would wait for itself. Called with the GIL. */
+#ifndef KSTORE_OWNED_LOCK_H
+#define KSTORE_OWNED_LOCK_H
+
+#include <Python.h>
+
+typedef struct ks_owned_lock {
+    PyThread_type_lock lock;
+    unsigned long owner; /* the thread that has it; 0 for none */
+} ks_owned_lock;
+
+/* Also for a child of fork, where a thread that is not there may hold the old lock, which is left as it is.
+   -1 with MemoryError set if there is no memory; then nothing is changed. */
+static inline int ks_owned_lock_init(ks_owned_lock *l)
+{
+    PyThread_type_lock lock = PyThread_allocate_lock();
+    if (lock == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    l->lock = lock;
+    l->owner = 0;
+    return 0;
+}
+
+static inline void ks_owned_lock_destroy(ks_owned_lock *l)
+{
+    if (l->lock != NULL)
+        PyThread_free_lock(l->lock);
+}
+
+static inline int ks_owned_lock_is_mine(const ks_owned_lock *l)
+{
+    return l->owner == PyThread_get_thread_ident();
+}
+
+/* Waits until it is free, and takes it. 0 without having done so if the calling thread has it already. */
+static inline int ks_owned_lock_acquire(ks_owned_lock *l)
+{
+    if (!PyThread_acquire_lock(l->lock, NOWAIT_LOCK)) {
+        if (ks_owned_lock_is_mine(l))
+            return 0;
+        Py_BEGIN_ALLOW_THREADS
+        PyThread_acquire_lock(l->lock, WAIT_LOCK);
+        Py_END_ALLOW_THREADS
+    }
+    l->owner = PyThread_get_thread_ident();
+    return 1;
+}
+
+static inline void ks_owned_lock_release(ks_owned_lock *l)
+{
+    l->owner = 0;
+    PyThread_release_lock(l->lock);
+}
+
+#endif
