@@ -193,22 +193,30 @@ cdef class LogAppender:
 
     # ---- hooks: what the deriving class supplies ------------------------------------------------------------------
     #
-    # All are called with the mutex held, by the thread that appends. They may raise: then the append that called is
-    # not done, and the log is as it was, but for what the hook itself has changed; a hook that changes something in
-    # several steps does so within `_unfinished`. They must not call what takes the mutex (ReentrantCallError).
+    # This is the contract of all methods that the engine calls and kstore/log supplies; tests/test_layers.py compares
+    # it with them. They are called by the thread that appends, with the mutex held: they may call what needs the
+    # mutex held, and must not wait for another thread that takes it. What changes something in several steps does so
+    # in `_unfinished`.
     #
-    #   hook              called                                          then
-    #   _clock_ms         whenever the time is needed, after              the append goes on with that time
-    #                     _use_own_clock
-    #   _roll             before a batch that the active segment          `active` is another one, empty (_publish)
-    #                     does not take
-    #   _assign_epoch     before the first batch of a leader epoch        the epoch is noted, or known
-    #   _flush_due        after a write that reaches flush.messages       a sync is under way, or not
-    #   _validate         for encoded batches that must be decompressed   they are as they are to be appended
-    #                     to be checked
-    #   _analyze          before batches of producers are written         nothing is changed but what is to be accounted
-    #   _account          after they were written                         they are accounted for
-    #   _forget_analysis  instead, if they were not                       as before _analyze
+    # LogAppender._clock_ms           The time in ms, if _use_own_clock was called. If it raises, nothing is appended.
+    # LogAppender._assign_epoch       Before a batch is staged whose leader epoch is not the last one; -1 if it has
+    #                                 none. If it raises, nothing is appended.
+    # LogAppender._roll               Before a batch is staged that needs a new segment. Publishes another active
+    #                                 segment, or raises and leaves the old one active: nothing is appended.
+    # LogAppender._flush_due          After a write, once flush.messages records are not durable. They are in the log:
+    #                                 it must not raise, and leaves the flush to another thread.
+    # RecordAppender._validate        For batches that must be decompressed to be checked, or encoded again. Changes
+    #                                 nothing; returns the bytes to append, or raises: nothing is appended.
+    # RecordAppender._analyze         For batches of producers, before they are staged. Returns the Appended of a
+    #                                 duplicate, or None. Changes no producer; it may keep readers of committed data
+    #                                 from going on, which _forget_analysis or _account ends.
+    # RecordAppender._account         After batches of producers, or a part of them, are written. If it raises, the log
+    #                                 refuses all further writes.
+    # RecordAppender._forget_analysis  After an append has failed of which nothing is in the log, analyzed or not. Must
+    #                                 not raise.
+    # RecordAccumulator._began        When the first record of a batch has come, with the accumulator's mutex held and
+    #                                 not the log's. Wakes the thread that appends the batch in time; must not wait and
+    #                                 not raise.
 
     def _clock_ms(self):
         """The time in ms."""

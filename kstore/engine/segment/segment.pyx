@@ -742,8 +742,7 @@ cdef class Segment:
         return w
 
     def recovery_walk(self, *, bint verify=True):
-        """Walks all batches, checking checksums unless verify is False, and returns a RecoveryWalk: what recovery would find.
-        """
+        """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
         return walk_all(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
 
     def read_headers(self, int64_t start=0):
