@@ -196,3 +196,31 @@ def test_retention_needs_a_configuration(tmp_path: Path) -> None:
         log.configure(retention_ms=-1)
         assert {d.rule for d in log.retain() if d.delete} == {"start_offset"}
         assert [record.offset for record in log] == list(range(12, 20))
+
+
+def test_damage_in_a_segment_that_must_be_split(tmp_path: Path) -> None:
+    """The part that is damaged is cut, and the parts behind it go, for a writer too: it appends there."""
+    path = tmp_path / "t-0"
+    path.mkdir()
+    starts = [0, 2**31 + 10, 2**32 + 30, 2**33]
+    batches = [kstore.encode_batch([(1, None, b"x" * 50, None)], base_offset=start) for start in starts]
+    spoilt = kstore.encode_batch([(1, None, b"y" * 50, None)], base_offset=starts[1] + 1)
+    batches.insert(2, spoilt[:-1] + b"\1")
+    (path / f"{0:020d}.log").write_bytes(b"".join(batches))
+    (path / f"{0:020d}.index").write_bytes(b"")
+    (path / f"{0:020d}.timeindex").write_bytes(b"")
+    reader = kstore.open(path, clean=False)
+    assert [record.offset for record in reader] == starts[:2]
+    assert len(reader.recovery.losses) == 2  # the damaged batch was never promised
+    with pytest.warns(kstore.DataLossWarning, match=r"kept in 2 \.cut files"):
+        log = kstore.open(path, "a", clean=False)
+    with log:
+        assert [f.code for f in log.recovery.findings] == [f.code for f in reader.recovery.findings]
+        assert [segment.base_offset for segment in log.segments] == starts[:2]
+        assert log.append(b"next") == starts[1] + 1
+    assert [record.offset for record in kstore.open(path)] == [*starts[:2], starts[1] + 1]
+    kept = {kept.name: kept.read_bytes() for kept in path.glob("*.cut")}
+    assert kept == {
+        f"{starts[2]:020d}.log.0.cut": batches[3],
+        f"{starts[3]:020d}.log.0.cut": batches[4],
+    }

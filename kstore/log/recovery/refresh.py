@@ -46,9 +46,8 @@ def look(path: Path, options: LoadOptions) -> Loaded:
             loaded = load(path, **options._asdict())
             if loaded.recovery.missing in ([], missing) or attempt == _LOOKS - 1:
                 return loaded
-            missing = (
-                loaded.recovery.missing
-            )  # or the log is being truncated: then it is another the next time
+            # Or the log is being truncated? Then it is another the next time.
+            missing = loaded.recovery.missing
             sleep(_PAUSE)
             continue
         except LogNotFoundError:
