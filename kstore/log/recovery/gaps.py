@@ -52,8 +52,8 @@ def offset_named(segment: Segment) -> int:
 class Gaps:
     """The gaps of a log that are not as they should be, each with the segment before it.
 
-    `orphans` are the offsets of indexes without a log. `recovered` segments are asked themselves; of others only headers behind the last index entry are read, and no file
-    stays open.
+    `orphans` are the offsets of indexes without a log. `recovered` segments are asked themselves; of others only headers
+    behind the last index entry are read, and no file stays open.
     """
 
     def __init__(
