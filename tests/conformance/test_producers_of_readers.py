@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from writing import Producer, end
 
 import kstore
 from tests.conformance.forge import COMMIT
+from tests.conformance.writing import Producer, end
 
 
 def filled(path: Path, segment_bytes: int = 1 << 20) -> kstore.LogWriter:

@@ -755,7 +755,7 @@ def test_log_flushes_partition_metadata(tmp_path: Path) -> None:
     assert kstore.open(tmp_path / "topic-0").topic_id() == known
     opened(tmp_path, topic_id=known).close()
     opened(tmp_path).close()
-    with pytest.raises(ValueError, match="does not match: .* has the topic id"):
+    with pytest.raises(ValueError, match=r"does not match: .* has the topic id"):
         opened(tmp_path, topic_id=uuid.UUID(int=6))
     opened(tmp_path).close()
 

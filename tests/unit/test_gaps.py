@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.processes import environment
 
 COMPACTED = "cleaner-offset-checkpoint"
 
@@ -64,7 +65,7 @@ def test_a_middle_segment_without_its_records(tmp_path: Path, mode: str, damage:
 def test_stat_and_the_command_line_say_so(tmp_path: Path) -> None:
     logs = filled(tmp_path / "t-0")
     os.truncate(logs[1], 0)
-    environment = {**os.environ, "PYTHONPATH": str(Path(kstore.__file__).parents[1])}
+    environment = environment()
     for command in ("stat", "records"):
         arguments = [sys.executable, "-P", "-m", "kstore", command, str(tmp_path / "t-0")]
         done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
