@@ -835,6 +835,7 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         if self._left:
             return
+        self._refuse_reentrance()
         failure: Exception | None = None
         for appender in list(self._appenders):
             try:

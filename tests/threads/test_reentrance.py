@@ -163,6 +163,36 @@ def test_closing_an_appender_from_within(tmp_path: Path) -> None:
     assert ended(CLOSES_WITHIN, str(tmp_path / "t-0")) == ("ended\n", "")
 
 
+CALLS_WHILE_IT_SYNCS = """
+import sys, kstore
+from kstore.engine.io.file import trace_calls
+log = kstore.open(sys.argv[1], "a", internal_segment_bytes=1000)
+log.extend([b"x" * 600] * 5, batch_bytes=700)
+within = []
+def traced(name, path, *_):  # runs where a finalizer may
+    if name == "syncs" and path.endswith(".log") and not within:
+        within.append(None)
+        try:
+            {"flush": log.flush, "close": log.close, "durable": lambda: log.wait_until_durable(5)}[sys.argv[2]]()
+        except kstore.ReentrantCallError as e:
+            within.append(e)
+trace_calls(traced)
+log._flusher.stop()
+log.append(b"y")
+log.flush()
+trace_calls(None)
+assert len(within) == 2, within
+log.close()
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("what", ["flush", "close", "durable"])
+def test_a_call_while_this_thread_syncs(tmp_path: Path, what: str) -> None:
+    """Who waits for a sync waits for the thread that syncs for all."""
+    assert ended(CALLS_WHILE_IT_SYNCS, str(tmp_path / "t-0"), what) == ("ended\n", "")
+
+
 CLOSES_LAST = """
 import builtins, sys, kstore
 class Owner:

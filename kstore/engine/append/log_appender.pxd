@@ -17,6 +17,7 @@ cdef extern from "gate.h" nogil:
 
 cdef class LogAppender:
     cdef ks_owned_lock mutex
+    cdef unsigned long leader      # the thread that syncs for all; 0 for none
     cdef readonly ActiveSegment active
     cdef readonly tuple _sealed    # the segments before the active one
     cdef readonly tuple _segments  # (_sealed, active), replaced as one: readers take no lock

@@ -8,6 +8,7 @@ import os
 from typing import NamedTuple
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.pythread cimport PyThread_get_thread_ident
 from cython cimport no_gc_clear
 from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
@@ -319,12 +320,16 @@ cdef class LogAppender:
         return 0
 
     cdef int refuse_reentrance(self) except -1:
-        """To wait for this very thread would take for ever."""
-        if ks_owned_lock_is_mine(&self.mutex):
+        """To wait for this very thread would take for ever: it has the mutex, or syncs for all."""
+        if ks_owned_lock_is_mine(&self.mutex) or self.leader == PyThread_get_thread_ident():
             raise ReentrantCallError(
                 "the log was called from within itself: by a signal handler, a finalizer or its clock"
             )
         return 0
+
+    def _refuse_reentrance(self):
+        """ReentrantCallError, if this thread is inside the log already."""
+        self.refuse_reentrance()
 
     cdef void release(self) noexcept:
         ks_owned_lock_release(&self.mutex)
@@ -334,6 +339,7 @@ cdef class LogAppender:
     def _after_fork(self):
         """A child of fork: threads that it does not have may have held the locks. Nothing is written here any more."""
         ks_owned_lock_init(&self.mutex)
+        self.leader = 0
         ks_gate_init(&self.commit)
         self.commit.failed = 1
         self.refusal = "it was opened in another process"
@@ -476,9 +482,11 @@ cdef class LogAppender:
         if status < 0:
             self.check_usable()
         reached = -1
+        self.leader = PyThread_get_thread_ident()
         try:
             reached = self.sync_once(sealed)
         finally:
+            self.leader = 0
             ks_gate_leave(&self.commit, reached, reached < 0 and self.refusal is not None)
         return 0
 
@@ -542,9 +550,11 @@ cdef class LogAppender:
             status = ks_gate_enter(&self.commit, INT64_MAX)
         if status < 0:
             self.check_usable()
+        self.leader = PyThread_get_thread_ident()
         try:
             reached = self.sync_once(True)
         finally:
+            self.leader = 0
             ks_gate_leave(&self.commit, reached, reached < 0 and self.refusal is not None)
 
     def clock_ms(self):
