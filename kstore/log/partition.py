@@ -100,6 +100,7 @@ class PartitionLog:
     """
 
     _options = LoadOptions(None, None, None, 4096, 256 << 20, True)
+    _told_of: Recovery | None = None  # what is missing there has been told
 
     def __init__(
         self,
@@ -129,10 +130,6 @@ class PartitionLog:
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
         self._loaded = look(Path(path), self._options)
-        missing = self._loaded.recovery.missing
-        if missing and recover:
-            more = f"; and {len(missing) - 3} more" if len(missing) > 3 else ""
-            warnings.warn("; ".join(missing[:3]) + more, DataLossWarning, stacklevel=3)
         self._closed = False
         self._transactions: Transactions | None = None
         self._max_timestamps = MaxTimestampIndex(())
@@ -393,6 +390,7 @@ class PartitionLog:
         """Another view of the same log, which goes its own way from here on."""
         twin = object.__new__(PartitionLog)
         twin.path = self.path
+        twin._told_of = self._told_of
         twin._options = self._options
         twin._loaded = now
         twin._closed = False
@@ -592,6 +590,8 @@ class PartitionLog:
         self, now: Loaded, start: int | None, stop: int | None, isolation: str
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
         committed = self._is_committed(isolation)
+        if now.recovery is not self._told_of:
+            self._warn_of_missing(now.recovery)
         start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
         at = max(_floor(now.segments, start), 0)
@@ -602,6 +602,14 @@ class PartitionLog:
             found = self._read_transactions().aborted(now.segments[at:], start, stop)
             aborted = [(txn.producer_id, txn.first_offset) for txn in found]
         return now.segments[at:], start, stop, aborted
+
+    def _warn_of_missing(self, recovery: Recovery) -> None:
+        """Once: what is missing between segments is looked for when records are first read."""
+        missing = recovery.missing
+        self._told_of = recovery
+        if missing and self._options.recover:
+            more = f"; and {len(missing) - 3} more" if len(missing) > 3 else ""
+            warnings.warn("; ".join(missing[:3]) + more, DataLossWarning, stacklevel=4)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()

@@ -181,6 +181,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if recovery.truncated_bytes:
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
         losses = [*recovery.losses, *recovery.missing]
+        self._told_of = recovery
         if losses:
             losses = [*losses[:3], f"and {len(losses) - 3} more"][: len(losses)]
             kept = (

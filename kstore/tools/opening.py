@@ -67,7 +67,8 @@ def report_findings(log: PartitionLog) -> None:
             file=sys.stderr,
         )
     elif found:
+        count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         print(
-            f"kstore: {log.path}: {len(found)} things are not as a clean shutdown leaves them; kstore stat lists them",
+            f"kstore: {log.path}: {count} not as a clean shutdown leaves it; kstore stat lists what",
             file=sys.stderr,
         )

@@ -141,7 +141,9 @@ class _Loader:
             segments = []
             self.epochs = LeaderEpochs()
         elif segments:
-            self._check_gaps(segments)
+            self.recovery.look_for_missing = lambda: self._gaps(segments)
+            if self.writing:
+                _ = self.recovery.missing  # now: appends and retention change the files
             self._shorten_transactions(segments[-1], log_end_offset)
         first = segments[0].base_offset if segments else self.log_start_offset
         log_end_offset = log_end_offset if segments else first
@@ -176,19 +178,21 @@ class _Loader:
             return True
         return any(offset > last.base_offset for offset in self.orphans)
 
-    def _check_gaps(self, segments: list[Segment]) -> None:
-        """Offsets that were between two segments once, and bytes there that are no batch."""
+    def _gaps(self, segments: list[Segment]) -> tuple[list[Step], list[str]]:
+        """Offsets that were between two segments once, and bytes there that are no batch; the surely lost in words."""
+        steps, missing = [], []
         for segment, gap in Gaps(
             self.path, segments, self.recovered, self.log_start_offset, self.orphans, self.make
         ):
             if gap.tail:
                 at = segment.size - gap.tail
-                self.note(Code.BYTES_BEFORE_NEXT_SEGMENT, segment, at, gap.tail)
+                steps.append(Step(Code.BYTES_BEFORE_NEXT_SEGMENT, segment.path, at, gap.tail))
                 continue
             code = Code.FILE_SHORTENED if gap.is_named else Code.OFFSETS_MISSING
-            self.note(code, segment, offsets=gap.offsets)
+            steps.append(Step(code, segment.path, offsets=gap.offsets))
             if gap.is_sure:
-                self.recovery.missing.append(f"{segment.path}: {self.recovery.steps[-1].text(done=True)}")
+                missing.append(f"{segment.path}: {steps[-1].text(done=True)}")
+        return steps, missing
 
     def _shorten_transactions(self, last: Segment, log_end_offset: int) -> None:
         """An entry behind the end is of a marker that is gone: the next one there must not find it."""
@@ -320,7 +324,7 @@ class _Loader:
         offset_index, time_index = found.offset_index, found.time_index
         segment.use_indexes(offset_index, time_index)
         self.note(
-            Code.INDEXES_MADE_ANEW,
+            Code.INDEXES_REBUILT,
             segment,
             deed=lambda repairs: repairs.write_indexes(stem, offset_index, time_index),
         )

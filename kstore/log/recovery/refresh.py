@@ -30,7 +30,6 @@ class LoadOptions(NamedTuple):
     recover: bool
 
 
-_PAUSE = 0.005  # s: before offsets that seem to be missing are looked for again
 _LOOKS = 20  # at a log that changes while it is looked at
 
 
@@ -39,17 +38,10 @@ def look(path: Path, options: LoadOptions) -> Loaded:
     come to rest. LogNotFoundError, CorruptFileError, OSError."""
     if path.is_file():
         return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
-    missing: list[str] = []
     for attempt in range(_LOOKS):
         before = _traces(path)
         try:
-            loaded = load(path, **options._asdict())
-            if loaded.recovery.missing in ([], missing) or attempt == _LOOKS - 1:
-                return loaded
-            # Or the log is being truncated? Then it is another the next time.
-            missing = loaded.recovery.missing
-            sleep(_PAUSE)
-            continue
+            return load(path, **options._asdict())
         except LogNotFoundError:
             raise
         except (FileNotFoundError, CorruptFileError) as e:

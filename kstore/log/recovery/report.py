@@ -1,5 +1,6 @@
 """What loading a log found, and did about it (spec 8)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kstore.log.recovery.repairs import Repairs
@@ -22,7 +23,8 @@ class Recovery:
     Opening for writing keeps those bytes in .cut files, and warns with DataLossWarning. `truncated_bytes`: how many
     bytes recovery cut off. `recovered_segments`: base offsets of the segments that it walked. `written`: whether the
     files were changed.
-    `missing` tells of offsets between segments that were there once; a reader warns of these too.
+    `missing`: offsets between segments that were there once, as sentences. Of a log that is opened for reading they are
+    looked for when they are first asked for, or records are first read, since that looks at every segment.
     """
 
     clean: bool
@@ -31,12 +33,24 @@ class Recovery:
     recovered_segments: list[int] = field(default_factory=list)
     truncated_bytes: int = 0
     losses: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    look_for_missing: Callable[[], tuple[list[Step], list[str]]] | None = field(default=None, repr=False)
+    _missing: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[str]:
+        """What is missing between segments."""
+        look = self.look_for_missing
+        if look is not None:
+            steps, self._missing = look()
+            self.steps = [*self.steps, *steps]
+            self.look_for_missing = None
+        return self._missing
 
     @property
     def findings(self) -> list[Finding]:
         """What is not as a clean shutdown leaves it, in the order in which it is mended."""
+        _ = self.missing
         return [step.finding(done=self.written) for step in self.steps if step.is_finding]
 
     def run(self, repairs: Repairs) -> None:

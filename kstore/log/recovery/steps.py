@@ -42,7 +42,7 @@ class Code(StrEnum):
     EPOCHS_DAMAGED = "epochs_damaged"
     ENDS_EARLY = "ends_early"
     FLUSHED_IS_LOST = "flushed_is_lost"
-    INDEXES_MADE_ANEW = "indexes_made_anew"  # what recovery does to every segment it looks at: no finding
+    INDEXES_REBUILT = "indexes_rebuilt"  # what recovery does to every segment it looks at: no finding
 
 
 # Of every code: the word that a Finding has for it, and the text. {be} is "would be" or "was".
@@ -50,7 +50,7 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.REMOVAL_UNDER_WAY: ("leftover", "{be} deleted: its removal was under way"),
     Code.COMPACTION_UNFINISHED: ("leftover", "{be} deleted: a compaction that was not finished"),
     Code.COMPACTION_REPLACES: ("leftover", "{be} deleted: {detail} replaces it"),
-    Code.COMPACTION_ALL_BUT_FINISHED: ("leftover", "{be} renamed: a compaction that was all but finished"),
+    Code.COMPACTION_ALL_BUT_FINISHED: ("leftover", "{be} renamed: a compaction that was nearly finished"),
     Code.NO_NAME_OF_A_SWAP: ("orphan", "not the name of a file that a compaction leaves"),
     Code.NO_NAME_OF_A_SEGMENT: ("orphan", "not the name of a segment; Kafka refuses to load this"),
     Code.OTHER_NAME_OF_A_SEGMENT: (
@@ -59,12 +59,12 @@ _WORDS: dict[Code, tuple[str, str]] = {
     ),
     Code.NO_NAME_OF_AN_INDEX: ("orphan", "not the name of an index; Kafka refuses to load this"),
     Code.INDEX_WITHOUT_LOG: ("orphan", "{be} deleted: an index without a log"),
-    Code.NO_OFFSET_INDEX: ("missing_index", "no offset index: it is made anew from the log"),
+    Code.NO_OFFSET_INDEX: ("missing_index", "no offset index: it is rebuilt from the log"),
     Code.NO_TIME_INDEX: (
         "missing_index",
         "no time index: Kafka goes on with an empty one, and by the file's time",
     ),
-    Code.BROKEN_TRANSACTION_INDEX: ("broken_index", "made anew from the log: {detail}"),
+    Code.BROKEN_TRANSACTION_INDEX: ("broken_index", "rebuilt from the log: {detail}"),
     Code.TRANSACTIONS_BEHIND_END: (
         "broken_index",
         "{size} bytes {be} cut off: they name transactions that end at offset {first} or later, where the log ends",
@@ -73,8 +73,8 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.TORN_TAIL: ("torn_tail", "{size} bytes {be} cut off{remains}: {detail}"),
     Code.CORRUPT_BATCH: ("corrupt_batch", "{size} bytes {be} cut off{remains}: {detail}"),
     Code.OFFSETS_FALL: ("corrupt_batch", "{be} emptied{remains}: {detail}"),
-    Code.BEHIND_DAMAGE: ("beyond", "{be} deleted: it lies behind what was cut off{remains}"),
-    Code.BELOW_LOG_START: ("beyond", "{be} deleted: it lies below the log start offset{remains}"),
+    Code.BEHIND_DAMAGE: ("beyond", "{be} deleted: it comes after what was cut off{remains}"),
+    Code.BELOW_LOG_START: ("beyond", "{be} deleted: it is below the log start offset{remains}"),
     Code.TAIL_LEFT: ("beyond", "{size} bytes follow the last whole batch"),
     Code.BYTES_BEFORE_NEXT_SEGMENT: (
         "gap",
@@ -86,13 +86,13 @@ _WORDS: dict[Code, tuple[str, str]] = {
     ),
     Code.OFFSETS_MISSING: (
         "gap",
-        "offsets {first} to {last} lie in no segment: a file is missing or was cut off",
+        "offsets {first} to {last} are in no segment: a file is missing or was cut off",
     ),
     Code.CHECKPOINT_DAMAGED: ("checkpoint", "{detail}"),
-    Code.EPOCHS_DAMAGED: ("checkpoint", "not read, made again from the batches: {detail}"),
+    Code.EPOCHS_DAMAGED: ("checkpoint", "damaged, rebuilt from the batches: {detail}"),
     Code.ENDS_EARLY: ("checkpoint", "the log ends at offset {first}, where it was closed at {end}"),
     Code.FLUSHED_IS_LOST: ("checkpoint", "offsets {first} to {end} had been flushed, and are lost"),
-    Code.INDEXES_MADE_ANEW: ("", "its indexes {be} made anew"),
+    Code.INDEXES_REBUILT: ("", "its indexes {be} rebuilt"),
 }
 
 
@@ -101,8 +101,8 @@ class Finding(NamedTuple):
 
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
     would remove), "leftover" (a .deleted, .cleaned or .swap file), "orphan" (an index without log, or a name that is no
-    segment's), "missing_index", "broken_index", "split", "gap" (offsets, or bytes, that lie in no batch between two
-    segments), "checkpoint". `position` and `size` are in bytes, -1 where they mean nothing. `code` is a Code, which
+    segment's), "missing_index", "broken_index", "split", "gap" (offsets, or bytes, that are in no batch between two
+    segments), "checkpoint". `position` and `size` are in bytes, -1 if they mean nothing. `code` is a Code, which
     tells more kinds apart.
     """
 
@@ -130,7 +130,7 @@ class Step:
     @property
     def is_finding(self) -> bool:
         """Whether somebody wants to hear of it."""
-        return self.code is not Code.INDEXES_MADE_ANEW
+        return self.code is not Code.INDEXES_REBUILT
 
     def text(self, *, done: bool) -> str:
         """What would be done, or was `done`, in words."""
