@@ -13,7 +13,9 @@ from kstore.engine.io.owned_lock cimport (
     ks_owned_lock_acquire,
     ks_owned_lock_destroy,
     ks_owned_lock_init,
+    ks_owned_lock_is_mine,
     ks_owned_lock_release,
+    ks_owned_lock_try,
 )
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields, read_fields
 from libkstore.build cimport ks_record_body, ks_varlong_size
@@ -115,6 +117,9 @@ cdef class RecordAccumulator:
     cdef int acquire(self) except -1:
         if self.log is None:  # a subclass's __del__ keeps what __cinit__ refused, or the collector took it
             raise LogClosedError("the appender has no log")
+        if ks_owned_lock_try(&self.mutex):
+            return 0
+        self.log.refuse_reentrance()  # who has the mutex may wait for the log, which this thread is inside of
         if not ks_owned_lock_acquire(&self.mutex):
             raise ReentrantCallError("the appender was called from within itself: by a signal handler or a clock")
         return 0
@@ -272,21 +277,19 @@ cdef class RecordAccumulator:
             self.release()
 
     def _close(self):
-        """Flushes, and takes nothing more. ReentrantCallError: nothing is done."""
+        """Flushes, and takes nothing more. ReentrantCallError from within this object: nothing is done."""
         try:
-            self.flush()
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            self.end()
-            raise
-        self.end()
+            if not self.closed:
+                self.flush()
+        finally:
+            if not ks_owned_lock_is_mine(&self.mutex):
+                self.closed = True
+                if self.batch is not None:
+                    self.batch.wake()
 
-    cdef int end(self) except -1:
-        self.closed = True
-        if self.batch is not None:
-            self.batch.wake()
-        return 0
+    @property
+    def _is_closed(self):
+        return self.closed
 
     def _leave_to_parent(self):
         """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""

@@ -34,16 +34,25 @@ static inline int ks_owned_lock_is_mine(const ks_owned_lock *l)
     return l->owner == PyThread_get_thread_ident();
 }
 
-/* Waits until it is free, and takes it. 0 without having done so if the calling thread has it already. */
+/* Takes it if it is free: 1, else 0. */
+static inline int ks_owned_lock_try(ks_owned_lock *l)
+{
+    if (!PyThread_acquire_lock(l->lock, NOWAIT_LOCK))
+        return 0;
+    l->owner = PyThread_get_thread_ident();
+    return 1;
+}
+
+/* Waits until it is free, and takes it: 1. 0 without having done so if the calling thread has it already. */
 static inline int ks_owned_lock_acquire(ks_owned_lock *l)
 {
-    if (!PyThread_acquire_lock(l->lock, NOWAIT_LOCK)) {
-        if (ks_owned_lock_is_mine(l))
-            return 0;
-        Py_BEGIN_ALLOW_THREADS
-        PyThread_acquire_lock(l->lock, WAIT_LOCK);
-        Py_END_ALLOW_THREADS
-    }
+    if (ks_owned_lock_try(l))
+        return 1;
+    if (ks_owned_lock_is_mine(l))
+        return 0;
+    Py_BEGIN_ALLOW_THREADS
+    PyThread_acquire_lock(l->lock, WAIT_LOCK);
+    Py_END_ALLOW_THREADS
     l->owner = PyThread_get_thread_ident();
     return 1;
 }

@@ -53,16 +53,21 @@ class Appender(RecordAccumulator):
         self._batch.set()
 
     def close(self) -> None:
-        """Appends the records that were gathered, and ends.
+        """Appends the records that were gathered, and ends. OSError if they cannot be written.
 
-        OSError if they cannot be written; ReentrantCallError if this call is made from inside another: nothing is done.
+        ReentrantCallError from within the appender: nothing is done; from within its log: it is closed, but what was
+        gathered is not appended.
         """
         if self._is_stopped:
             return
         try:
             self._close()
         except ReentrantCallError:
-            raise  # the thread may wait for what this one is inside of: to wait for its end would take for ever
+            if (
+                self._is_closed
+            ):  # its thread may wait for what this one is inside of, so nobody waits for its end
+                self._stop()
+            raise
         except BaseException:
             self._end()
             raise
