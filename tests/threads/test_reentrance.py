@@ -163,6 +163,36 @@ def test_closing_an_appender_from_within(tmp_path: Path) -> None:
     assert ended(CLOSES_WITHIN, str(tmp_path / "t-0")) == ("ended\n", "")
 
 
+APPENDS_WITHIN_THE_LOG = """
+import sys, time, kstore
+inside = []
+def clock():
+    if inside:
+        time.sleep(.2)  # the appender's thread has a batch to append meanwhile, and waits for the log
+        inside.pop()()
+    return 1_700_000_000_000
+log = kstore.open(sys.argv[1], "a", clock=clock)
+out = log.appender(linger_ms=1)
+for call in (lambda: out.append(b"within"), out.flush, out.close):
+    try:
+        ticket = out.append(b"first")
+    except kstore.LogClosedError:
+        break
+    inside.append(call)
+    try:
+        log.roll()
+    except kstore.ReentrantCallError:
+        pass
+log.close()
+print("ended")
+"""
+
+
+def test_an_appender_within_its_log(tmp_path: Path) -> None:
+    """Its thread has the appender, and waits for the log that this thread is inside of."""
+    assert ended(APPENDS_WITHIN_THE_LOG, str(tmp_path / "t-0")) == ("ended\n", "")
+
+
 CALLS_WHILE_IT_SYNCS = """
 import sys, kstore
 from kstore.engine.io.file import trace_calls
