@@ -63,10 +63,8 @@ class Appender(RecordAccumulator):
         try:
             self._close()
         except ReentrantCallError:
-            if (
-                self._is_closed
-            ):  # its thread may wait for what this one is inside of, so nobody waits for its end
-                self._stop()
+            if self._is_closed:
+                self._stop()  # and wait not: its thread may wait for what this one is inside of
             raise
         except BaseException:
             self._end()
