@@ -55,7 +55,7 @@ class Judge:
                 own += [
                     f"offset {end} is followed by {base}: what lies between went too early"
                     for end, base in view.holes
-                    if ordered and base not in promise.jumps and "open" not in promise.doing
+                    if ordered and base not in promise.jumps
                 ]
                 own += complaints(promise, view.records, view.start, view.end, frozenset([EXTRA]))
             wrong += [f"{view.how}: {text}" for text in own]

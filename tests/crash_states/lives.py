@@ -141,11 +141,7 @@ class Life:
         assert self.log is not None
         self.open_transactions.clear()
         self.ended.clear()
-        end = self.log.log_start_offset
         for batch in self.log.batches():
-            if batch.base_offset > end:
-                self.promises.jump(batch.base_offset)  # what a recovery has left that a power cut ended
-            end = batch.last_offset + 1
             if batch.producer_id >= 0 and batch.is_control:
                 first = self.open_transactions.pop(batch.producer_id, None)
                 if first is not None:

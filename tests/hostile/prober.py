@@ -35,6 +35,7 @@ from kstore.engine.scan import column_builder as rows
 from kstore.engine.scan import column_scanner as scanner
 from kstore.engine.scan import predicate
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+from kstore.log.write.append_limits import limits_of
 
 TP_CLEAR = 192  # where a type of CPython on a 64-bit machine has the function by which the collector empties an object
 SECONDS = 60  # for one class
@@ -242,20 +243,20 @@ def specimens() -> dict[str, Any]:
         notification.Inotify(), buffers.POOL, RecordAccumulator(log), log._held(),
     ]  # fmt: skip
     made = {type(each).__name__: each for each in things}
-    made["Intake"] = made["Tail"] = opened_tail(log.active)
+    made["RecordAppender"] = made["LogAppender"] = opened_bare(log.active)
     return made
 
 
-def opened_tail(active: Any) -> object:
-    """A tail without the Python class that usually derives from it."""
+def opened_bare(active: Any) -> object:
+    """What appends, without the Python class that usually derives from it."""
 
     class Bare(RecordAppender):
         __slots__ = ()
 
-    tail = Bare()
-    tail._apply_config(kstore.LogConfig(), "none")
-    tail._begin(active, 20, 20, lambda: 1)
-    return tail
+    bare = Bare()
+    bare._apply_limits(limits_of(kstore.LogConfig(), "none"))
+    bare._begin(active, 20, 20)
+    return bare
 
 
 SHAPES = {shape.__name__: shape for shape in (raw, derived, whole, cleared, cyclic)}

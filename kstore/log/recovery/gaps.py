@@ -21,6 +21,7 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
+_FEWEST = 5  # offsets that are surely missing if no index names them
 _LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
 
 
@@ -101,9 +102,8 @@ class Gaps:
             for at, (first, end) in doubtful:
                 if end - first >= self._largest_batch(at):  # else it was truncated inside a batch, perhaps
                     segment = self._segments[at]
-                    is_sure = (
-                        2 * (end - first) >= first - segment.base_offset
-                    )  # as much as a segment may hold
+                    # As much as a segment may hold. A follower may have left out a few.
+                    is_sure = end - first >= max(_FEWEST, (first - segment.base_offset) // 2)
                     yield segment, Gap((first, end), False, is_sure, 0)
 
     def _has_index(self, offsets: tuple[int, int]) -> bool:

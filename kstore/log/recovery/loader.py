@@ -344,12 +344,20 @@ class _Loader:
             # One that was recovered for want of an index is whole now. What follows stays, as in Kafka, though a part
             # of it was cut off: the gap is told.
             done = segment in self.recovered
+            before = self.recovery.steps
+            self.recovery.steps = []
             parts, cut = ([segment], False) if done else self._recovered(segment)
             kept += parts
+            own, self.recovery.steps = self.recovery.steps, before
             if cut:
-                for beyond in segments[at + 1 :]:
+                # They go before the cut, the last one first: a crash on the way leaves no hole.
+                for beyond in reversed(segments[at + 1 :]):
                     self.recovery.truncated_bytes += beyond.size
                     self.drop(Code.BEHIND_DAMAGE, beyond)
+                if at + 1 < len(segments):
+                    self.note(Code.NAMES_SYNCED, segment, deed=lambda repairs: repairs.sync_names())
+            self.recovery.steps += own
+            if cut:
                 kept[-1] = self._with_end(kept[-1], MAX64)
                 break
         return kept

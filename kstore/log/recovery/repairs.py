@@ -25,6 +25,10 @@ class Repairs:
         """Removes a file."""
         unlink(f"{self.directory}/{name}", missing_ok=True)
 
+    def sync_names(self) -> None:
+        """Brings to the disk which files there are."""
+        sync_directory(self.directory)
+
     def rename(self, name: str, target: str) -> None:
         """Gives a file its final name."""
         rename(f"{self.directory}/{name}", f"{self.directory}/{target}")

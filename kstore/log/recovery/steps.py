@@ -43,6 +43,7 @@ class Code(StrEnum):
     ENDS_EARLY = "ends_early"
     FLUSHED_IS_LOST = "flushed_is_lost"
     INDEXES_REBUILT = "indexes_rebuilt"  # what recovery does to every segment it looks at: no finding
+    NAMES_SYNCED = "names_synced"  # no finding either
 
 
 # Of every code: the word that a Finding has for it, and the text. {be} is "would be" or "was".
@@ -93,6 +94,7 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.ENDS_EARLY: ("checkpoint", "the log ends at offset {first}, where it was closed at {end}"),
     Code.FLUSHED_IS_LOST: ("checkpoint", "offsets {first} to {end} had been flushed, and are lost"),
     Code.INDEXES_REBUILT: ("", "its indexes {be} rebuilt"),
+    Code.NAMES_SYNCED: ("", "what was deleted {be} brought to the disk first"),
 }
 
 
@@ -130,7 +132,7 @@ class Step:
     @property
     def is_finding(self) -> bool:
         """Whether somebody wants to hear of it."""
-        return self.code is not Code.INDEXES_REBUILT
+        return self.code not in (Code.INDEXES_REBUILT, Code.NAMES_SYNCED)
 
     def text(self, *, done: bool) -> str:
         """What would be done, or was `done`, in words."""
