@@ -57,7 +57,7 @@ def report_findings(log: PartitionLog) -> None:
     ]  # files that are deleted are as they should be
     left_out = [f for f in found if f.kind in LEFT_OUT and f.size > 0]
     if left_out:
-        first = left_out[0]
+        first = min(left_out, key=lambda finding: (finding.file, finding.position))
         size = sum(f.size for f in left_out)
         files = len({f.file for f in left_out})
         print(

@@ -299,7 +299,7 @@ class Life:
         end = self.log.log_end_offset
         self.reopen()
         self.truncate()
-        if 0 < end - self.log.log_end_offset < 30:
+        if 0 < end - self.log.log_end_offset < 12:  # a batch that fits into the smallest segments
             self.transaction(end - self.log.log_end_offset)
         self.reopen()
 

@@ -51,18 +51,9 @@ def test_dump(
             assert err.startswith("kstore: ")
         else:
             assert out == expected, name
-            ours = [line for line in err.splitlines(keepends=True) if line.startswith("kstore: ")]
-            assert (
-                "".join(
-                    line
-                    for line in err.replace(f"{partition}/", "").splitlines(keepends=True)
-                    if not line.startswith("kstore: ")
-                )
-                == theirs
-            ), name
-            # Kafka's tool ends with 0 for all of them.
-            assert code == bool(ours)
-            assert not ours or scenario.name in DAMAGED
+            told = [line for line in err.splitlines(keepends=True) if not line.startswith("kstore: ")]
+            assert "".join(told).replace(f"{partition}/", "") == theirs, name
+            assert code == 0 or scenario.name in DAMAGED  # Kafka's tool ends with 0 for all of them
 
 
 def test_dump_of_the_bootstrap_snapshot(

@@ -21,7 +21,7 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
-_FEWEST = 5  # offsets that are surely missing if no index names them
+_FEWEST = 2  # offsets that are surely missing if no index names them
 _LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
 
 
