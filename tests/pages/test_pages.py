@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.engine.io.file import File
 
 SIZE = 24 << 20
 
@@ -22,7 +23,7 @@ def evict(path: Path) -> int:
     os.fsync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
-    return kstore.engine.io.file.File(str(path)).resident(0, 1 << 40).count(1)  # type: ignore[attr-defined]
+    return File(str(path)).resident(0, 1 << 40).count(1)
 
 
 @pytest.fixture

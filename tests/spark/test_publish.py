@@ -319,7 +319,7 @@ def test_moved_files_that_are_lost(ram: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(transfer, "_LARGE", 0)
     sink = Sink(ram / "log")
     staged = stage(sink, "a")
-    adopt = kstore.log.writer.LogWriter.adopt
+    adopt = kstore.LogWriter.adopt
 
     def broken(log: kstore.LogWriter, path: str) -> range:
         if log.path.endswith("t-1"):

@@ -214,9 +214,9 @@ def test_a_plan_is_shown_and_then_carried_out(tmp_path: Path) -> None:
     assert [finding.code for finding in shown] == [
         "removal_under_way",
         "index_without_log",
-        "behind_damage",
-        "behind_damage",
         "corrupt_batch",
+        "behind_damage",
+        "behind_damage",
     ]
     with pytest.warns(kstore.DataLossWarning, match=r"\.cut files"):
         log = kstore.open(path, "a")

@@ -350,7 +350,7 @@ class _Loader:
             kept += parts
             own, self.recovery.steps = self.recovery.steps, before
             if cut:
-                # They go before the cut, the last one first: a crash on the way leaves no hole.
+                # They are deleted before the cut, the last one first: a crash on the way leaves no hole.
                 for beyond in reversed(segments[at + 1 :]):
                     self.recovery.truncated_bytes += beyond.size
                     self.drop(Code.BEHIND_DAMAGE, beyond)

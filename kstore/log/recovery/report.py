@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kstore.log.recovery.repairs import Repairs
-from kstore.log.recovery.steps import Finding, Step
+from kstore.log.recovery.steps import Code, Finding, Step
 
 
 class DataLossWarning(UserWarning):
@@ -49,9 +49,11 @@ class Recovery:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is not as a clean shutdown leaves it, in the order in which it is mended."""
+        """What is not as a clean shutdown leaves it: damage first, and what is lost with it behind."""
         _ = self.missing
-        return [step.finding(done=self.written) for step in self.steps if step.is_finding]
+        behind = [step for step in self.steps if step.code is Code.BEHIND_DAMAGE]
+        others = [step for step in self.steps if step.is_finding and step not in behind]
+        return [step.finding(done=self.written) for step in [*others, *sorted(behind, key=lambda s: s.file)]]
 
     def run(self, repairs: Repairs) -> None:
         """Carries the steps out, in order. OSError."""

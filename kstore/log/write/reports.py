@@ -10,6 +10,7 @@ import logging
 from collections import deque
 
 _LOGGER = logging.getLogger("kstore.log")
+logging.getLogger("kstore").addHandler(logging.NullHandler())  # silent unless the program asks for it
 _MOST = 1000  # that nobody has passed on yet; older ones are dropped
 
 

@@ -1,0 +1,121 @@
+from kstore._version import __version__ as __version__
+from kstore.config import ConfigOptions as ConfigOptions
+from kstore.config import LogConfig as LogConfig
+from kstore.engine.append.record_accumulator import Ticket as Ticket
+from kstore.engine.append.record_appender import Appended as Appended
+from kstore.engine.record.batch import Record as Record
+from kstore.engine.record.batch import RecordBatch as RecordBatch
+from kstore.engine.record.batch_builder import encode_batch as encode_batch
+from kstore.engine.scan.batch_reader import Skipped as Skipped
+from kstore.engine.segment.index import AbortedTxn as AbortedTxn
+from kstore.engine.segment.segment import OffsetAndTimestamp as OffsetAndTimestamp
+from kstore.engine.segment.segment import Segment as Segment
+from kstore.errors import CorruptCheckpointError as CorruptCheckpointError
+from kstore.errors import CorruptFileError as CorruptFileError
+from kstore.errors import CorruptIndexError as CorruptIndexError
+from kstore.errors import CorruptRecordError as CorruptRecordError
+from kstore.errors import CorruptSnapshotError as CorruptSnapshotError
+from kstore.errors import InvalidConfigError as InvalidConfigError
+from kstore.errors import InvalidProducerEpochError as InvalidProducerEpochError
+from kstore.errors import InvalidRecordError as InvalidRecordError
+from kstore.errors import InvalidTimestampError as InvalidTimestampError
+from kstore.errors import InvalidTxnStateError as InvalidTxnStateError
+from kstore.errors import KstoreError as KstoreError
+from kstore.errors import LogChangedError as LogChangedError
+from kstore.errors import LogClosedError as LogClosedError
+from kstore.errors import LogFailedError as LogFailedError
+from kstore.errors import LogLockedError as LogLockedError
+from kstore.errors import LogNotFoundError as LogNotFoundError
+from kstore.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+from kstore.errors import OffsetOverflowError as OffsetOverflowError
+from kstore.errors import OffsetsOutOfOrderError as OffsetsOutOfOrderError
+from kstore.errors import OutOfOrderSequenceError as OutOfOrderSequenceError
+from kstore.errors import PolicyViolationError as PolicyViolationError
+from kstore.errors import RecordTooLargeError as RecordTooLargeError
+from kstore.errors import ReentrantCallError as ReentrantCallError
+from kstore.errors import TransactionCoordinatorFencedError as TransactionCoordinatorFencedError
+from kstore.errors import UnexpectedAppendOffsetError as UnexpectedAppendOffsetError
+from kstore.errors import UnsupportedCodecError as UnsupportedCodecError
+from kstore.log.files.layout import TopicPartition as TopicPartition
+from kstore.log.follow.follower import Follower as Follower
+from kstore.log.partition import PartitionLog as PartitionLog
+from kstore.log.read.offset_lookup import EARLIEST as EARLIEST
+from kstore.log.read.offset_lookup import EARLIEST_LOCAL as EARLIEST_LOCAL
+from kstore.log.read.offset_lookup import EARLIEST_PENDING_UPLOAD as EARLIEST_PENDING_UPLOAD
+from kstore.log.read.offset_lookup import LATEST as LATEST
+from kstore.log.read.offset_lookup import LATEST_TIERED as LATEST_TIERED
+from kstore.log.read.offset_lookup import MAX_TIMESTAMP as MAX_TIMESTAMP
+from kstore.log.read.page_cache import Residency as Residency
+from kstore.log.read.slice import Slice as Slice
+from kstore.log.read.span import Span as Span
+from kstore.log.recovery.report import DataLossWarning as DataLossWarning
+from kstore.log.send.sending import Sent as Sent
+from kstore.log.write.appender import Appender as Appender
+from kstore.log.write.retention import Decision as Decision
+from kstore.log.writer import LogWriter as LogWriter
+from kstore.opening import get_include as get_include
+from kstore.opening import open as open
+from kstore.store import LogStore as LogStore
+
+__all__ = [
+    "EARLIEST",
+    "EARLIEST_LOCAL",
+    "EARLIEST_PENDING_UPLOAD",
+    "LATEST",
+    "LATEST_TIERED",
+    "MAX_TIMESTAMP",
+    "AbortedTxn",
+    "Appended",
+    "Appender",
+    "ConfigOptions",
+    "CorruptCheckpointError",
+    "CorruptFileError",
+    "CorruptIndexError",
+    "CorruptRecordError",
+    "CorruptSnapshotError",
+    "DataLossWarning",
+    "Decision",
+    "Follower",
+    "InvalidConfigError",
+    "InvalidProducerEpochError",
+    "InvalidRecordError",
+    "InvalidTimestampError",
+    "InvalidTxnStateError",
+    "KstoreError",
+    "LogChangedError",
+    "LogClosedError",
+    "LogConfig",
+    "LogFailedError",
+    "LogLockedError",
+    "LogNotFoundError",
+    "LogStore",
+    "LogWriter",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
+    "OffsetOverflowError",
+    "OffsetsOutOfOrderError",
+    "OutOfOrderSequenceError",
+    "PartitionLog",
+    "PolicyViolationError",
+    "Record",
+    "RecordBatch",
+    "RecordTooLargeError",
+    "ReentrantCallError",
+    "Residency",
+    "Segment",
+    "Sent",
+    "Skipped",
+    "Slice",
+    "Span",
+    "Ticket",
+    "TopicPartition",
+    "TransactionCoordinatorFencedError",
+    "UnexpectedAppendOffsetError",
+    "UnsupportedCodecError",
+    "__version__",
+    "encode_batch",
+    "get_include",
+    "open",
+]
+
+def __dir__() -> list[str]: ...

@@ -1,0 +1,145 @@
+"""kstore.open, and where the C headers are."""
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Unpack, overload
+from uuid import UUID
+
+from kstore.arguments import choice
+from kstore.config import ConfigOptions, LogConfig
+from kstore.errors import LogNotFoundError
+from kstore.log.partition import PartitionLog
+from kstore.log.recovery.presence import require_partition
+from kstore.log.writer import LogWriter
+
+
+@overload
+def open(
+    path: str | PathLike[str],
+    mode: Literal["r"] = "r",
+    *,
+    clean: bool | None = None,
+    recovery_point: int | None = None,
+    log_start_offset: int | None = None,
+    index_interval_bytes: int = 4096,
+    max_decompressed_bytes: int = 256 << 20,
+    recover: bool = True,
+) -> PartitionLog: ...
+
+
+@overload
+def open(
+    path: str | PathLike[str],
+    mode: Literal["a", "r+"],
+    *,
+    config: LogConfig | None = None,
+    durability: Literal["none", "group", "each"] = "none",
+    keep_cut: bool = False,
+    leader_epoch: int | None = None,
+    topic_id: UUID | None = None,
+    clock: Callable[[], int] | None = None,
+    clean: bool | None = None,
+    recovery_point: int | None = None,
+    log_start_offset: int | None = None,
+    max_decompressed_bytes: int = 256 << 20,
+    producer_id_expiration_ms: int = 86_400_000,
+    **options: Unpack[ConfigOptions],
+) -> LogWriter: ...
+
+
+def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> PartitionLog:
+    """Opens a partition: a directory with the records of one partition of a topic, such as data/orders-0.
+
+    mode "r": reads. Nothing is written or locked, so it works beside a writer or a running broker and on a read-only
+        file system. `path` may also be a single .log or .cut file. Returns a PartitionLog, which shows what the log
+        holds at this moment; its refresh() takes in what was appended since, its follow() waits for more.
+    mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or use `with`.
+    mode "r+": as "a", but the directory must exist.
+
+    A log has one writer at a time. If it was not closed cleanly, opening it for writing recovers it first, as Kafka
+    does; reading shows what that recovery would leave. `log.recovery` says what was found.
+
+    Options for reading:
+        recover: False shows every file as it is, not as recovery would leave it. Default True.
+        index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is rebuilt
+            in memory. Default 4096.
+
+    Options for writing:
+        config: a LogConfig. Each of its options may also be given by name, such as segment_bytes=1 << 20, and counts
+            before `config`. The configuration is not stored: give it at every opening.
+        durability: when append() returns. "none" (default): when the operating system has the record; it is safe from
+            a power cut after flush() or close(). "group" or "each", which do the same: when it is safe from a power
+            cut; one sync serves all threads that wait for it.
+        keep_cut: True keeps all bytes that recovery cuts off, in .cut files. Default False: it keeps only those that
+            hold undamaged batches or had been flushed, and warns with DataLossWarning.
+        leader_epoch: begins this leader epoch, an int. Default: the newest epoch of the log, or 0.
+        topic_id: a uuid.UUID for partition.metadata.
+        clock: a function that returns the time in milliseconds since 1970, for tests.
+        producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the timestamps of
+            records (section 6.7 of docs/spec.md). Default 86,400,000, a day.
+
+    Options for both:
+        max_decompressed_bytes: the most bytes that one compressed batch may unpack to. Default 256 MiB.
+        clean, recovery_point, log_start_offset: replace what the files beside the partition say: whether it was closed
+            cleanly, the offset below which it needs no recovery, and the first offset that can be read. These files
+            are in the log directory around the partition, or in the partition's own directory if there is none.
+
+    Unlike Kafka, opening for writing removes bytes after the last whole batch of a log that was closed cleanly; Kafka
+    appends after them.
+
+    Raises:
+        LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not in a
+            directory that holds partitions).
+        LogLockedError: another writer has the log open.
+        InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
+        TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
+        OSError: a file cannot be read or written.
+    """
+    choice("mode", mode, ("r", "a", "r+"))
+    if mode == "r":
+        return PartitionLog(path, **options)
+    own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
+    config = options.pop("config", None)
+    if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
+        raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
+    named = config is not None or "retention_ms" in options
+    if options:
+        config = (config or LogConfig()).replace(**options)
+    _check_directory(Path(path), create=mode == "a")
+    log = LogWriter(path, config, create=mode == "a", **own)
+    log._names_retention = named
+    return log
+
+
+def _check_directory(path: Path, *, create: bool) -> None:
+    """Nothing of a partition is put into a log directory, nor, unless `create`, into any directory without one."""
+    try:
+        require_partition(path)
+    except LogNotFoundError as e:
+        if not create or e.is_log_directory:
+            raise
+
+
+_WRITER_OPTIONS = (
+    "durability",
+    "keep_cut",
+    "leader_epoch",
+    "topic_id",
+    "clock",
+    "clean",
+    "recovery_point",
+    "log_start_offset",
+    "max_decompressed_bytes",
+    "producer_id_expiration_ms",
+)
+
+
+def get_include() -> str:
+    """The directory with the C headers (kstore/*.h) and their Cython declarations (libkstore/*.pxd).
+
+    Give it to a compiler as include directory, and to Cython as include_path.
+    """
+    package = Path(__file__).resolve().parent
+    installed = package / "include"
+    return str(installed if installed.is_dir() else package.parent / "include")
