@@ -52,7 +52,7 @@ class Recovery:
         """What is not as a clean shutdown leaves it: damage first, and what is lost with it behind."""
         _ = self.missing
         behind = [step for step in self.steps if step.code is Code.BEHIND_DAMAGE]
-        others = [step for step in self.steps if step.is_finding and step not in behind]
+        others = [step for step in self.steps if step.is_finding and step.code is not Code.BEHIND_DAMAGE]
         return [step.finding(done=self.written) for step in [*others, *sorted(behind, key=lambda s: s.file)]]
 
     def run(self, repairs: Repairs) -> None:
