@@ -25,7 +25,7 @@ class LogStore:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # the program may go to another directory
         if not self.path.is_dir():
             raise LogNotFoundError(f"no log directory at {self.path}")
         self.partitions: list[TopicPartition] = []

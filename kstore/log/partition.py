@@ -125,7 +125,7 @@ class PartitionLog:
         max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
         if clean is None and recovery_point is None and log_start_offset is None:
             require_partition(Path(path))
-        self.path = fspath(path)
+        self.path = os.path.abspath(fspath(path))  # noqa: PTH100 - the program may go to another directory
         self._options = LoadOptions(
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
@@ -311,6 +311,8 @@ class PartitionLog:
         committed = self._is_committed(isolation)
         any_integer("offset", offset)
         now = self._now()
+        if now.recovery is not self._told_of:
+            self._warn_of_losses(now.recovery)
         end = now.log_end_offset
         if not now.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, now.log_start_offset, end)
@@ -442,6 +444,8 @@ class PartitionLog:
         if type(offset) is not int:
             offset = any_integer("offset", offset)
         now = self._now()
+        if now.recovery is not self._told_of:
+            self._warn_of_losses(now.recovery)
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
             try:
@@ -591,7 +595,7 @@ class PartitionLog:
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
         committed = self._is_committed(isolation)
         if now.recovery is not self._told_of:
-            self._warn_of_missing(now.recovery)
+            self._warn_of_losses(now.recovery)
         start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
         at = max(_floor(now.segments, start), 0)
@@ -603,13 +607,13 @@ class PartitionLog:
             aborted = [(txn.producer_id, txn.first_offset) for txn in found]
         return now.segments[at:], start, stop, aborted
 
-    def _warn_of_missing(self, recovery: Recovery) -> None:
-        """Once: what is missing between segments is looked for when records are first read."""
-        missing = recovery.missing
+    def _warn_of_losses(self, recovery: Recovery) -> None:
+        """Once, when records are first read: what is missing between segments is looked for then."""
+        losses = [*recovery.losses, *recovery.missing]
         self._told_of = recovery
-        if missing and self._options.recover:
-            more = f"; and {len(missing) - 3} more" if len(missing) > 3 else ""
-            warnings.warn("; ".join(missing[:3]) + more, DataLossWarning, stacklevel=4)
+        if losses and self._options.recover:
+            more = f"; and {len(losses) - 3} more" if len(losses) > 3 else ""
+            warnings.warn("; ".join(losses[:3]) + more, DataLossWarning, stacklevel=4)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -645,6 +649,8 @@ class PartitionLog:
             least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
             timestamp = moment("timestamp", timestamp, least)
         now = self._now()
+        if now.recovery is not self._told_of:
+            self._warn_of_losses(now.recovery)
         try:
             if timestamp < 0 and timestamp in SPECIAL:
                 return find_special(now, timestamp)

@@ -57,6 +57,7 @@ def report_findings(log: PartitionLog) -> None:
     ]  # files that are deleted are as they should be
     left_out = [f for f in found if f.kind in LEFT_OUT and f.size > 0]
     if left_out:
+        log._told_of = log.recovery  # or a warning would say it again
         first = min(left_out, key=lambda finding: (finding.file, finding.position))
         size = sum(f.size for f in left_out)
         files = len({f.file for f in left_out})
@@ -66,7 +67,7 @@ def report_findings(log: PartitionLog) -> None:
             f"({first.text}). To read them: kstore records --as-is --on-error skip (in Python recover=False)",
             file=sys.stderr,
         )
-    elif found:
+    elif found and not log.recovery.losses and not log.recovery.missing:  # of those a warning comes
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         print(
             f"kstore: {log.path}: {count} not as a clean shutdown leaves it; kstore stat lists what",

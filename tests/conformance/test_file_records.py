@@ -48,6 +48,7 @@ def test_search_for_offset(tmp_path: Path) -> None:
     assert segment.translate(51) is None
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 @pytest.mark.parametrize("magic", [1, 2])
 def test_slice_one_byte_short(tmp_path: Path, magic: int) -> None:
     """A slice one byte short of a batch holds no batch."""

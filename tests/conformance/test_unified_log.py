@@ -529,6 +529,7 @@ def test_reopen_then_truncate(tmp_path: Path, garbage: int) -> None:
     assert log.recovery.truncated_bytes == garbage
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_log_start_above_the_end(tmp_path: Path) -> None:
     """LogLoaderTest: 5 segments, log start 4, garbage in segment 1: everything goes, end 4."""
     path = forge.partition(tmp_path, {base: [simple(base)] for base in range(5)}, epochs=[(0, 0)])
@@ -550,6 +551,7 @@ def test_corrupt_transaction_index_is_recovered(tmp_path: Path) -> None:
     assert opened.aborted_transactions(0, 11) == [(1, 0, 10, 11, 0)]
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_recovery_for_a_transaction_index_checks_the_log(tmp_path: Path) -> None:
     """Spec 8.2, 8.4: that recovery cuts the segment where a batch is corrupt, although clean."""
     batches = [simple(i) for i in range(4)]

@@ -37,6 +37,7 @@ def test_records(scenario: Scenario, tmp_path: Path) -> None:
         assert [list(txn[:4]) for txn in segment.transaction_index] == theirs["aborted"]
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_lookups(scenario: Scenario, tmp_path: Path) -> None:
     if not scenario.has("lookups.jsonl"):
         pytest.skip("Kafka itself cannot open this one")
@@ -51,6 +52,7 @@ def test_lookups(scenario: Scenario, tmp_path: Path) -> None:
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[0]}"
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_plain_iteration(scenario: Scenario, tmp_path: Path) -> None:
     """What an application reads: data from the log start on, without markers."""
     *lines, summary = scenario.lines("records.jsonl")

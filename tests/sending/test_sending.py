@@ -222,7 +222,7 @@ def test_truncated_meanwhile(log: kstore.LogWriter, pair: tuple[socket.socket, s
     segment = log.segments[-1]
     part = log.read(segment.base_offset, 1 << 20)
     log.truncate_to(segment.base_offset + 1)
-    with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
+    with pytest.raises(kstore.CorruptRecordError, match="truncated since"):
         received(pair, part.send)
 
 
@@ -407,10 +407,10 @@ def test_truncated_and_grown_again_meanwhile(
     log.extend([b"longer" * 50] * 300, batch_bytes=BATCH - 500)
     if how == "asyncio":
         pair[0].setblocking(False)
-        with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
+        with pytest.raises(kstore.CorruptRecordError, match="truncated since"):
             received(pair, lambda sock: asyncio.run(part.send_async(sock)))
     else:
-        with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
+        with pytest.raises(kstore.CorruptRecordError, match="truncated since"):
             received(pair, part.send)
 
 
@@ -432,7 +432,7 @@ def test_reading_what_was_truncated_away(log: kstore.LogWriter) -> None:
         lambda: bytes(span),
         lambda: list(cut),
     ):
-        with pytest.raises(kstore.CorruptRecordError, match="truncated while"):
+        with pytest.raises(kstore.CorruptRecordError, match="truncated since"):
             read()
 
 

@@ -376,6 +376,7 @@ def damaged(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_what_recovery_would_cut_off_is_said_on_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

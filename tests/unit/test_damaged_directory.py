@@ -198,6 +198,7 @@ def test_retention_needs_a_configuration(tmp_path: Path) -> None:
         assert [record.offset for record in log] == list(range(12, 20))
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_damage_in_a_segment_that_must_be_split(tmp_path: Path) -> None:
     """The part that is damaged is cut, and the parts behind it go, for a writer too: it appends there."""
     path = tmp_path / "t-0"

@@ -73,6 +73,7 @@ def test_a_link_to_nothing_is_called_so(tmp_path: Path, mode: str, which: int) -
         list(log)
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 @pytest.mark.parametrize("which", ["first", "middle"])
 def test_a_view_of_a_damaged_log_stays_at_the_damage(tmp_path: Path, which: str) -> None:
     """Neither refresh nor follow goes on with segments that recovery would delete."""

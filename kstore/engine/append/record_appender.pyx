@@ -28,6 +28,7 @@ from kstore.arguments import choice, integer
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.errors import (
+    CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
     OffsetsOutOfOrderError,
@@ -382,6 +383,11 @@ cdef class RecordAppender(LogAppender):
                 encoded = self._validate(PyBytes_FromStringAndSize(<char *>self.given, found.size), now, origin)
                 self.take(encoded, False)
             if found.count == 0:
+                if not keep_offsets and self.given_size == 0 and len(encoded):  # a follower's fetch may end inside one
+                    raise CorruptRecordError(
+                        "nothing to append", file="the argument", position=0, expected="a whole batch",
+                        found=f"{len(encoded)} bytes that hold none",
+                    )
                 return Appended(self.end, self.end - 1, 0)
             if keep_offsets:
                 first = found.first_offset if found.first_offset >= 0 else found.first_last_offset

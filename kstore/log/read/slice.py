@@ -54,7 +54,11 @@ class Slice:
         return None if self.segment is None else self.segment.base_offset
 
     def records(self) -> RecordReader:
-        """An iterator of its records. Its `.skipped` lists what on_error="skip" left out."""
+        """An iterator of its records. Its `.skipped` lists what on_error="skip" left out.
+
+        CorruptRecordError if the log was truncated since the slice was made.
+        """
+        self._check_unchanged()
         return RecordReader(
             self._segments,
             self.offset,
@@ -69,7 +73,10 @@ class Slice:
     def batches(self) -> BatchReader:
         """An iterator of its whole batches, control batches included. Its `.skipped` lists what on_error="skip" left
         out.
+
+        CorruptRecordError if the log was truncated since the slice was made.
         """
+        self._check_unchanged()
         return BatchReader(
             self._segments,
             self.offset,
@@ -125,7 +132,8 @@ class Slice:
 
     def _check_unchanged(self) -> None:
         """CorruptRecordError unless its batches still begin as they did when it was made."""
-        assert self.segment is not None
+        if self.segment is None:
+            return
         for position, head in self._marks:
             until = self.position + self.size - position  # what follows the slice may change
             if self.segment.peek(position)[:until] != head[:until]:
@@ -134,7 +142,7 @@ class Slice:
     def _shortened(self, position: int) -> NoReturn:
         assert self.segment is not None
         raise CorruptRecordError(
-            "the log was truncated while it was sent",
+            "the log was truncated since the slice was made",
             file=self.segment.path,
             position=self.position + position,
             offset=self.offset,
@@ -155,6 +163,7 @@ class Slice:
         data = self.segment.file().read(self.segment.origin + self.position, self.size)
         if len(data) < self.size:
             self._shortened(len(data))
+        self._check_unchanged()
         return data
 
     def __repr__(self) -> str:

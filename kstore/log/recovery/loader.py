@@ -27,6 +27,8 @@ from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code, Step
 
+_HEADER_SIZE = 61  # bytes of a batch before its records
+
 
 @dataclass
 class Loaded:
@@ -111,7 +113,8 @@ class _Loader:
         if remains is not None and remains.last_offset < self.log_start_offset:
             return  # it was deleted
         if remains is not None:
-            self.recovery.losses.append(f"{size} bytes of {path} were cut off, with {remains}")
+            gone = "were cut off" if self.writing else "are left out"
+            self.recovery.losses.append(f"{size} bytes of {path} {gone}, with {remains}")
         elif promised and size:
             self.recovery.losses.append(f"{size} bytes of {path}, which had been flushed, were damaged")
 
@@ -440,10 +443,18 @@ class _Loader:
         log_end_offset = last.read_next_offset()
         if last.tail_bytes:
             self.note(Code.TAIL_LEFT, last, last.size - last.tail_bytes, last.tail_bytes)
-            remains = None if self.recover else remains_of(last, last.size - last.tail_bytes)
-            if remains is not None:  # asked for as it lies, the log goes on behind the damage
+            remains = remains_of(last, last.size - last.tail_bytes)
+            if self.recover:
+                self._lose(last.path, last.tail_bytes, remains, self.recovery.clean and _was_batch(last))
+            elif remains is not None:  # asked for as it lies, the log goes on behind the damage
                 log_end_offset = max(log_end_offset, remains.last_offset + 1)
         return log_end_offset
+
+
+def _was_batch(last: Segment) -> bool:
+    """Whether what follows the last whole batch was one: it has room for a header, and is not room that was set aside."""
+    tail = last.peek(last.size - last.tail_bytes)
+    return len(tail) == _HEADER_SIZE and any(tail)
 
 
 def load(
