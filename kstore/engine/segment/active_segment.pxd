@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kstore.engine.io.file cimport File
 from kstore.engine.io.mapped_file cimport MappedFile
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, ks_index_state
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch
 
@@ -21,9 +21,7 @@ cdef enum:
 # What an append moves on: as far as it was written (published), and as far as it is being made (staged).
 cdef struct ks_extent:
     int64_t size
-    int64_t since_index_entry
-    int64_t max_timestamp
-    int64_t max_timestamp_offset
+    ks_index_state indexed
     int64_t first_timestamp
     int64_t offset_entries
     int64_t time_entries

@@ -8,7 +8,7 @@ from libc.string cimport memset
 
 from kstore.engine.io.file cimport File
 from kstore.engine.io.mapped_file cimport MappedFile
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, index_batch
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OFFSET_ENTRY, KS_TIME_ENTRY, ks_batch
 
@@ -77,8 +77,8 @@ cdef class ActiveSegment:
         self.max_decompressed_bytes = max_decompressed_bytes
         self.allocates = not preallocate
         memset(&self.staged, 0, sizeof(self.staged))
-        self.staged.max_timestamp = -1
-        self.staged.max_timestamp_offset = base_offset
+        self.staged.indexed.max_timestamp = -1
+        self.staged.indexed.max_timestamp_offset = base_offset
         self.staged.next_offset = base_offset if next_offset is None else next_offset
         if segment is None:
             self.log = File(self.path_of(".log"), "w")
@@ -88,7 +88,9 @@ cdef class ActiveSegment:
         else:
             self.log = File(self.path_of(".log"), "r+")
             self.staged.size = self.allocated = segment.size
-            self.staged.max_timestamp, self.staged.max_timestamp_offset = segment.max_timestamp_so_far
+            timestamp, offset = segment.max_timestamp_so_far
+            self.staged.indexed.max_timestamp = timestamp
+            self.staged.indexed.max_timestamp_offset = offset
             self._transaction_index = segment.transaction_index
             if self.staged.size:
                 self.staged.first_timestamp = segment.batch_at(0).max_timestamp
@@ -202,17 +204,11 @@ cdef class ActiveSegment:
         cdef ks_extent *s = &self.staged
         if s.size == 0:
             s.first_timestamp = b.max_timestamp
-        if b.max_timestamp > s.max_timestamp:
-            s.max_timestamp = b.max_timestamp
-            s.max_timestamp_offset = b.last_offset
-        if s.since_index_entry > self.index_interval_bytes:
-            if self.offsets.count < self.offset_limit():
-                self.offsets.put(b.last_offset, s.size)
-                if self.times.count < self.time_limit():
-                    self.times.put(s.max_timestamp, s.max_timestamp_offset)
-            s.since_index_entry = 0
+        index_batch(
+            &s.indexed, self.offsets, self.times, self.index_interval_bytes, self.offset_limit(), self.time_limit(),
+            b, s.size,
+        )
         s.size += b.size
-        s.since_index_entry += b.size
         s.next_offset = b.last_offset + 1
         s.offset_entries = self.offsets.count
         s.time_entries = self.times.count
@@ -298,7 +294,9 @@ cdef class ActiveSegment:
         else:
             segment._offset_index = self.offsets.view(extent.offset_entries)
             segment._time_index = self.times.view(extent.time_entries)
-        segment._max_timestamp_so_far = TimestampOffset(extent.max_timestamp, extent.max_timestamp_offset)
+        segment._max_timestamp_so_far = TimestampOffset(
+            extent.indexed.max_timestamp, extent.indexed.max_timestamp_offset
+        )
         segment._transaction_index = self._transaction_index
         self._view_size = extent.size
         self._view = (segment, extent.next_offset)
@@ -312,7 +310,7 @@ cdef class ActiveSegment:
         The blocks allocated ahead are given back."""
         cdef int status = 0
         if self.time_map is not None:
-            self.times.put(self.staged.max_timestamp, self.staged.max_timestamp_offset)
+            self.times.put(self.staged.indexed.max_timestamp, self.staged.indexed.max_timestamp_offset)
             with nogil:
                 status = self.offset_map.file.resize(self.offsets.count * KS_OFFSET_ENTRY)
                 if status == 0:

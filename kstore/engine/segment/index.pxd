@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kstore.engine.io.mapped_file cimport MappedFile
-from libkstore.format cimport ks_entry_offset, ks_entry_position, ks_entry_timestamp, ks_time_entry_offset
+from libkstore.format cimport ks_batch, ks_entry_offset, ks_entry_position, ks_entry_timestamp, ks_time_entry_offset
 
 
 cdef enum:
@@ -61,3 +61,31 @@ cdef class TimeIndex(IndexEntries):
         return ks_time_entry_offset(self.data, <size_t>slot, self.base_offset)
 
     cdef int put(self, int64_t timestamp, int64_t offset) noexcept nogil
+
+
+# What the next entries of a segment's indexes follow from.
+cdef struct ks_index_state:
+    int64_t since_entry           # bytes of the batches from the one indexed last
+    int64_t max_timestamp
+    int64_t max_timestamp_offset
+
+
+cdef inline int index_batch(
+    ks_index_state *s, OffsetIndex offsets, TimeIndex times, int64_t interval, int64_t offset_limit, int64_t time_limit,
+    const ks_batch *b, int64_t position,
+) noexcept nogil:
+    """Counts a batch in, with its entries if more than `interval` bytes came since the last ones (spec 4.1).
+
+    An index that has reached its limit takes no more. Otherwise a status of `put`."""
+    cdef int status = 0
+    if b.max_timestamp > s.max_timestamp:
+        s.max_timestamp = b.max_timestamp
+        s.max_timestamp_offset = b.last_offset
+    if s.since_entry > interval:
+        if offsets.count < offset_limit:
+            status = offsets.put(b.last_offset, position)
+            if status == 0 and times.count < time_limit:
+                status = times.put(s.max_timestamp, s.max_timestamp_offset)
+        s.since_entry = 0
+    s.since_entry += b.size
+    return status

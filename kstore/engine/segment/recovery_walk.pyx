@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, LOOK, NEAR, WALK_SYSTEM, step
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, index_batch, ks_index_state
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -91,8 +91,8 @@ cdef object recovery_walk(
     cdef TimeIndex times = TimeIndex(base_offset)
     cdef ks_batch b
     cdef ks_fault fault
-    cdef int64_t position = 0, size = 0, have, since = 0, count = 0, next_offset = base_offset
-    cdef int64_t max_timestamp = -1, max_offset = base_offset
+    cdef int64_t position = 0, size = 0, have, count = 0, next_offset = base_offset
+    cdef ks_index_state indexed
     cdef int64_t ahead = FAR, previous = -1, last = base_offset - 1
     cdef int32_t epoch = -1
     cdef int put = 0
@@ -102,6 +102,9 @@ cdef object recovery_walk(
     cdef bint follows_on = True  # whether the last batch began right behind the one before
     epochs = []
     memset(&fault, 0, sizeof(fault))
+    indexed.since_entry = 0
+    indexed.max_timestamp = -1
+    indexed.max_timestamp_offset = base_offset
     with nogil:
         while True:
             size = step(w, position, ahead, &b, &fault)
@@ -126,16 +129,9 @@ cdef object recovery_walk(
             if b.last_offset - base_offset > INT32_MAX:
                 overflow = True
                 break
-            if b.max_timestamp > max_timestamp:
-                max_timestamp = b.max_timestamp
-                max_offset = b.last_offset
-            if since > interval:
-                put = offsets.put(b.last_offset, position)
-                if put == 0:
-                    put = times.put(max_timestamp, max_offset)
-                if put:
-                    break
-                since = 0
+            put = index_batch(&indexed, offsets, times, interval, INT64_MAX, INT64_MAX, &b, position)
+            if put:
+                break
             if b.leader_epoch > epoch and b.magic == 2:
                 epoch = b.leader_epoch
                 with gil:
@@ -145,7 +141,6 @@ cdef object recovery_walk(
             follows_on = b.base_offset == last + 1
             last = b.last_offset
             next_offset = last + 1
-            since += size
             previous = position
             position += size
     if size == WALK_SYSTEM:
@@ -173,8 +168,9 @@ cdef object recovery_walk(
             expected="a whole batch",
             found=f"{w.limit - position} bytes",
         )
-    times.put(max_timestamp, max_offset)
+    times.put(indexed.max_timestamp, indexed.max_timestamp_offset)
     return RecoveryWalk(
-        position, next_offset, count, offsets, times, TimestampOffset(max_timestamp, max_offset), epochs, error,
+        position, next_offset, count, offsets, times,
+        TimestampOffset(indexed.max_timestamp, indexed.max_timestamp_offset), epochs, error,
         put != 0, overflow, producers, error is not None and size != WALK_DAMAGED,
     )

@@ -1,10 +1,10 @@
 """A segment that another process appends to: what came since it was opened, as another segment of the same file."""
 
-from libc.stdint cimport INT32_MAX, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t
 
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch_walk cimport FAR, NEAR, step
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, index_batch, ks_index_state
 from kstore.engine.segment.recovery_walk cimport check_marker
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OK, ks_batch, ks_check_batch, ks_fault
@@ -48,7 +48,8 @@ def grown(Segment segment not None, int64_t end_offset):
     cdef OffsetIndex offsets
     cdef TimeIndex times
     cdef ks_batch b
-    cdef int64_t position = segment.limit(), size, since, last = segment.base_offset - 1
+    cdef ks_index_state indexed
+    cdef int64_t position = segment.limit(), size, last = segment.base_offset - 1
     cdef int64_t end = end_of(segment, end_offset)
     cdef int64_t length = segment.opened().length() - segment.origin
     if length <= position and end_offset == segment.end_offset:
@@ -58,27 +59,23 @@ def grown(Segment segment not None, int64_t end_offset):
     offsets = segment.offsets().copy()
     times = segment.times().copy()
     timestamp, offset = segment.max_timestamp_so_far
-    cdef int64_t max_timestamp = timestamp, max_offset = offset
-    since = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
+    indexed.max_timestamp = timestamp
+    indexed.max_timestamp_offset = offset
+    indexed.since_entry = position - (offsets.position_at(offsets.count - 1) if offsets.count else 0)
     w.reset(segment.opened(), length, segment.origin)
     with nogil:
         while (size := sound(w, position, FAR, last, end, &b)) >= 0:
-            if b.max_timestamp > max_timestamp:
-                max_timestamp = b.max_timestamp
-                max_offset = b.last_offset
-            if since > segment.index_interval_bytes:
-                if offsets.put(b.last_offset, position) == 0:
-                    times.put(max_timestamp, max_offset)
-                since = 0
+            index_batch(
+                &indexed, offsets, times, segment.index_interval_bytes, INT64_MAX, INT64_MAX, &b, position
+            )
             last = b.last_offset
-            since += size
             position += size
     if position == segment.limit() and end_offset == segment.end_offset:
         return segment
     twin = segment.shown_until(position, end_offset)
     twin._offset_index = offsets
     twin._time_index = times
-    twin._max_timestamp_so_far = TimestampOffset(max_timestamp, max_offset)
+    twin._max_timestamp_so_far = TimestampOffset(indexed.max_timestamp, indexed.max_timestamp_offset)
     return twin
 
 
