@@ -15,33 +15,52 @@ from kstore.engine.record.batch import TIMESTAMP_TYPES
 from kstore.engine.record.decompress import NAMES as CODECS
 
 
-cdef enum:
-    F_TIMESTAMP_TYPE, F_CODEC, F_BASE_OFFSET, F_LAST_OFFSET, F_BASE_TIMESTAMP, F_MAX_TIMESTAMP, F_PRODUCER_ID
-    F_POSITION, F_SIZE, F_CRC, F_LEADER_EPOCH, F_BASE_SEQUENCE, F_RECORDS_COUNT, F_PRODUCER_EPOCH, F_ATTRIBUTES
-    F_MAGIC
+cdef struct row:
+    int64_t position
+    ks_batch batch
 
-FIELDS = {
-    "timestamp_type": F_TIMESTAMP_TYPE,
-    "codec": F_CODEC,
-    "base_offset": F_BASE_OFFSET,
-    "last_offset": F_LAST_OFFSET,
-    "base_timestamp": F_BASE_TIMESTAMP,
-    "max_timestamp": F_MAX_TIMESTAMP,
-    "producer_id": F_PRODUCER_ID,
-    "position": F_POSITION,
-    "size": F_SIZE,
-    "crc": F_CRC,
-    "leader_epoch": F_LEADER_EPOCH,
-    "base_sequence": F_BASE_SEQUENCE,
-    "records_count": F_RECORDS_COUNT,
-    "producer_epoch": F_PRODUCER_EPOCH,
-    "attributes": F_ATTRIBUTES,
-    "magic": F_MAGIC,
-}
-cdef bytes FORMATS = b"cclllllllIiiissc"   # Arrow's, by number
+cdef enum:
+    NO_PLACE = -1
+
+cdef row ANY_ROW
+
+
+cdef int place(const void *field) noexcept:
+    """Where a field of ANY_ROW is in it."""
+    return <int>(<const char *>field - <const char *>&ANY_ROW)
+
+
+# Name, Arrow's format, and where the field is in `row`; the first two are worked out. A field's number is its place here.
+TABLE = (
+    ("timestamp_type", "c", NO_PLACE),
+    ("codec", "c", NO_PLACE),
+    ("base_offset", "l", place(&ANY_ROW.batch.base_offset)),
+    ("last_offset", "l", place(&ANY_ROW.batch.last_offset)),
+    ("base_timestamp", "l", place(&ANY_ROW.batch.base_timestamp)),
+    ("max_timestamp", "l", place(&ANY_ROW.batch.max_timestamp)),
+    ("producer_id", "l", place(&ANY_ROW.batch.producer_id)),
+    ("position", "l", place(&ANY_ROW.position)),
+    ("size", "l", place(&ANY_ROW.batch.size)),
+    ("crc", "I", place(&ANY_ROW.batch.crc)),
+    ("leader_epoch", "i", place(&ANY_ROW.batch.leader_epoch)),
+    ("base_sequence", "i", place(&ANY_ROW.batch.base_sequence)),
+    ("records_count", "i", place(&ANY_ROW.batch.records_count)),
+    ("producer_epoch", "s", place(&ANY_ROW.batch.producer_epoch)),
+    ("attributes", "s", place(&ANY_ROW.batch.attributes)),
+    ("magic", "c", place(&ANY_ROW.batch.magic)),
+    ("last_offset_delta", "i", place(&ANY_ROW.batch.last_offset_delta)),  # no column: only numpy's table has it
+)
+NUMPY_KINDS = {"c": "i1", "s": "i2", "i": "i4", "I": "u4", "l": "i8"}
+FIELDS = {name: number for number, (name, _, _) in enumerate(TABLE[:FIELD_COUNT])}
+
+cdef enum:
+    F_TIMESTAMP_TYPE = 0
+    F_CODEC = 1
 
 cdef int[FIELD_COUNT] WIDTHS
-WIDTHS[:] = [1, 1, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 2, 2, 1]
+cdef int[FIELD_COUNT] PLACES
+WIDTHS[:] = [int(NUMPY_KINDS[kind][1]) for _, kind, _ in TABLE[:FIELD_COUNT]]
+PLACES[:] = [at for _, _, at in TABLE[:FIELD_COUNT]]
 
 cdef Values TIME_WORDS = words_of(TIMESTAMP_TYPES)
 cdef Values CODEC_WORDS = words_of(CODECS)
@@ -50,7 +69,7 @@ cdef Values CODEC_WORDS = words_of(CODECS)
 cdef Field header_field(str name):
     cdef int field = FIELDS[name]
     words = TIME_WORDS if field == F_TIMESTAMP_TYPE else CODEC_WORDS if field == F_CODEC else None
-    return Field.of(name, FORMATS[field : field + 1], False, (), words)
+    return Field.of(name, TABLE[field][1].encode(), False, (), words)
 
 
 cdef int field_width(int field) noexcept nogil:
@@ -58,37 +77,21 @@ cdef int field_width(int field) noexcept nogil:
 
 
 cdef int64_t value_of(int field, const ks_batch *b, int64_t position, int kind) noexcept nogil:
+    cdef const char *p
     if field == F_TIMESTAMP_TYPE:
         return kind
     if field == F_CODEC:
         return ks_codec(b)
-    if field == F_BASE_OFFSET:
-        return b.base_offset
-    if field == F_LAST_OFFSET:
-        return b.last_offset
-    if field == F_BASE_TIMESTAMP:
-        return b.base_timestamp
-    if field == F_MAX_TIMESTAMP:
-        return b.max_timestamp
-    if field == F_PRODUCER_ID:
-        return b.producer_id
-    if field == F_POSITION:
+    if PLACES[field] == 0:
         return position
-    if field == F_SIZE:
-        return b.size
-    if field == F_CRC:
-        return b.crc
-    if field == F_LEADER_EPOCH:
-        return b.leader_epoch
-    if field == F_BASE_SEQUENCE:
-        return b.base_sequence
-    if field == F_RECORDS_COUNT:
-        return b.records_count
-    if field == F_PRODUCER_EPOCH:
-        return b.producer_epoch
-    if field == F_ATTRIBUTES:
-        return b.attributes
-    return b.magic
+    p = <const char *>b + PLACES[field] - sizeof(int64_t)
+    if WIDTHS[field] == 8:
+        return (<const int64_t *>p)[0]
+    if WIDTHS[field] == 4:
+        return (<const int32_t *>p)[0]
+    if WIDTHS[field] == 2:
+        return (<const int16_t *>p)[0]
+    return p[0]
 
 
 cdef int put_field(
@@ -114,11 +117,6 @@ cdef int put_field(
     return 0
 
 
-cdef struct row:
-    int64_t position
-    ks_batch batch
-
-
 cdef object header_layout = None
 
 
@@ -128,20 +126,10 @@ cdef object header_dtype():
     if header_layout is None:
         import numpy
 
-        fields = (
-            ("base_offset", "i8"), ("last_offset", "i8"), ("base_timestamp", "i8"), ("max_timestamp", "i8"),
-            ("producer_id", "i8"), ("size", "i8"), ("crc", "u4"), ("leader_epoch", "i4"),
-            ("last_offset_delta", "i4"), ("base_sequence", "i4"), ("records_count", "i4"), ("producer_epoch", "i2"),
-            ("attributes", "i2"), ("magic", "i1"),
-        )
-        names, formats, offsets, at = ["position"], ["i8"], [0], 8
-        for name, kind in fields:  # ks_batch has its widest fields first, so there is no padding between them
-            names.append(name)
-            formats.append(kind)
-            offsets.append(at)
-            at += int(kind[1])
+        stored = sorted((at, name, NUMPY_KINDS[kind]) for name, kind, at in TABLE if at != NO_PLACE)
+        offsets, names, formats = zip(*stored, strict=True)
         header_layout = numpy.dtype(
-            {"names": names, "formats": formats, "offsets": offsets, "itemsize": sizeof(row)}
+            {"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": sizeof(row)}
         )
     return header_layout
 
