@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kstore import arguments
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = REPOSITORY / "docs" / "api.md"
 WIDTH = 110
@@ -40,6 +42,13 @@ MORE = {  # objects that have no public name: what gives one
 ELSEWHERE = {"LogConfig": "configuration.md", "ConfigOptions": "configuration.md"}
 
 
+_DEFAULTS: dict[str, ast.expr] = {
+    node.targets[0].id: node.value
+    for node in ast.parse(Path(str(arguments.__file__)).read_text("utf-8")).body
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+}
+
+
 class Module:
     """What the source of a module, or its stub, says about its names."""
 
@@ -55,7 +64,7 @@ class Module:
             for node in self._body
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value
             if node.target.id.startswith("_") and ast.unparse(node.annotation) == "TypeAlias"
-        }
+        } | _DEFAULTS
 
     @classmethod
     def of(cls, thing: Any) -> "Module":
@@ -74,7 +83,7 @@ class Module:
         return next((n.body for n in self._body if isinstance(n, ast.ClassDef) and n.name == name), [])
 
     def text(self, node: ast.AST) -> str:
-        """Source of an annotation or signature, with private names for types written out."""
+        """Source of an annotation or signature, with private names for types and named defaults written out."""
         aliases = self._aliases
 
         class WriteOut(ast.NodeTransformer):

@@ -7,6 +7,9 @@ from operator import index
 
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
+# What holds if nothing else is given.
+INDEX_INTERVAL_BYTES = 4096  # Kafka's index.interval.bytes
+MAX_DECOMPRESSED_BYTES = 256 << 20  # that one batch may unpack to
 # As seconds since 1970 these are in 2001 and 2106. As milliseconds they are in January and February 1970, which no
 # record of today has: a number between them is most likely in the wrong unit.
 FIRST_SECOND = 1_000_000_000

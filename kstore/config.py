@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypedDict
 
+from kstore.arguments import INDEX_INTERVAL_BYTES
 from kstore.errors import InvalidConfigError
 from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Ratio, as_text, int32, int64
 from kstore.properties import read_properties
@@ -147,7 +148,7 @@ class LogConfig:
     )
     index_interval_bytes: int = _key(
         int32(0),
-        4096,
+        INDEX_INTERVAL_BYTES,
         "log.index.interval.bytes",
         text="An index gets an entry after more than this many bytes of log. A smaller value makes lookups faster and "
         "indexes larger.",

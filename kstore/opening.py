@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
-from kstore.arguments import choice
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice
 from kstore.config import ConfigOptions, LogConfig
 from kstore.errors import LogNotFoundError
 from kstore.log.partition import PartitionLog
@@ -22,8 +22,8 @@ def open(
     clean: bool | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
-    index_interval_bytes: int = 4096,
-    max_decompressed_bytes: int = 256 << 20,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     recover: bool = True,
 ) -> PartitionLog: ...
 
@@ -42,7 +42,7 @@ def open(
     clean: bool | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
-    max_decompressed_bytes: int = 256 << 20,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     producer_id_expiration_ms: int = 86_400_000,
     **options: Unpack[ConfigOptions],
 ) -> LogWriter: ...

@@ -13,7 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, NoReturn, Self, TypeAlias, overload
 
-from kstore.arguments import any_integer, choice, integer, moment, number
+from kstore.arguments import (
+    INDEX_INTERVAL_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    any_integer,
+    choice,
+    integer,
+    moment,
+    number,
+)
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
@@ -99,7 +107,7 @@ class PartitionLog:
     two threads use one at once, the second gets a RuntimeError and the first is not disturbed.
     """
 
-    _options = LoadOptions(None, None, None, 4096, 256 << 20, True)
+    _options = LoadOptions(None, None, None, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, True)
     _told_of: Recovery | None = None  # what is missing there has been told
 
     def __init__(
@@ -109,8 +117,8 @@ class PartitionLog:
         clean: bool | None = None,
         recovery_point: int | None = None,
         log_start_offset: int | None = None,
-        index_interval_bytes: int = 4096,
-        max_decompressed_bytes: int = 256 << 20,
+        index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         recover: bool = True,
     ) -> None:
         if not (clean is None or isinstance(clean, bool)) or not isinstance(recover, bool):

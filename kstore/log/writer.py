@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kstore.arguments import MAX_EPOCH, MAX_OFFSET, choice, integer
+from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choice, integer
 from kstore.config import MAX64, LogConfig
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
@@ -92,7 +92,7 @@ class LogWriter(RecordAppender, PartitionLog):
         clean: bool | None = None,
         recovery_point: int | None = None,
         log_start_offset: int | None = None,
-        max_decompressed_bytes: int = 256 << 20,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         producer_id_expiration_ms: int = 86_400_000,
     ) -> None:
         if not self._left:

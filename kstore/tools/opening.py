@@ -4,6 +4,7 @@ import argparse
 import sys
 
 import kstore
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.log.partition import PartitionLog
 from kstore.tools.numbers import byte_count, int32_bytes
 
@@ -24,14 +25,14 @@ def add_open_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--index-interval-bytes",
         type=int32_bytes,
-        default=4096,
+        default=INDEX_INTERVAL_BYTES,
         metavar="BYTES",
-        help="the topic's index.interval.bytes, used if an index must be rebuilt (default 4096)",
+        help="the topic's index.interval.bytes, used if an index must be rebuilt (default %(default)s)",
     )
     parser.add_argument(
         "--max-decompressed-bytes",
         type=byte_count,
-        default=256 << 20,
+        default=MAX_DECOMPRESSED_BYTES,
         metavar="BYTES",
         help="most bytes that one batch may unpack to (default 256 MiB)",
     )

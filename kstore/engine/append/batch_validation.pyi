@@ -3,6 +3,7 @@ from typing import Final
 
 from kstore.engine.record.batch import Record, RecordBatch
 
+NO_KEY: str
 REASONS: Final[dict[int, str]]
 
 __pyx_capi__: dict[str, object]

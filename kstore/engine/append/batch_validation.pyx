@@ -8,6 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
+from kstore.engine.io.file cimport SMALL
 from kstore.engine.record.batch cimport raise_fault
 from libkstore.build cimport ks_put_crc
 from libkstore.format cimport (
@@ -36,8 +37,7 @@ from libkstore.format cimport (
 from kstore.engine.record.batch import REASONS, RecordBatch
 from kstore.errors import InvalidRecordError, InvalidTimestampError, OffsetsOutOfOrderError, RecordTooLargeError
 
-cdef enum:
-    SMALL = 32 << 10   # with less to check the GIL is kept: giving it up and getting it back takes longer
+NO_KEY = "no key, and cleanup_policy is compact"
 
 cdef enum:
     ARRIVAL_BROKEN = -1        # a ks_fault tells
@@ -233,7 +233,7 @@ def refuse_records(
     late = False
     for slot, record in enumerate(records):
         if keys_required and record.key is None and not batch.is_control:
-            errors.append((slot, "no key, in a compacted topic"))
+            errors.append((slot, NO_KEY))
         elif not log_append_time and record.timestamp != -1:
             if now - record.timestamp > before_max_ms or record.timestamp - now > after_max_ms:
                 errors.append((slot, f"timestamp {record.timestamp} is too far from now, {now}"))

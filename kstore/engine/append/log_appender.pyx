@@ -14,7 +14,7 @@ from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore.engine.io.file cimport File
+from kstore.engine.io.file cimport SMALL, File
 from kstore.engine.io.owned_lock cimport (
     ks_owned_lock_acquire,
     ks_owned_lock_destroy,
@@ -47,9 +47,6 @@ cdef extern from *:
     #endif
     """
     int KS_COARSE_CLOCK
-
-cdef enum:
-    SMALL = 32 << 10       # smaller writes keep the GIL: giving it up and getting it back takes longer
 
 DURABILITY = ("none", "group", "each")
 

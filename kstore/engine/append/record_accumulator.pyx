@@ -22,6 +22,7 @@ from libkstore.build cimport ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_LOG_APPEND_TIME
 
 from kstore.arguments import integer, number
+from kstore.engine.append.batch_validation import NO_KEY
 from kstore.errors import InvalidRecordError, LogClosedError, RecordTooLargeError, ReentrantCallError
 
 TOO_LARGE = "record larger than max.message.bytes"
@@ -155,7 +156,7 @@ cdef class RecordAccumulator:
             now = self.now  # a given timestamp is judged by the time its batch began: reading clocks costs
             at = now if timestamp is None else self.log.check_timestamp(given, now)
             if self.log.keys_required and f.key_size < 0:
-                raise InvalidRecordError("a record of a compacted topic has no key")
+                raise InvalidRecordError(NO_KEY)
             if self.gathering:
                 delta = at - builder.batch.base_timestamp
                 body = ks_record_body(delta, builder.batch.records_count, f.key_size, f.value_size, f.headers_size)

@@ -18,6 +18,7 @@ from kstore.engine.append.log_appender cimport LogAppender
 from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
 from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport TimestampInput, moment
+from kstore.engine.io.file cimport SMALL
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
 from kstore.engine.segment.active_segment cimport ROLL_NOT
@@ -25,6 +26,7 @@ from libkstore.build cimport ks_put_offset
 from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
 from kstore.arguments import choice, integer
+from kstore.engine.append.batch_validation import NO_KEY
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.errors import (
@@ -40,7 +42,6 @@ cdef enum:
     JOINED = 1 << 20       # batches of one call are written together up to so many bytes: the page cache keeps large
     #                        writes in few pieces, quicker to make and to read
     MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
-    SMALL = 32 << 10       # smaller copies keep the GIL: giving it up and getting it back takes longer
     APPEND_BAD_TIMESTAMP = -1
     APPEND_NO_KEY = -2
     APPEND_TOO_LARGE = -3
@@ -143,7 +144,7 @@ cdef class RecordAppender(LogAppender):
             else:
                 at = self.check_timestamp(given, now)
             if self.keys_required and f.key_size < 0:
-                raise InvalidRecordError("a record of a compacted topic has no key")
+                raise InvalidRecordError(NO_KEY)
             self.refuse_offsets(1)
             offset = self.end
             builder.used = 0
@@ -317,7 +318,7 @@ cdef class RecordAppender(LogAppender):
     cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1:
         cdef int64_t key_size = 0, value_size = 0
         if status == APPEND_NO_KEY:
-            raise InvalidRecordError(f"record {i} of a compacted topic has no key")
+            raise InvalidRecordError(f"record {i}: {NO_KEY}")
         if status == APPEND_TOO_LARGE:
             ks_cell(columns.values, i, &value_size)
             ks_cell(columns.keys, i, &key_size)

@@ -10,6 +10,9 @@ cdef enum:
     SYNCS
     SYNC
 
+cdef enum:
+    SMALL = 32 << 10   # With fewer bytes to copy, check or write the GIL is kept: to release it takes longer.
+
 
 cdef class File
 

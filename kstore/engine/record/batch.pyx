@@ -47,7 +47,7 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
-from kstore.arguments import choice, integer, milliseconds
+from kstore.arguments import MAX_DECOMPRESSED_BYTES, choice, integer, milliseconds
 from kstore.engine.record.decompress import NAMES as CODECS, CodecError, DecompressLimitError
 from kstore.engine.record.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
@@ -463,7 +463,7 @@ cdef class RecordBatch:
 
     def __init__(
         self, bytes data not None, *, str file not None="", int64_t position=0,
-        int64_t max_decompressed_bytes=256 << 20,
+        int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
     ):
         cdef ks_batch header
         cdef ks_fault fault

@@ -18,7 +18,7 @@ class ActiveSegment:
         next_offset: int | None = None,
         created_ms: int = 0,
         roll_jitter_ms: int = 0,
-        index_interval_bytes: int = 4096,
+        index_interval_bytes: int = ...,
         segment_index_bytes: int = ...,
         segment_bytes: int = ...,
         max_decompressed_bytes: int = ...,

@@ -12,6 +12,7 @@ from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, index_batch
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OFFSET_ENTRY, KS_TIME_ENTRY, ks_batch
 
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.engine.io.file import unlink
 from kstore.engine.segment.index import TimestampOffset, TransactionIndex
 
@@ -60,10 +61,10 @@ cdef class ActiveSegment:
         next_offset=None,
         int64_t created_ms=0,
         int64_t roll_jitter_ms=0,
-        int64_t index_interval_bytes=4096,
+        int64_t index_interval_bytes=INDEX_INTERVAL_BYTES,
         int64_t segment_index_bytes=10 << 20,
         int64_t segment_bytes=1 << 30,
-        int64_t max_decompressed_bytes=256 << 20,
+        int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
         bint preallocate=False,
     ):
         self.directory = directory

@@ -28,7 +28,7 @@ class Segment:
         end_offset: int = ...,
         suffixes: dict[str, str] | None = None,
         origin: int = 0,
-        index_interval_bytes: int = 4096,
+        index_interval_bytes: int = ...,
         max_decompressed_bytes: int = ...,
     ) -> Segment: ...
     @property

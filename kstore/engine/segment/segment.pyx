@@ -36,6 +36,7 @@ from libkstore.format cimport (
     ks_load_i64,
 )
 
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.engine.segment.index import TransactionIndex
 from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError, LogNotFoundError
 
@@ -84,8 +85,8 @@ cdef class Segment:
         int64_t end_offset=INT64_MAX,
         dict suffixes=None,
         int64_t origin=0,
-        int64_t index_interval_bytes=4096,
-        int64_t max_decompressed_bytes=256 << 20,
+        int64_t index_interval_bytes=INDEX_INTERVAL_BYTES,
+        int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
     ):
         self.directory = directory
         self.stem = stem

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.config import MAX64
 from kstore.engine.segment.index import TimeIndex, TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
@@ -463,8 +464,8 @@ def load(
     clean: bool | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
-    index_interval_bytes: int = 4096,
-    max_decompressed_bytes: int = 256 << 20,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     recover: bool = True,
     state: State | None = None,
     writing: bool = False,
