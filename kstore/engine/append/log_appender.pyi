@@ -10,6 +10,11 @@ ROLL_REASONS: Final[tuple[str, ...]]
 DURABILITY: Final[tuple[str, str, str]]
 
 class AppendLimits(NamedTuple):
+    """What the configuration of a log says of appends, as plain values.
+
+    `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for what they
+    come in; `codec` and `level` are those of records that are encoded here."""
+
     segment_bytes: int
     segment_ms: int
     max_message_bytes: int
@@ -27,19 +32,33 @@ class _Event(Protocol):
     def set(self) -> None: ...
 
 class Held:
+    """`with log._held():` for Python code that changes the log."""
+
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
 
 class UnfinishedChange:
+    """`with log._unfinished("the roll") as change:` for a change in several steps; the mutex is held.
+
+    An exception of any kind that ends it in the middle leaves a log that refuses to write, unless `change.undone()`
+    was called: nothing else is known of the state then. The log says so from the first step on, so it does not matter
+    where an interrupt or a lack of memory strikes."""
+
     def __enter__(self) -> Self: ...
-    def undone(self) -> None: ...
+    def undone(self) -> None:
+        """Everything is again as it was before."""
     def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
 class LogAppender:
-    def wait_until_durable(self, offset: int) -> None: ...
-    def clock_ms(self) -> int: ...
+    """Writes to the active segment of a log, one thread at a time."""
+
+    def wait_until_durable(self, offset: int) -> None:
+        """Returns when every record below `offset` is on the disk. ValueError above log_end_offset."""
+    def clock_ms(self) -> int:
+        """The time by this log's clock, in ms."""
     @property
-    def durable_offset(self) -> int: ...
+    def durable_offset(self) -> int:
+        """Every record below this offset is on the disk."""
     @property
     def active(self) -> ActiveSegment: ...
     @property

@@ -5,15 +5,31 @@ from kstore.engine.append.record_appender import RecordAppender, _BytesLike, _He
 
 TOO_LARGE: Final[str]
 
-class PendingBatch: ...
+class PendingBatch:
+    """A batch that is being gathered, or was appended: its tickets learn from it where their records are."""
 
 @final
 class Ticket:
+    """What append() of an appender returns: wait() waits until the record is in the log, `offset` is its offset then."""
+
     @property
-    def offset(self) -> int | None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
+    def offset(self) -> int | None:
+        """The offset of the record; None as long as it is not in the log."""
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits until the record is in the log, and returns its offset.
+
+        If the durability of the log is "group" or "each", the record is on the disk then. A batch is appended after the
+        linger_ms of the appender at the latest; flush() of the appender appends it at once.
+
+        TimeoutError after `timeout` seconds; the time that the disk takes does not count. OSError if the batch could
+        not be written: the next append, flush or wait tries again. LogClosedError if the appender was closed before."""
 
 class RecordAccumulator:
+    """Gathers records in one batch and appends it when it is full. Thread-safe.
+
+    `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that
+    the batch does not wait too long."""
+
     def __new__(cls, log: RecordAppender, batch_bytes: int = 16384, **options: object) -> Self: ...
     def append(
         self,
@@ -21,8 +37,15 @@ class RecordAccumulator:
         key: _BytesLike | None = None,
         timestamp: int | datetime | None = None,
         headers: _Headers | None = None,
-    ) -> Ticket: ...
-    def flush(self) -> int: ...
+    ) -> Ticket:
+        """Takes one record and returns its Ticket, whose wait() gives the offset. Arguments as for log.append.
+
+        The record is in the log when its batch is full, linger_ms is over, or flush() is called. OSError if a full
+        batch cannot be written: this record was not taken then, and the next call tries to write that batch again."""
+    def flush(self) -> int:
+        """Appends the records that were gathered, and returns the log end offset after that.
+
+        If the durability of the log is "group" or "each", they are on the disk then."""
     def _began(self) -> None: ...
     @property
     def _open_batch(self) -> PendingBatch: ...

@@ -11,19 +11,40 @@ _BytesLike: TypeAlias = bytes | bytearray | memoryview
 _Headers: TypeAlias = Iterable[tuple[str, _BytesLike | None]] | Mapping[str, _BytesLike | None]
 
 class Appended(NamedTuple):
+    """The result of `append_batches`: the first and last offset that the batches have now, and the number of batches.
+
+    `duplicate` is True if nothing was written because the producer had sent this batch before; the offsets are those
+    that it got then."""
+
     first_offset: int
     last_offset: int
     batch_count: int
     duplicate: bool = False
 
 class RecordAppender(LogAppender):
+    """A log that takes records and batches. Thread-safe: one thread at a time is in here."""
+
     def append(
         self,
         value: _BytesLike | None,
         key: _BytesLike | None = None,
         timestamp: int | datetime | None = None,
         headers: _Headers | None = None,
-    ) -> int: ...
+    ) -> int:
+        """Appends one record and returns its offset.
+
+        value, key: bytes-like, or None. In a compacted log a value of None deletes the key.
+        timestamp: milliseconds since 1970, or a datetime with a time zone. None: the time of the append; -1: no
+            timestamp.
+        headers: (str, bytes or None) pairs, or a mapping.
+
+        With durability "group" or "each" the record is on the disk when this returns.
+
+        Raises:
+            InvalidTimestampError: the configuration does not allow the timestamp.
+            InvalidRecordError: cleanup_policy is compact, and there is no key.
+            RecordTooLargeError: the record is larger than max_message_bytes.
+            OSError: it could not be written. After any of these the log is as it was."""
     def extend(
         self,
         values: Any,
@@ -32,7 +53,18 @@ class RecordAppender(LogAppender):
         headers: Any = None,
         *,
         batch_bytes: int = 16384,
-    ) -> range: ...
+    ) -> range:
+        """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
+
+        values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
+        whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). timestamps: integers of ms,
+        datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int or datetime for all; None
+        for now. headers: pairs for all records, or
+        one such sequence for each. The GIL is free while records are encoded and written; arrays are read where they
+        lie, so do not change them meanwhile.
+
+        Every batch is atomic. Errors in the arguments are found before anything is written; should the system fail
+        half way, the batches before that stay, as `log_end_offset` tells."""
     def append_batches(
         self,
         encoded: _BytesLike,
@@ -41,7 +73,21 @@ class RecordAppender(LogAppender):
         leader_epoch: int | None = None,
         origin: Literal["client", "coordinator"] = "client",
         transaction_version: int = -1,
-    ) -> Appended: ...
+    ) -> Appended:
+        """Appends batches that a producer or another log has encoded; returns an Appended.
+
+        encoded: bytes-like, whole batches one after another. A last one that is cut short is ignored. Each is checked
+            as a broker checks it (sections 6.3 and 6.5 of docs/spec.md) before the first is written: size, checksum,
+            header, records, timestamps, producer. Then it gets its offset, in a part of the header that the checksum
+            does not cover; the records are not changed. Each batch is appended as a whole or not at all.
+        keep_offsets: True does what a follower does: the batches keep their offsets, which must increase from
+            log_end_offset on, and their leader epochs. Batches of a higher epoch than `leader_epoch` are not appended.
+        leader_epoch: the leader epoch to write into the batches. Default: that of the log.
+        origin: "client", or "coordinator", which may also append transaction markers and any sequence number.
+        transaction_version: that of the transactions that markers end, 0 to 2.
+
+        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
+        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then."""
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes: ...
     def _analyze(
         self, batches: list[RecordBatch], origin: str, transaction_version: int

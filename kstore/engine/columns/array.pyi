@@ -8,6 +8,8 @@ from kstore.engine.io.buffer_pool import Buffer
 
 @final
 class Field:
+    """A column's name and type, by Arrow's format string."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -22,6 +24,8 @@ class Field:
 
 @final
 class Values:
+    """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the others."""
+
     @property
     def field(self) -> Field: ...
     @property
@@ -35,22 +39,30 @@ class Values:
     @property
     def name(self) -> str: ...
     @property
-    def values(self) -> NDArray[Any]: ...
+    def values(self) -> NDArray[Any]:
+        """The rows as a numpy array; of words (timestamp_type, codec) their numbers in `field.words`."""
     @property
-    def offsets(self) -> NDArray[numpy.int32]: ...
+    def offsets(self) -> NDArray[numpy.int32]:
+        """Where in `data` (of headers: in the rows of the child) each row begins, and the last ends."""
     @property
-    def data(self) -> NDArray[numpy.uint8]: ...
+    def data(self) -> NDArray[numpy.uint8]:
+        """The bytes of all rows, one behind the other."""
     @property
-    def views(self) -> NDArray[Any]: ...
+    def views(self) -> NDArray[Any]:
+        """With views=True: (size, first four bytes, buffer, offset in it) a row; the buffers are `buffers[2:-1]`."""
     @property
-    def validity(self) -> NDArray[numpy.bool_] | None: ...
-    def to_list(self) -> list[Any]: ...
+    def validity(self) -> NDArray[numpy.bool_] | None:
+        """Which rows are not null, as an array of bool; None if all are."""
+    def to_list(self) -> list[Any]:
+        """The rows as Python objects, like those of Record."""
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
 @final
 class ColumnBatch:
+    """Some rows of a log, column by column. It outlives its log and its scan, and its columns outlive it."""
+
     def __new__(cls, values: Values) -> ColumnBatch: ...
     @property
     def values(self) -> Values: ...
@@ -59,18 +71,28 @@ class ColumnBatch:
     @property
     def columns(self) -> tuple[Values, ...]: ...
     @property
-    def nbytes(self) -> int: ...
-    def column(self, name: str) -> Values: ...
-    def rows(self) -> list[tuple[Any, ...]]: ...
+    def nbytes(self) -> int:
+        """Bytes of memory that the columns refer to, each buffer counted once."""
+    def column(self, name: str) -> Values:
+        """KeyError where it was not asked for."""
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples of Python objects, for tests and small things."""
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """(schema, array) capsules of a struct array. `requested_schema` is not looked at, as Arrow permits."""
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
 @final
-class Source: ...
+class Source:
+    """Behind a stream: its schema, the batches to come, and the text of the last error."""
 
-def schema_capsule(field: Field) -> object: ...
-def array_capsule(values: Values) -> object: ...
-def stream_capsule(field: Field, batches: Iterator[ColumnBatch]) -> object: ...
+def schema_capsule(field: Field) -> object:
+    """A new capsule with a schema, for __arrow_c_schema__."""
+
+def array_capsule(values: Values) -> object:
+    """A new capsule with an array, for __arrow_c_array__."""
+
+def stream_capsule(field: Field, batches: Iterator[ColumnBatch]) -> object:
+    """A new capsule with a stream of what `batches` gives, for __arrow_c_stream__; what it raises ends the stream."""

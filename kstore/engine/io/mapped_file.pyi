@@ -4,6 +4,11 @@ from kstore.engine.io.file import File
 
 @final
 class MappedFile:
+    """`size` bytes of `file`, whose length becomes that; unmapped when the last reference goes.
+
+    The file is sparse: a page is touched only after `reserve` has got its block, because a store into a hole of a full
+    disk kills the process. For the same reason nothing shortens the file below what was reserved and is still read."""
+
     def __new__(cls, file: File, size: int) -> MappedFile: ...
     @property
     def size(self) -> int: ...

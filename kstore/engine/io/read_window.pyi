@@ -1,4 +1,5 @@
 from typing import final
 
 @final
-class ReadWindow: ...
+class ReadWindow:
+    """Bytes [start, start + length) of `file`, of which nothing from `limit` on is shown. For one thread at a time."""

@@ -14,6 +14,14 @@ REASONS: Final[dict[int, str]]
 
 @final
 class Record:
+    """One record: offset, timestamp (ms since 1970; -1 for none), timestamp_type, key, value, headers.
+
+    key and value are bytes or None. headers is a tuple of (name, value) pairs; a value may be None, and bytes of a name
+    that are not UTF-8 become U+FFFD. timestamp_type is "CreateTime", "LogAppendTime", or "NoTimestampType" (the oldest
+    format has no timestamps). A record is a copy, and keeps nothing else in memory. Records can be compared, pickled
+    and
+    made: Record(offset=0, timestamp=1711530458631, value=b"v")."""
+
     def __init__(
         self,
         offset: int,
@@ -39,10 +47,17 @@ class Record:
     def __hash__(self) -> int: ...
 
 @final
-class Records: ...
+class Records:
+    """A cursor. `begin` puts it on a batch whose bytes are all there; `next` gives records until None."""
 
 @final
 class RecordBatch:
+    """One batch as it is stored: a batch of Kafka's current format, or a message of the old formats (magic 0 and 1).
+
+    A compressed message of an old format, which holds others, counts as one batch. `data` holds the bytes. The header
+    can be read even if the batch is damaged; `ensure_valid` checks it, and iterating checks it first. Fields that the
+    old formats do not have are -1."""
+
     def __init__(
         self, data: bytes, *, file: str = "", position: int = 0, max_decompressed_bytes: int = ...
     ) -> None: ...
@@ -55,31 +70,38 @@ class RecordBatch:
     @property
     def max_decompressed_bytes(self) -> int: ...
     @property
-    def base_offset(self) -> int: ...
+    def base_offset(self) -> int:
+        """Offset of the first record as first written; of a compressed message of magic 0/1 it costs unpacking it."""
     @property
     def last_offset(self) -> int: ...
     @property
     def next_offset(self) -> int: ...
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Bytes of the whole entry."""
     @property
     def magic(self) -> int: ...
     @property
-    def crc(self) -> int: ...
+    def crc(self) -> int:
+        """The stored checksum, as an unsigned number."""
     @property
-    def is_valid(self) -> bool: ...
+    def is_valid(self) -> bool:
+        """Whether the stored checksum matches the bytes."""
     @property
     def attributes(self) -> int: ...
     @property
-    def codec(self) -> str: ...
+    def codec(self) -> str:
+        """ "none", "gzip", "snappy", "lz4" or "zstd". UnsupportedCodecError if the number of the codec is unknown."""
     @property
     def timestamp_type(self) -> str: ...
     @property
-    def base_timestamp(self) -> int: ...
+    def base_timestamp(self) -> int:
+        """As it is stored: the timestamp of the first record, or the delete horizon if compaction has set one."""
     @property
     def max_timestamp(self) -> int: ...
     @property
-    def delete_horizon_ms(self) -> int | None: ...
+    def delete_horizon_ms(self) -> int | None:
+        """The time after which compaction may remove the tombstones of this batch; None if it has set none."""
     @property
     def is_transactional(self) -> bool: ...
     @property
@@ -97,14 +119,28 @@ class RecordBatch:
     @property
     def last_offset_delta(self) -> int: ...
     @property
-    def records_count(self) -> int: ...
-    def sequence_of(self, record: Record) -> int: ...
-    def ensure_valid(self) -> None: ...
-    def records(self, *, verify: bool = True) -> list[Record]: ...
+    def records_count(self) -> int:
+        """Records in here, as the header has it; -1 for messages of magic 0 and 1."""
+    def sequence_of(self, record: Record) -> int:
+        """The sequence number of one of its records; -1 if the producer is not idempotent."""
+    def ensure_valid(self) -> None:
+        """CorruptRecordError unless sizes, magic, checksum and offsets are right. Records are not looked at."""
+    def records(self, *, verify: bool = True) -> list[Record]:
+        """A list of its records, also those of a control batch. verify=False does not check the checksum first.
+
+        CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than max_decompressed_bytes."""
     def __iter__(self) -> Iterator[Record]: ...
-    def unverified(self) -> Iterator[Record]: ...
-    def messages(self) -> list[tuple[Record, int, bool]]: ...
+    def unverified(self) -> Iterator[Record]:
+        """An iterator of its records that does not check the checksum: if it is not compressed, those before damage
+        come first.
+
+        As in Kafka, the last record is not given if bytes follow it. CorruptRecordError if it is damaged;
+        RecordTooLargeError if it unpacks to more than max_decompressed_bytes."""
+    def messages(self) -> list[tuple[Record, int, bool]]:
+        """The messages of a batch of an old format (magic 0 or 1): a list of (Record, stored checksum, whether it
+        matches)."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
-def control_type(key: bytes | None, file: str = "", position: int = 0) -> int: ...
+def control_type(key: bytes | None, file: str = "", position: int = 0) -> int:
+    """The id of a control record's type from its key (spec 2.4): 0 ABORT, 1 COMMIT, ..., -1 unknown."""

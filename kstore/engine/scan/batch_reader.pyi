@@ -6,6 +6,8 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import LogChangedError
 
 class Skipped(NamedTuple):
+    """What on_error="skip" left out: `size` bytes at byte `position` of `file`, because of `error`."""
+
     file: str
     position: int
     size: int
@@ -17,6 +19,11 @@ class _Pages(Protocol):
     def leave(self) -> None: ...
 
 class Reader:
+    """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
+
+    `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is where the log
+    ends: a batch that reaches it is damaged. One thread at a time."""
+
     def __new__(
         cls,
         segments: tuple[Segment, ...],
@@ -37,10 +44,24 @@ class Reader:
 
 @final
 class BatchReader(Reader):
+    """An iterator of RecordBatch objects. log.batches() and slice.batches() make one.
+
+    Control batches are included. `skipped` lists what on_error="skip" left out. One thread at a time."""
+
     def __next__(self) -> RecordBatch: ...
 
 @final
 class RecordReader(Reader):
+    """An iterator of Record objects. log.records() and slice.records() make one.
+
+    `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records before are
+    given. One thread at a time."""
+
     def __next__(self) -> Record: ...
 
-def change_of(segment: Segment, offset: int, end_offset: int = ...) -> LogChangedError | None: ...
+def change_of(segment: Segment, offset: int, end_offset: int = ...) -> LogChangedError | None:
+    """Why an error that was met in a segment is none of its file, as a LogChangedError; None if it is one.
+
+    The log was truncated, or deleted, since the segment was looked at, and perhaps written anew: then its files
+    are not what they were, or what they hold now is sound from `offset` on (-1: not known). end_offset is as in
+    readers."""

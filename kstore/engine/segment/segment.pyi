@@ -9,17 +9,33 @@ from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.errors import CorruptFileError, CorruptRecordError
 
 class OffsetAndTimestamp(NamedTuple):
+    """The result of find(): the offset and timestamp of a record, and its leader epoch.
+
+    The timestamp is -1 for an end of the log. The leader epoch is None if it is not known."""
+
     offset: int
     timestamp: int
     leader_epoch: int | None
 
 class Located(NamedTuple):
+    """A batch in a segment: its base offset, the byte where it begins, its bytes."""
+
     base_offset: int
     position: int
     size: int
 
 @final
 class Segment:
+    """One segment of a log, for reading: a .log file and its index files. log.segments has them.
+
+    base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the last one).
+    `size` is the part of the .log file that counts; recovery would cut off what is after it. `damage` is the error that
+    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened at first use, and
+    stay open as long as the segment exists. Threads may share it.
+
+    `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count from
+    `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md)."""
+
     def __new__(
         cls,
         directory: str,
@@ -48,7 +64,8 @@ class Segment:
     @property
     def max_decompressed_bytes(self) -> int: ...
     @property
-    def notes(self) -> tuple[CorruptFileError, ...]: ...
+    def notes(self) -> tuple[CorruptFileError, ...]:
+        """Why indexes were rebuilt in memory, as errors. Empty if the files are used."""
     @property
     def damage(self) -> CorruptRecordError | None: ...
     @property
@@ -56,39 +73,78 @@ class Segment:
     @property
     def path(self) -> str: ...
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Bytes of the log that count. Taken when first asked, and kept: later appends are not seen."""
     @property
     def offset_index(self) -> OffsetIndex: ...
     @property
     def time_index(self) -> TimeIndex: ...
     @property
-    def transaction_index(self) -> TransactionIndex: ...
+    def transaction_index(self) -> TransactionIndex:
+        """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""
     @property
-    def max_timestamp_so_far(self) -> TimestampOffset: ...
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base_offset) if there is
+        none."""
     @property
-    def largest_timestamp(self) -> int: ...
-    def path_of(self, kind: str) -> str: ...
-    def file(self) -> File: ...
-    def mtime_ms(self) -> int: ...
-    def limit_to(self, size: int) -> None: ...
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of its records; if no record has one, the time the file was last changed."""
+    def path_of(self, kind: str) -> str:
+        """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
+    def file(self) -> File:
+        """The .log as a File."""
+    def mtime_ms(self) -> int:
+        """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
+    def limit_to(self, size: int) -> None:
+        """Lets nothing from byte `size` on count. Only before the segment is shared."""
     def use_indexes(
         self,
         offset_index: OffsetIndex | None,
         time_index: TimeIndex | None,
         transaction_index: TransactionIndex | None = None,
-    ) -> None: ...
-    def take_max_timestamp(self, max_timestamp: TimestampOffset) -> None: ...
-    def rebuild(self, reason: CorruptFileError) -> None: ...
-    def translate(self, offset: int) -> Located | None: ...
-    def batch_at(self, position: int) -> RecordBatch: ...
-    def get(self, offset: int) -> Record | None: ...
-    def find_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetAndTimestamp | None: ...
-    def find_max_timestamp(self) -> OffsetAndTimestamp | None: ...
-    def read_next_offset(self) -> int: ...
-    def is_file_of_its_name(self) -> bool: ...
-    def check_end(self) -> None: ...
-    def head(self, position: int) -> bytes: ...
-    def peek(self, position: int) -> bytes: ...
-    def whole_until(self, start: int, end: int) -> tuple[int, int]: ...
-    def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk: ...
-    def read_headers(self, start: int = 0) -> NDArray[Any]: ...
+    ) -> None:
+        """Uses these indexes instead of the files'. Only before the segment is shared."""
+    def take_max_timestamp(self, max_timestamp: TimestampOffset) -> None:
+        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared."""
+    def rebuild(self, reason: CorruptFileError) -> None:
+        """Replaces both indexes by ones made from the log, and notes why."""
+    def translate(self, offset: int) -> Located | None:
+        """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the last batch."""
+    def batch_at(self, position: int) -> RecordBatch:
+        """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""
+    def get(self, offset: int) -> Record | None:
+        """The record at this offset, or the first one after it; None if the segment has none. The checksum is checked."""
+    def find_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetAndTimestamp | None:
+        """The first record with this timestamp or a later one, and at least start_offset, as OffsetAndTimestamp; or
+        None.
+
+        The search begins at the batch that the time index names. If that batch is not what the index says, both indexes
+        are rebuilt in memory and the search begins again (section 7.6 of docs/spec.md)."""
+    def find_max_timestamp(self) -> OffsetAndTimestamp | None:
+        """The first record with the largest timestamp of the segment, as OffsetAndTimestamp; None if no record has one."""
+    def read_next_offset(self) -> int:
+        """The offset after the last batch, found by walking headers from the last index entry on. Checksums are not
+        checked.
+
+        A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the number of
+        bytes after the last batch that counts."""
+    def is_file_of_its_name(self) -> bool:
+        """Whether the .log's name still stands for the file that this segment has open."""
+    def check_end(self) -> None:
+        """CorruptRecordError unless the batches from the last index entry on are sound."""
+    def head(self, position: int) -> bytes:
+        """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
+    def peek(self, position: int) -> bytes:
+        """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
+    def whole_until(self, start: int, end: int) -> tuple[int, int]:
+        """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at
+        `start` on; headers only. Twice `start` where it ends behind `end`."""
+    def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk:
+        """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
+    def read_headers(self, start: int = 0) -> NDArray[Any]:
+        """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
+
+        Columns: position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id, size, crc,
+        leader_epoch, last_offset_delta, base_sequence, records_count (-1 for magic 0 and 1), producer_epoch,
+        attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
+        end that hold no whole batch are left out. The GIL is free while it runs."""
