@@ -262,14 +262,15 @@ cdef int raise_time(object number, int64_t i) except -1:
 cdef tuple in_small_units(object array, object numpy):
     """(array of numbers, times, by) of an array of datetime64: milliseconds are number * times / by.
 
-    Months and years have no fixed length; they are made days, by numpy, whose own arithmetic does not see overflow."""
+    Months and years have no fixed length; they are made days, by numpy. Some versions of it do not see
+    overflow, others raise OverflowError: numbers that are too large are refused before."""
     unit, step = numpy.datetime_data(array.dtype)
     if unit == "generic":
         raise ValueError("timestamps: datetime64 without a unit")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if unit not in NUMPY_TIMES:
         raw = array.view(numpy.int64)
-        wrong = (raw < 0) | (raw > 12 * LAST_YEAR) | (array.astype("datetime64[Y]").view(numpy.int64) > LAST_YEAR)
+        wrong = (raw < 0) | (raw > (12 if unit == "M" else 1) * LAST_YEAR // step)
         if wrong.any():
             i = wrong.argmax()
             raise_time(raw[i].item(), i)
