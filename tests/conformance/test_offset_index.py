@@ -1,6 +1,7 @@
 """OffsetIndexTest: base offset 45, room for 30 entries."""
 
 import random
+from typing import Any
 
 import numpy
 import pytest
@@ -203,3 +204,11 @@ def test_check_finds_disorder(made: tuple[int, list[tuple[int, int]]]) -> None:
     base, entries = made
     with pytest.raises(CorruptIndexError):
         OffsetIndex(base, forge.offset_index(base, [entries[1], entries[0], *entries[2:]])).check()
+
+
+@pytest.mark.parametrize(
+    "targets", [numpy.zeros(1, "i4"), numpy.zeros(1, "f8"), numpy.zeros((1, 1), "i8"), bytes(8)]
+)
+def test_lookup_many_takes_int64_only(targets: Any) -> None:
+    with pytest.raises(ValueError, match="one-dimensional array of int64"):
+        OffsetIndex(0).lookup_many(targets)

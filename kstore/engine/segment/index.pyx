@@ -15,9 +15,16 @@ The file is long because the three share their entries and their errors.
 
 from typing import NamedTuple
 
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_FORMAT,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from cython cimport boundscheck, final, no_gc, no_gc_clear, wraparound
+from cython cimport final, no_gc, no_gc_clear
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -274,21 +281,32 @@ cdef class OffsetIndex(IndexEntries):
         cdef int64_t slot = self.floor(target)
         return self.position_at(slot) if slot >= 0 else 0
 
-    @boundscheck(False)  # i runs over the length of both views, which are made equal here
-    @wraparound(False)
-    def lookup_many(self, const int64_t[::1] targets, /):
+    def lookup_many(self, targets, /):
         """The positions of `lookup` for an int64 array of offsets, as an int64 array of the same length."""
+        cdef Py_buffer view, out  # two typed memoryviews would be half of this module's machine code
+        cdef Py_ssize_t i, count
+        cdef const int64_t *wanted
+        cdef int64_t *found
+        cdef int64_t slot
         import numpy
 
-        positions = numpy.empty(targets.shape[0], dtype=numpy.int64)
-        cdef int64_t[::1] out = positions
-        cdef Py_ssize_t i
-        cdef int64_t slot
-        with nogil:
-            for i in range(targets.shape[0]):
-                slot = self.floor(targets[i])
-                out[i] = self.position_at(slot) if slot >= 0 else 0
-        return positions
+        PyObject_GetBuffer(targets, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS)
+        try:
+            if view.ndim != 1 or view.format is NULL or view.format not in (b"l", b"q") or view.itemsize != 8:
+                raise ValueError(f"targets: a one-dimensional array of int64 is needed, not {type(targets).__name__}")
+            count = view.shape[0]
+            positions = numpy.empty(count, dtype=numpy.int64)
+            PyObject_GetBuffer(positions, &out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)
+            wanted = <const int64_t *>view.buf
+            found = <int64_t *>out.buf
+            with nogil:
+                for i in range(count):
+                    slot = self.floor(wanted[i])
+                    found[i] = self.position_at(slot) if slot >= 0 else 0
+            PyBuffer_Release(&out)
+            return positions
+        finally:
+            PyBuffer_Release(&view)
 
     def fetch_upper_bound(self, int64_t position, int64_t size):
         """The smallest entry with position >= position + size, or None (spec 3.2; 32-bit sums, as Kafka's).
