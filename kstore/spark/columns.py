@@ -17,6 +17,7 @@ from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
 from kstore.spark.plan import Piece, Split
 
@@ -236,14 +237,9 @@ def _batch_of(split: Split, scanned: engine.ColumnBatch) -> ColumnBatch:
 def _segment(place: _Place) -> Segment | None:
     """The segment of a piece; None if it is not what it was when the splits were planned."""
     piece = place.piece
-    segment = Segment(
-        place.directory,
-        piece.stem,
-        piece.segment_offset,
-        piece.segment_end,
-        dict(piece.suffixes) or None,
-        piece.origin,
-    )
+    make = SegmentFactory(place.directory)
+    suffixes = dict(piece.suffixes) or None
+    segment = make(piece.stem, piece.segment_offset, suffixes, piece.segment_end, piece.origin)
     try:
         as_planned = segment.batch_at(piece.position).base_offset == piece.base_offset
     except (CorruptFileError, FileNotFoundError):

@@ -30,7 +30,7 @@ cdef int place(const void *field) noexcept:
     return <int>(<const char *>field - <const char *>&ANY_ROW)
 
 
-# Name, Arrow's format, and where the field is in `row`; the first two are worked out. A field's number is its place here.
+# Name, Arrow's format, and where the field is in `row`; the first two are worked out. The order numbers the fields.
 TABLE = (
     ("timestamp_type", "c", NO_PLACE),
     ("codec", "c", NO_PLACE),

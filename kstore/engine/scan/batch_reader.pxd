@@ -5,6 +5,9 @@ from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport ks_batch, ks_fault
 
+cdef enum:
+    LONGEST = 64 << 20  # bytes passed or checksummed between two looks at signals
+
 
 cdef class Reader:
     cdef readonly list skipped

@@ -3,6 +3,8 @@
 Order is checked as well as checksums, because the CRC of a v2 batch does not cover its offsets: a batch must begin
 above the one before it, and end below the one after it, below the next segment and below the end of the log. A batch
 that seems to lie behind what is wanted ends the reading only where its neighbours bear it out.
+
+The file is long because most of it tells apart the ways in which a log can be damaged or can change during a read.
 """
 
 import os
@@ -36,7 +38,6 @@ from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeEr
 
 cdef enum:
     SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
-    LONGEST = 64 << 20  # bytes passed or checksummed between two looks at signals
     STEPS = 4 << 20  # bytes tried one by one, as the beginning of a batch, between two looks at signals
     SIZE_END = 12  # bytes of a batch that may begin in a hole: at least one up to the end of its size is not 0
 
@@ -525,10 +526,7 @@ def change_of(Segment segment not None, int64_t offset, int64_t end_offset=INT64
             if offset < 0 or modified in (segment._modified, seen):
                 return None  # nobody has written there since, or since the look before
             seen = modified
-            fresh = Segment(
-                segment.directory, segment.stem, segment.base_offset, segment.end_offset, segment.suffixes,
-                segment.origin,
-            )
+            fresh = segment.another(segment.end_offset)
             fresh.limit_to(min(fresh.size, segment.limit()))
             batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
             if batch is not None and batch.last_offset < end_offset:

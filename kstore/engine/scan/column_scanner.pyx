@@ -12,7 +12,7 @@ from libc.string cimport memset
 from kstore.engine.io.buffer_pool cimport Buffer
 from kstore.engine.record.batch cimport Record, Records
 from kstore.engine.record.batch_walk cimport FAR
-from kstore.engine.scan.batch_reader cimport Reader
+from kstore.engine.scan.batch_reader cimport LONGEST, Reader
 from kstore.engine.scan.column_builder cimport ROWS_DONE, ROWS_END, ROWS_FULL, ROWS_MEMORY, ColumnBuilder, ks_run
 from kstore.engine.scan.predicate cimport Predicate, ks_filter
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_CONTROL, KS_LOG_APPEND_TIME, ks_batch, ks_codec, ks_fault
@@ -30,7 +30,6 @@ cdef enum:
     SCAN_LIMIT = 8     # the part ends here
 
 cdef enum:
-    LONGEST = 64 << 20  # bytes passed between two looks at signals
     VIEWED = 256 << 10  # bytes read at once where views keep them: who keeps one value keeps no more
 
 

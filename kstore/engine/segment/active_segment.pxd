@@ -37,8 +37,8 @@ cdef class ActiveSegment:
     cdef readonly int64_t index_interval_bytes
     cdef readonly int64_t segment_index_bytes
     cdef readonly int64_t segment_bytes
-    cdef int64_t max_decompressed_bytes
     cdef File log
+    cdef Segment unlimited          # the same file, for views to be made of
     cdef OffsetIndex offsets
     cdef TimeIndex times
     cdef MappedFile offset_map

@@ -75,7 +75,6 @@ cdef class ActiveSegment:
         self.index_interval_bytes = index_interval_bytes
         self.segment_index_bytes = segment_index_bytes
         self.segment_bytes = segment_bytes
-        self.max_decompressed_bytes = max_decompressed_bytes
         self.allocates = not preallocate
         memset(&self.staged, 0, sizeof(self.staged))
         self.staged.indexed.max_timestamp = -1
@@ -96,6 +95,11 @@ cdef class ActiveSegment:
             if self.staged.size:
                 self.staged.first_timestamp = segment.batch_at(0).max_timestamp
             self.use_indexes(segment.offset_index, segment.time_index)
+        self.unlimited = Segment(
+            directory, stem, base_offset, index_interval_bytes=index_interval_bytes,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
+        self.unlimited._log = self.log
         self.publish()
 
     def path_of(self, str kind):
@@ -277,18 +281,7 @@ cdef class ActiveSegment:
         self.taken(&extent)
         if self._view is not None and self._view_size == extent.size and self._view[1] == extent.next_offset:
             return self._view
-        segment = Segment(
-            self.directory,
-            self.stem,
-            self.base_offset,
-            INT64_MAX,
-            None,
-            0,
-            self.index_interval_bytes,
-            self.max_decompressed_bytes,
-        )
-        segment._log = self.log
-        segment._limit = extent.size
+        segment = self.unlimited.shown_until(extent.size, INT64_MAX)
         if self.offset_map is None:
             segment._offset_index = OffsetIndex(self.base_offset) if self.offsets is None else self.offsets
             segment._time_index = TimeIndex(self.base_offset) if self.times is None else self.times

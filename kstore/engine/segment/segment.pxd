@@ -37,6 +37,7 @@ cdef class Segment:
     cdef TimeIndex times(self)
     cdef ReadWindow borrow(self)
     cdef ReadWindow fresh(self)
+    cdef Segment another(self, int64_t end_offset)
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset)
     cdef int64_t locate(self, int64_t target, ReadWindow w, ks_batch *b, bint whole) except -2
     cdef int64_t walk_to(

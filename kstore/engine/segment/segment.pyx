@@ -2,6 +2,8 @@
 
 An index is a hint. What it names is compared with the batch found there; one that is missing or contradicts itself or
 its log is built anew in memory, which is slower and never wrong. Nothing is written.
+
+The file is long because each lookup also has to go on where an index is wrong or the log is damaged.
 """
 
 import os
@@ -171,12 +173,16 @@ cdef class Segment:
         except FileNotFoundError:
             return False
 
-    cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
-        """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""
-        cdef Segment other = Segment(
+    cdef Segment another(self, int64_t end_offset):
+        """Another segment of the same names, with the same options. It has opened no file yet."""
+        return Segment(
             self.directory, self.stem, self.base_offset, end_offset, self.suffixes, self.origin,
             self.index_interval_bytes, self.max_decompressed_bytes,
         )
+
+    cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
+        """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""
+        cdef Segment other = self.another(end_offset)
         other._log = self.opened()
         other._limit = limit
         return other

@@ -1,5 +1,6 @@
 """How the segments of one log are made."""
 
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.config import MAX64
 from kstore.engine.segment.segment import Segment
 
@@ -7,7 +8,12 @@ from kstore.engine.segment.segment import Segment
 class SegmentFactory:
     """Makes segments of one directory with the options of this opening."""
 
-    def __init__(self, directory: str, index_interval_bytes: int, max_decompressed_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: str,
+        index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> None:
         self.directory = directory
         self.index_interval_bytes = index_interval_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
