@@ -1,4 +1,7 @@
-"""The configuration of a log: a topic's options in Kafka (spec 12.1), with underscores for the dots in their names."""
+"""The configuration of a log: a topic's options in Kafka (spec 12.1), with underscores for the dots in their names.
+
+The file is long because it lists every option with its default, its limits and its explanation.
+"""
 
 import dataclasses
 import difflib

@@ -1,4 +1,5 @@
 // What a straight C loop reaches on this machine: no checks beyond the CRC, no locks, no API.
+// The file is long because one program holds all workloads, so that they are compiled and timed alike.
 // usage: limits DATA WORK    then on stdin "WORKLOAD ARG...", on stdout "NANOSECONDS UNITS CHECKSUM" for each
 #include "common.h"
 #include "../../include/kstore/crc32c.h"

@@ -2,6 +2,8 @@
  *
  * C99 and C++11, header only, no Python. FORMAT.md beside this directory tells the same in words and tables.
  *
+ * The file is long because a C program can then take one file and read every part of the format.
+ *
  * Conventions. Every parser takes a pointer and an end pointer and never reads at or behind the end; lengths are
  * compared as `size > (size_t)(end - p)`, which cannot wrap. A function that can fail returns KS_OK or a negative
  * KS_E_* status, and then fills a ks_fault: where in the bytes given to it, what was expected there, what was found. */

@@ -1,4 +1,7 @@
-"""One partition: a directory of segments, read as Kafka would read it."""
+"""One partition: a directory of segments, read as Kafka would read it.
+
+The file is long because it holds every public method of a log that is open for reading, with its documentation.
+"""
 
 import os
 import uuid

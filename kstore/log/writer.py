@@ -1,4 +1,7 @@
-"""One partition, written: what a Kafka broker would leave in the directory, with one writer at a time."""
+"""One partition, written: what a Kafka broker would leave in the directory, with one writer at a time.
+
+The file is long because it holds every public method of a log that is open for writing, with its documentation.
+"""
 
 import contextlib
 import os

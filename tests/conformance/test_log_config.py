@@ -1,4 +1,7 @@
-"""LogConfigTest and its neighbours (spec 12.1, 13.13): names, defaults, limits, a broker's synonyms."""
+"""LogConfigTest and its neighbours (spec 12.1, 13.13): names, defaults, limits, a broker's synonyms.
+
+The file is long because it has the tests of one class of Kafka in one place.
+"""
 
 import copy
 import pickle

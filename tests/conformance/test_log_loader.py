@@ -1,4 +1,7 @@
-"""LogLoaderTest: opening for writing after a clean stop, and after a crash at any point."""
+"""LogLoaderTest: opening for writing after a clean stop, and after a crash at any point.
+
+The file is long because it has the tests of one class of Kafka in one place.
+"""
 
 import os
 import random

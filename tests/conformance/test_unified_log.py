@@ -1,4 +1,7 @@
-"""UnifiedLogTest: what of it reads. kstore's high watermark is the log end offset."""
+"""UnifiedLogTest: what of it reads. kstore's high watermark is the log end offset.
+
+The file is long because it has the tests of one class of Kafka in one place.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path

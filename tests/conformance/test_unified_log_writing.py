@@ -1,4 +1,7 @@
-"""UnifiedLogTest: what of it writes. kstore's high watermark is the log end offset."""
+"""UnifiedLogTest: what of it writes. kstore's high watermark is the log end offset.
+
+The file is long because it has the tests of one class of Kafka in one place.
+"""
 
 import random
 import uuid

@@ -2,7 +2,9 @@
  *
  * `test_headers GROUP` runs one group and exits 0, or says what failed and exits 1; without a name it runs all of them.
  * test_headers.py builds it with the address and undefined-behaviour sanitizers. Buffers under test end exactly where
- * their malloc'd block ends, so that a read of one byte too many is a report. */
+ * their malloc'd block ends, so that a read of one byte too many is a report.
+ *
+ * The file is long because one program holds all groups: they share their buffers and their checks. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-"""Every public operation of a writer, and of its readers: what lies before it, and what it does."""
+"""Every public operation of a writer, and of its readers: what lies before it, and what it does.
+
+The file is long because it lists every public operation, each with what must be there before it.
+"""
 
 import socket
 import time

@@ -1,4 +1,7 @@
-"""What `extend` takes as columns: every container gives the cells that were put in, or says what is wrong with it."""
+"""What `extend` takes as columns: every container gives the cells that were put in, or says what is wrong with it.
+
+The file is long because it has a test for each kind of container, and for each way in which one can be wrong.
+"""
 
 import array
 import itertools

@@ -2,6 +2,8 @@
 
 What is appended is in record_appender.pyx. What is rare or a matter of policy is left to the class that derives from it
 (log/writer.py): see the section on hooks.
+
+The file is long because one class holds all that an append touches: its state is in C fields that only its methods see.
 """
 
 import os

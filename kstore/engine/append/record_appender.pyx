@@ -2,6 +2,8 @@
 
 What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches are
 checked that must be decompressed for it, and what their producers may do; see the hooks in log_appender.pyx.
+
+The file is long because one record, columns of records and encoded batches are appended by one class, in one buffer.
 """
 
 from typing import NamedTuple

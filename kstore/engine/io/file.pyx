@@ -3,6 +3,8 @@
 Reads and writes are by position, so threads and forks share a File without harm. Tests make the Nth call fail, stop
 half way, or kill the process (`fail_call`), or are told of every call that changes something (`trace_calls`); otherwise
 that costs one comparison a call each.
+
+The file is long because no other file makes these system calls.
 """
 
 import errno as _errno

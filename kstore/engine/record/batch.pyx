@@ -1,6 +1,8 @@
 """Record batches and the records in them (spec 2), over include/kstore/format.h.
 
 A batch is a view of bytes that it owns; a record is a copy, so that keeping one keeps nothing else alive.
+
+The file is long because records, batches and the cursor over them share the C fields of one batch.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE

@@ -2,6 +2,8 @@
 
 A record goes from the bytes of its batch straight into the buffers of the columns that are wanted. What is not wanted,
 or not matched, costs the walk over its varints and nothing else.
+
+The file is long because every column is filled by one class: its buffers are C fields that only its methods see.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
