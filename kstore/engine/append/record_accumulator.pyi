@@ -3,6 +3,8 @@ from typing import Final, Self, final
 
 from kstore.engine.append.record_appender import RecordAppender, _BytesLike, _Headers
 
+NO_KEY: Final[str]
+
 TOO_LARGE: Final[str]
 
 class PendingBatch:

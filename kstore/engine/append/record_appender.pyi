@@ -5,6 +5,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from kstore.engine.append.log_appender import LogAppender
 from kstore.engine.record.batch import RecordBatch
 
+NO_KEY: Final[str]
+
 ROLL_REASONS: Final[tuple[str, ...]]
 
 _BytesLike: TypeAlias = bytes | bytearray | memoryview

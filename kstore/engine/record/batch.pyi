@@ -2,6 +2,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal, final
 
+MAX_DECOMPRESSED_BYTES: Final[int]
+
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 
 CODECS: Final[tuple[str, ...]]

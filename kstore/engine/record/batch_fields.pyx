@@ -30,7 +30,7 @@ cdef int place(const void *field) noexcept:
     return <int>(<const char *>field - <const char *>&ANY_ROW)
 
 
-# Name, Arrow's format, and where the field is in `row`; the first two are worked out. The order numbers the fields.
+# Name, Arrow's format, and where the field is in `row`. A field's number is its place here.
 TABLE = (
     ("timestamp_type", "c", NO_PLACE),
     ("codec", "c", NO_PLACE),

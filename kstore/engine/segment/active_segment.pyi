@@ -4,6 +4,9 @@ from kstore.engine.io.file import File
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
 
+INDEX_INTERVAL_BYTES: Final[int]
+MAX_DECOMPRESSED_BYTES: Final[int]
+
 ROLL_REASONS: Final[tuple[str, ...]]
 
 @final

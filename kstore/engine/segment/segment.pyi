@@ -1,4 +1,4 @@
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from numpy.typing import NDArray
 
@@ -7,6 +7,9 @@ from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.errors import CorruptFileError, CorruptRecordError
+
+INDEX_INTERVAL_BYTES: Final[int]
+MAX_DECOMPRESSED_BYTES: Final[int]
 
 class OffsetAndTimestamp(NamedTuple):
     """The result of find(): the offset and timestamp of a record, and its leader epoch.
