@@ -11,6 +11,8 @@ import kstore
 from tests.columns.plain import COLUMNS, expected, scanned
 from tests.golden.scenarios import Scenario, scenarios
 
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
+
 BATCH_FIELDS = (
     "base_offset",
     "last_offset",

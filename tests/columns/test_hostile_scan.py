@@ -8,6 +8,8 @@ import kstore
 from tests.columns.plain import expected, scanned
 from tests.hostile.material import bit_flips, segment_bytes, write_partition
 
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
+
 LOG = "00000000000000000000.log"
 
 

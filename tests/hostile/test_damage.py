@@ -9,6 +9,8 @@ import pytest
 import kstore
 from tests.hostile.material import bit_flips, segment_bytes, smallest_batches, write_partition
 
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
+
 LOG = "00000000000000000000.log"
 
 

@@ -16,6 +16,8 @@ from kstore.log.producers.states import read_snapshot
 from tests.helpers.varint import varint
 from tests.hostile.material import bit_flips, segment_bytes, smallest_batches, write_partition
 
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 LOG = "00000000000000000000.log"
 EXTREMES = (-(2**31), -1, 0, 1, 13, 14, 48, 49, 2**16, 2**30, 2**31 - 1)

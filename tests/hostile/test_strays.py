@@ -11,6 +11,8 @@ import pytest
 import kstore
 from kstore.engine.record.hashes import crc32c
 
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
+
 LOG = "00000000000000000000.log"
 
 

@@ -23,6 +23,9 @@ cdef class IndexEntries:
     cdef MappedFile owner           # of a mapping's data
     cdef bint shown              # a view: nothing is appended to it
 
+    cdef int begin(
+        self, str what, int64_t width, int64_t base_offset, bytes entries, str path, int64_t max_entries
+    ) except -1
     cdef int copy_from(self, const uint8_t *data, int64_t size) except -1
     cdef int map_onto(self, MappedFile owner, IndexEntries entries) except -1
     cdef void show(self, IndexEntries mapped, int64_t count)

@@ -51,8 +51,24 @@ cdef class IndexEntries:
         PyMem_RawFree(self.own)
 
     @final
+    cdef int begin(
+        self, str what, int64_t width, int64_t base_offset, bytes entries, str path, int64_t max_entries
+    ) except -1:
+        """What both kinds begin with: entries as they are in a file, copied. CorruptIndexError if they are not whole."""
+        cdef int64_t size = PyBytes_GET_SIZE(entries)
+        self.base_offset = base_offset
+        self.path = path
+        self.max_entries = max_entries
+        self.width = width
+        if size % width:
+            raise CorruptIndexError(
+                f"size of {what}", file=path, position=size, expected=f"a multiple of {width}", found=size
+            )
+        return self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
+
+    @final
     cdef int copy_from(self, const uint8_t *data, int64_t size) except -1:
-        """Takes over entries, whole ones, as they lie in a file."""
+        """Takes over whole entries as they are in a file."""
         self.count = self.room = size // self.width
         if size:
             self.own = <uint8_t *>PyMem_RawRealloc(NULL, <size_t>size)
@@ -163,16 +179,7 @@ cdef class OffsetIndex(IndexEntries):
     def __cinit__(
         self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
     ):
-        cdef int64_t size = PyBytes_GET_SIZE(entries)
-        self.base_offset = base_offset
-        self.path = path
-        self.max_entries = max_entries
-        self.width = KS_OFFSET_ENTRY
-        if size % KS_OFFSET_ENTRY:
-            raise CorruptIndexError(
-                "size of an offset index", file=path, position=size, expected="a multiple of 8", found=size
-            )
-        self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
+        self.begin("an offset index", KS_OFFSET_ENTRY, base_offset, entries, path, max_entries)
 
     @staticmethod
     cdef OffsetIndex on(int64_t base_offset, MappedFile owner, OffsetIndex entries):
@@ -369,16 +376,7 @@ cdef class TimeIndex(IndexEntries):
     def __cinit__(
         self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
     ):
-        cdef int64_t size = PyBytes_GET_SIZE(entries)
-        self.base_offset = base_offset
-        self.path = path
-        self.max_entries = max_entries
-        self.width = KS_TIME_ENTRY
-        if size % KS_TIME_ENTRY:
-            raise CorruptIndexError(
-                "size of a time index", file=path, position=size, expected="a multiple of 12", found=size
-            )
-        self.copy_from(<const uint8_t *>PyBytes_AS_STRING(entries), size)
+        self.begin("a time index", KS_TIME_ENTRY, base_offset, entries, path, max_entries)
 
     @staticmethod
     cdef TimeIndex on(int64_t base_offset, MappedFile owner, TimeIndex entries):

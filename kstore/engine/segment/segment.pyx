@@ -149,15 +149,19 @@ cdef class Segment:
         """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
         return self.opened().mtime_ms()
 
-    cdef bytes contents(self, str kind, int64_t width):
-        """All of one of its index files, or None where there is none. CorruptIndexError where the log has not so many
-        batches as the file has room for entries of this width: it may be sparse, and larger than memory."""
+    cdef bytes contents(self, str kind, int64_t width, str absent=None):
+        """All of one of its index files. If there is none: None, or CorruptIndexError that says `absent`.
+
+        CorruptIndexError if the log has fewer batches than the file has room for entries of this width: it may be
+        sparse, and larger than memory."""
         cdef File file
         cdef int64_t size, most
         try:
             file = File(self.path_of(kind))
         except FileNotFoundError:
-            return None
+            if absent is None:
+                return None
+            raise CorruptIndexError(absent, file=self.path_of(kind), position=0) from None
         size = file.length()
         most = width * (self.opened().length() // LEAST_BATCH + 2)
         if size > most:
@@ -210,9 +214,7 @@ cdef class Segment:
         cdef OffsetIndex index
         if self._offset_index is None:
             try:
-                entries = self.contents(".index", KS_OFFSET_ENTRY)
-                if entries is None:
-                    raise CorruptIndexError("no offset index", file=self.path_of(".index"), position=0)
+                entries = self.contents(".index", KS_OFFSET_ENTRY, "no offset index")
                 index = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
                 index.check()
                 if index.count and index.position_at(index.count - 1) >= self.limit():
@@ -232,9 +234,7 @@ cdef class Segment:
         cdef TimeIndex index
         if self._time_index is None:
             try:
-                entries = self.contents(".timeindex", KS_TIME_ENTRY)
-                if entries is None:
-                    raise CorruptIndexError("no time index", file=self.path_of(".timeindex"), position=0)
+                entries = self.contents(".timeindex", KS_TIME_ENTRY, "no time index")
                 index = TimeIndex(self.base_offset, entries, path=self.path_of(".timeindex"))
                 index.check()
                 self._time_index = index
