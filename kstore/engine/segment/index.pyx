@@ -54,7 +54,7 @@ cdef class IndexEntries:
     cdef int begin(
         self, str what, int64_t width, int64_t base_offset, bytes entries, str path, int64_t max_entries
     ) except -1:
-        """What both kinds begin with: entries as they are in a file, copied. CorruptIndexError if they are not whole."""
+        """What both kinds begin with: entries as they are in a file, copied. CorruptIndexError if not whole."""
         cdef int64_t size = PyBytes_GET_SIZE(entries)
         self.base_offset = base_offset
         self.path = path
