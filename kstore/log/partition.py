@@ -32,6 +32,8 @@ from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import CorruptFileError, CorruptRecordError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import is_locked
+from kstore.log.files.log_dir_state import directory_of
 from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
@@ -620,7 +622,10 @@ class PartitionLog:
 
     def _warn_of_losses(self, recovery: Recovery) -> None:
         """Once, when records are first read: what is missing between segments is looked for then."""
-        losses = [*recovery.losses, *recovery.missing]
+        losses = (
+            [] if is_locked(directory_of(Path(self.path))) else recovery.losses
+        )  # what a writer does is no loss yet
+        losses = [*losses, *recovery.missing]
         self._told_of = recovery
         if losses and self._options.recover:
             more = f"; and {len(losses) - 3} more" if len(losses) > 3 else ""

@@ -16,6 +16,8 @@ from tests.kafka.compare import Account, check_same_files
 from tests.kafka.jvm import NOW, SEEDS, Kafka, KafkaLog
 from tests.kafka.shapes import SHAPES, Shape
 
+pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
+
 LATER = NOW + 10**6
 
 
