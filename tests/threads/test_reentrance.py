@@ -135,10 +135,10 @@ def test_real_signals(tmp_path: Path, what: str) -> None:
 
 
 CLOSES_WITHIN = """
-import sys, time, kstore
+import sys, threading, time, kstore
 inside = []
 def clock():
-    if inside:
+    if inside and threading.current_thread() is threading.main_thread():
         time.sleep(.2)  # the appender's thread has a batch to append meanwhile, and waits for this one
         inside.pop()()
     return 1_700_000_000_000
@@ -164,10 +164,10 @@ def test_closing_an_appender_from_within(tmp_path: Path) -> None:
 
 
 APPENDS_WITHIN_THE_LOG = """
-import sys, time, kstore
+import sys, threading, time, kstore
 inside = []
 def clock():
-    if inside:
+    if inside and threading.current_thread() is threading.main_thread():
         time.sleep(.2)  # the appender's thread has a batch to append meanwhile, and waits for the log
         inside.pop()()
     return 1_700_000_000_000
