@@ -1,9 +1,9 @@
 """The first record of a random timestamp in a cached segment of 16 KiB batches."""
 
 import kstore
-from benchmarks.data import T0, Data, targets
+from benchmarks.data import Data
 from benchmarks.interleave import Goal, Race
-from benchmarks.peers import InProcess
+from benchmarks.lookups import finds
 from benchmarks.peers.process import Peer
 
 COUNT = 4_000  # lookups a turn
@@ -15,23 +15,10 @@ def bench_find(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
     log = kstore.open(data.batched.path)
     end = data.batched.end_offset
 
-    def prepare(seed: int, count: int, span: int) -> list[int]:
-        wanted: list[int] = (T0 + targets(seed, count, span) // 10).tolist()
-        return wanted
-
-    def work(wanted: list[int]) -> tuple[int, int]:
-        find = log.find
-        total = 0
-        for timestamp in wanted:
-            found = find(timestamp=timestamp)
-            assert found is not None
-            total += found.offset
-        return len(wanted), total
-
     race(
         "find_timestamp",
         "lookup",
-        InProcess("kstore", prepare, work),
+        finds(log),
         limit.contestant("C", "find"),
         limit.contestant("C folded", "find_folded"),
         kafka.contestant("Kafka", "find"),

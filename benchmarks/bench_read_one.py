@@ -1,9 +1,9 @@
 """One record at a random offset of a cached segment of 16 KiB batches."""
 
 import kstore
-from benchmarks.data import Data, targets
+from benchmarks.data import Data
 from benchmarks.interleave import Goal, Race
-from benchmarks.peers import InProcess
+from benchmarks.lookups import gets
 from benchmarks.peers.process import Peer
 
 COUNT = 4_000  # reads a turn
@@ -16,19 +16,10 @@ def bench_read_one(race: Race, data: Data, limit: Peer, kafka: Peer) -> None:
     log = kstore.open(data.batched.path)
     end = data.batched.end_offset
 
-    def work(wanted: list[int]) -> tuple[int, int]:
-        get = log.get
-        total = 0
-        for offset in wanted:
-            record = get(offset)
-            record.value  # noqa: B018
-            total += record.offset
-        return len(wanted), total
-
     race(
         "read_one",
         "record",
-        InProcess("kstore", lambda *args: targets(*args).tolist(), work),
+        gets(log),
         limit.contestant("C", "get"),
         limit.contestant("C folded", "get_folded"),
         kafka.contestant("Kafka", "get"),

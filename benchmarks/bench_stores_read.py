@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 import kstore
-from benchmarks.data import T0, Data, targets
+from benchmarks.data import Data
 from benchmarks.interleave import Race
+from benchmarks.lookups import finds, gets, offsets, timestamps
 from benchmarks.peers import InProcess
 from benchmarks.peers.process import Peer
 from benchmarks.peers.store import COLUMNS, FIND, GET, Store
@@ -21,19 +22,6 @@ def bench_get_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: S
     is taken by its number. The stores check no CRC."""
     log = kstore.open(data.batched.path)
 
-    def prepare(*args: int) -> list[int]:
-        wanted: list[int] = targets(*args).tolist()
-        return wanted
-
-    def work(wanted: list[int]) -> tuple[int, int]:
-        get = log.get
-        total = 0
-        for offset in wanted:
-            record = get(offset)
-            record.value  # noqa: B018
-            total += record.offset
-        return len(wanted), total
-
     def theirs(store: Store, wanted: list[int]) -> tuple[int, int]:
         get = store.get
         total = 0
@@ -45,10 +33,10 @@ def bench_get_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: S
     race(
         "get_stores",
         "record",
-        InProcess("kstore", prepare, work),
+        gets(log),
         limit.contestant("C", "get_folded"),
         kafka.contestant("Kafka", "get"),
-        *stored.contestants(GET, prepare, theirs),
+        *stored.contestants(GET, offsets, theirs),
         arguments=lambda turn: (turn * COUNT + COUNT, COUNT, stored.stop),
     )
 
@@ -59,29 +47,16 @@ def bench_find_stores(race: Race, data: Data, limit: Peer, kafka: Peer, stored: 
     timestamp. Arrow: first timestamps of its record batches in a list, then a search in one."""
     log = kstore.open(data.batched.path)
 
-    def prepare(*args: int) -> list[int]:
-        wanted: list[int] = (T0 + targets(*args) // 10).tolist()
-        return wanted
-
-    def work(wanted: list[int]) -> tuple[int, int]:
-        find = log.find
-        total = 0
-        for timestamp in wanted:
-            found = find(timestamp=timestamp)
-            assert found is not None
-            total += found.offset
-        return len(wanted), total
-
     def theirs(store: Store, wanted: list[int]) -> tuple[int, int]:
         return len(wanted), sum(map(store.find, wanted))
 
     race(
         "find_stores",
         "lookup",
-        InProcess("kstore", prepare, work),
+        finds(log),
         limit.contestant("C", "find_folded"),
         kafka.contestant("Kafka", "find"),
-        *stored.contestants(FIND, prepare, theirs),
+        *stored.contestants(FIND, timestamps, theirs),
         arguments=lambda turn: (turn * COUNT + COUNT, COUNT, stored.stop),
     )
 

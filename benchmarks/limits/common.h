@@ -18,6 +18,22 @@ static inline uint8_t *store16(uint8_t *p, uint16_t v) { v = __builtin_bswap16(v
 static inline uint8_t *store32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); return p + 4; }
 static inline uint8_t *store64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); return p + 8; }
 
+// The header of a batch without a producer; its CRC is put at byte 17, behind the rest.
+static inline void put_header(uint8_t *batch, size_t size, int64_t base, int count, int64_t first, int64_t last) {
+    uint8_t *p = store64(batch, base);
+    p = store32(p, size - 12);
+    p = store32(p, 0); // leader epoch
+    *p = 2;            // magic; the CRC follows
+    p = store16(batch + 21, 0);
+    p = store32(p, count - 1);
+    p = store64(p, first);
+    p = store64(p, last);
+    p = store64(p, -1); // no producer
+    p = store16(p, -1);
+    p = store32(p, -1);
+    store32(p, count);
+}
+
 // splitmix64, the same in data.py and Peer.java
 static inline uint64_t mix(uint64_t z) {
     z += 0x9E3779B97F4A7C15u;

@@ -32,18 +32,7 @@ static size_t encode(uint8_t *batch, int64_t base, int count) {
         end += p - record;
     }
     size_t size = end - batch;
-    uint8_t *p = store64(batch, base);
-    p = store32(p, size - 12);
-    p = store32(p, 0); // leader epoch
-    *p = 2;            // magic; the CRC follows
-    p = store16(batch + 21, 0);
-    p = store32(p, count - 1);
-    p = store64(p, first);
-    p = store64(p, last);
-    p = store64(p, -1); // no producer
-    p = store16(p, -1);
-    p = store32(p, -1);
-    store32(p, count);
+    put_header(batch, size, base, count, first, last);
     store32(batch + 17, crc32c(batch + 21, size - 21));
     return size;
 }

@@ -246,18 +246,7 @@ static size_t encode(uint8_t *b, int64_t base, int count, struct bytes pool) {
         if (++row == rows) row = 0;
     }
     size_t size = p - b;
-    p = store64(b, base);
-    p = store32(p, size - 12);
-    p = store32(p, 0); // leader epoch
-    *p = 2;            // magic; the CRC follows
-    p = store16(b + 21, 0);
-    p = store32(p, count - 1);
-    p = store64(p, first);
-    p = store64(p, last);
-    p = store64(p, -1); // no producer
-    p = store16(p, -1);
-    p = store32(p, -1);
-    store32(p, count);
+    put_header(b, size, base, count, first, last);
     store32(b + 17, ks_crc32c(0, b + 21, size - 21));
     return size;
 }

@@ -55,7 +55,7 @@ from kstore.log.read.span import Span
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed
-from kstore.log.recovery.report import DataLossWarning, Recovery
+from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
 from kstore.log.send.sending import Outlet, Sent
 
 _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -323,9 +323,7 @@ class PartitionLog:
         integer("max_bytes", max_bytes)
         committed = self._is_committed(isolation)
         any_integer("offset", offset)
-        now = self._now()
-        if now.recovery is not self._told_of:
-            self._warn_of_losses(now.recovery)
+        now = self._for_reading()
         end = now.log_end_offset
         if not now.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, now.log_start_offset, end)
@@ -456,9 +454,7 @@ class PartitionLog:
         """
         if type(offset) is not int:
             offset = any_integer("offset", offset)
-        now = self._now()
-        if now.recovery is not self._told_of:
-            self._warn_of_losses(now.recovery)
+        now = self._for_reading()
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
             try:
@@ -493,7 +489,7 @@ class PartitionLog:
         instead, and lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was:
         what this iterator brings in is dropped from it again.
         """
-        now = self._now()
+        now = self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
         return RecordReader(
             segments,
@@ -522,7 +518,7 @@ class PartitionLog:
         transactions. Damage raises CorruptRecordError; on_error="skip" goes on at the next undamaged batch instead, and
         lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was.
         """
-        now = self._now()
+        now = self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
         return BatchReader(
             segments,
@@ -599,7 +595,7 @@ class PartitionLog:
             in_order,
             on_error,
         )
-        now = self._now()
+        now = self._for_reading()
         segments, first, end, aborted = self._range(now, start, stop, isolation)
         return Scan(segments, first, end, now.log_end_offset, aborted, wanted, threads)
 
@@ -607,8 +603,6 @@ class PartitionLog:
         self, now: Loaded, start: int | None, stop: int | None, isolation: str
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
         committed = self._is_committed(isolation)
-        if now.recovery is not self._told_of:
-            self._warn_of_losses(now.recovery)
         start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
         at = max(_floor(now.segments, start), 0)
@@ -620,16 +614,18 @@ class PartitionLog:
             aborted = [(txn.producer_id, txn.first_offset) for txn in found]
         return now.segments[at:], start, stop, aborted
 
-    def _warn_of_losses(self, recovery: Recovery) -> None:
-        """Once, when records are first read: what is missing between segments is looked for then."""
-        losses = (
-            [] if is_locked(directory_of(Path(self.path))) else recovery.losses
-        )  # what a writer does is no loss yet
-        losses = [*losses, *recovery.missing]
-        self._told_of = recovery
-        if losses and self._options.recover:
-            more = f"; and {len(losses) - 3} more" if len(losses) > 3 else ""
-            warnings.warn("; ".join(losses[:3]) + more, DataLossWarning, stacklevel=4)
+    def _for_reading(self) -> Loaded:
+        """The log as it is now. Warns, once, of what is lost: it is first looked for when records are read."""
+        now = self._now()
+        recovery = now.recovery
+        if recovery is not self._told_of:
+            # What a writer is at work on is no loss yet.
+            losses = [] if is_locked(directory_of(Path(self.path))) else recovery.losses
+            losses = [*losses, *recovery.missing]
+            self._told_of = recovery
+            if losses and self._options.recover:
+                warnings.warn(in_short(losses), DataLossWarning, stacklevel=3)
+        return now
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -664,9 +660,7 @@ class PartitionLog:
         else:  # a datetime before 1970 is none of the negative numbers that stand for something
             least = 0 if isinstance(timestamp, datetime) else SPECIAL.start
             timestamp = moment("timestamp", timestamp, least)
-        now = self._now()
-        if now.recovery is not self._told_of:
-            self._warn_of_losses(now.recovery)
+        now = self._for_reading()
         try:
             if timestamp < 0 and timestamp in SPECIAL:
                 return find_special(now, timestamp)

@@ -48,7 +48,7 @@ from kstore.log.producers.transactions import Transactions
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.repairs import Repairs
-from kstore.log.recovery.report import DataLossWarning
+from kstore.log.recovery.report import DataLossWarning, in_short
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appender import Appender
@@ -186,11 +186,10 @@ class LogWriter(RecordAppender, PartitionLog):
         losses = [*recovery.losses, *recovery.missing]
         self._told_of = recovery
         if losses:
-            losses = [*losses[:3], f"and {len(losses) - 3} more"][: len(losses)]
             kept = (
                 f"; kept in {len(repairs.kept)} .cut files, {repairs.kept[0]} first" if repairs.kept else ""
             )
-            warnings.warn(f"{self.path}: {'; '.join(losses)}{kept}", DataLossWarning, stacklevel=4)
+            warnings.warn(f"{self.path}: {in_short(losses)}{kept}", DataLossWarning, stacklevel=4)
         self._epoch_checkpoint = LeaderEpochCheckpoint(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
         self._producer_states = ProducerStateManager(self._directory, self._producer_id_expiration_ms)

@@ -27,11 +27,6 @@ from tests.conformance.writing import (
 )
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 def file(path: Path, kind: str, base: int = 0) -> Path:
     return path / "topic-0" / f"{forge.stem(base)}{kind}"
 

@@ -45,12 +45,6 @@ from tests.conformance.writing import (
     recs,
 )
 
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 # ---- rolling ------------------------------------------------------------------------------------
 
 

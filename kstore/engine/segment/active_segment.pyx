@@ -150,10 +150,10 @@ cdef class ActiveSegment:
             times = TimeIndex(self.base_offset)
         size = max(self.segment_index_bytes, (offsets.count + 1) * KS_OFFSET_ENTRY) // KS_OFFSET_ENTRY * KS_OFFSET_ENTRY
         offset_map = MappedFile(self.fresh(".index"), size)
-        offsets = OffsetIndex.on(self.base_offset, offset_map, offsets)
+        offsets = <OffsetIndex>offsets.mapped(offset_map)
         size = max(self.segment_index_bytes, (times.count + 2) * KS_TIME_ENTRY) // KS_TIME_ENTRY * KS_TIME_ENTRY
         time_map = MappedFile(self.fresh(".timeindex"), size)
-        times = TimeIndex.on(self.base_offset, time_map, times)
+        times = <TimeIndex>times.mapped(time_map)
         self.offsets = offsets
         self.times = times
         self.offset_map = offset_map
@@ -286,8 +286,8 @@ cdef class ActiveSegment:
             segment._offset_index = OffsetIndex(self.base_offset) if self.offsets is None else self.offsets
             segment._time_index = TimeIndex(self.base_offset) if self.times is None else self.times
         else:
-            segment._offset_index = self.offsets.view(extent.offset_entries)
-            segment._time_index = self.times.view(extent.time_entries)
+            segment._offset_index = <OffsetIndex>self.offsets.view(extent.offset_entries)
+            segment._time_index = <TimeIndex>self.times.view(extent.time_entries)
         segment._max_timestamp_so_far = TimestampOffset(
             extent.indexed.max_timestamp, extent.indexed.max_timestamp_offset
         )

@@ -27,17 +27,13 @@ cdef class IndexEntries:
         self, str what, int64_t width, int64_t base_offset, bytes entries, str path, int64_t max_entries
     ) except -1
     cdef int copy_from(self, const uint8_t *data, int64_t size) except -1
-    cdef int map_onto(self, MappedFile owner, IndexEntries entries) except -1
-    cdef void show(self, IndexEntries mapped, int64_t count)
+    cdef IndexEntries mapped(self, MappedFile owner)
+    cdef IndexEntries view(self, int64_t count)
     cdef int reserve(self, int64_t more) noexcept nogil
     cdef int one_more(self, int64_t offset) noexcept nogil
 
 
 cdef class OffsetIndex(IndexEntries):
-    @staticmethod
-    cdef OffsetIndex on(int64_t base_offset, MappedFile owner, OffsetIndex entries)
-    cdef OffsetIndex view(self, int64_t count)
-
     cdef int64_t floor(self, int64_t target) noexcept nogil
     cdef int64_t floor_position(self, int64_t position) noexcept nogil
 
@@ -51,10 +47,6 @@ cdef class OffsetIndex(IndexEntries):
 
 
 cdef class TimeIndex(IndexEntries):
-    @staticmethod
-    cdef TimeIndex on(int64_t base_offset, MappedFile owner, TimeIndex entries)
-    cdef TimeIndex view(self, int64_t count)
-
     cdef int64_t floor(self, int64_t timestamp) noexcept nogil
 
     cdef inline int64_t timestamp_at(self, int64_t slot) noexcept nogil:

@@ -79,26 +79,31 @@ cdef class IndexEntries:
         return 0
 
     @final
-    cdef int map_onto(self, MappedFile owner, IndexEntries entries) except -1:
-        """Begins in a mapped file, after the entries of another. OSError: no room."""
-        cdef int64_t size = entries.count * self.width
-        self.owner = owner
-        self.data = owner.data
-        self.room = self.max_entries
+    cdef IndexEntries mapped(self, MappedFile owner):
+        """An index of the same kind that appends to a mapped file, after these entries. OSError: no room."""
+        cdef int64_t size = self.count * self.width
+        cdef IndexEntries index = type(self)(
+            self.base_offset, path=owner.file.path, max_entries=owner.size // self.width
+        )
+        index.owner = owner
+        index.data = owner.data
+        index.room = index.max_entries
         if owner.reserve(size) < 0:
             owner.file.raise_errno()
         if size:
-            memcpy(self.data, entries.data, <size_t>size)
-        self.count = entries.count
-        return 0
+            memcpy(index.data, self.data, <size_t>size)
+        index.count = self.count
+        return index
 
     @final
-    cdef void show(self, IndexEntries mapped, int64_t count):
-        """Shares the first `count` entries of a mapped index."""
-        self.owner = mapped.owner
-        self.data = mapped.data
-        self.shown = True
-        self.count = self.room = count
+    cdef IndexEntries view(self, int64_t count):
+        """The first `count` entries of a mapped index, which no append changes any more."""
+        cdef IndexEntries index = type(self)(self.base_offset, path=self.path, max_entries=self.max_entries)
+        index.owner = self.owner
+        index.data = self.data
+        index.shown = True
+        index.count = index.room = count
+        return index
 
     @final
     cdef int reserve(self, int64_t more) noexcept nogil:
@@ -180,20 +185,6 @@ cdef class OffsetIndex(IndexEntries):
         self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
     ):
         self.begin("an offset index", KS_OFFSET_ENTRY, base_offset, entries, path, max_entries)
-
-    @staticmethod
-    cdef OffsetIndex on(int64_t base_offset, MappedFile owner, OffsetIndex entries):
-        """An index that appends to a mapped file, after the entries of another. OSError: no room."""
-        cdef int64_t most = owner.size // KS_OFFSET_ENTRY
-        cdef OffsetIndex index = OffsetIndex(base_offset, path=owner.file.path, max_entries=most)
-        index.map_onto(owner, entries)
-        return index
-
-    cdef OffsetIndex view(self, int64_t count):
-        """The first `count` entries of a mapped index, which no append changes any more."""
-        cdef OffsetIndex index = OffsetIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
-        index.show(self, count)
-        return index
 
     cdef int64_t floor(self, int64_t target) noexcept nogil:
         """Slot of the largest entry with offset <= target, or -1.
@@ -377,20 +368,6 @@ cdef class TimeIndex(IndexEntries):
         self, int64_t base_offset, bytes entries not None=b"", *, str path not None="", int64_t max_entries=INT32_MAX,
     ):
         self.begin("a time index", KS_TIME_ENTRY, base_offset, entries, path, max_entries)
-
-    @staticmethod
-    cdef TimeIndex on(int64_t base_offset, MappedFile owner, TimeIndex entries):
-        """An index that appends to a mapped file, after the entries of another. OSError: no room."""
-        cdef int64_t most = owner.size // KS_TIME_ENTRY
-        cdef TimeIndex index = TimeIndex(base_offset, path=owner.file.path, max_entries=most)
-        index.map_onto(owner, entries)
-        return index
-
-    cdef TimeIndex view(self, int64_t count):
-        """The first `count` entries of a mapped index, which no append changes any more."""
-        cdef TimeIndex index = TimeIndex(self.base_offset, path=self.path, max_entries=self.max_entries)
-        index.show(self, count)
-        return index
 
     cdef int64_t floor(self, int64_t timestamp) noexcept nogil:
         """Slot of the largest entry with timestamp <= `timestamp`, or -1."""

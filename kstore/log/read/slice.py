@@ -1,13 +1,15 @@
 """What a read returns: a part of one segment, not a copy of it."""
 
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError
 from kstore.log.send.sending import Outlet, Sent, send_parts
+
+_Reader = TypeVar("_Reader", BatchReader, RecordReader)
 
 
 class Slice:
@@ -58,17 +60,7 @@ class Slice:
 
         CorruptRecordError if the log was truncated since the slice was made.
         """
-        self._check_unchanged()
-        return RecordReader(
-            self._segments,
-            self.offset,
-            self._stop_offset,
-            first_position=self.position,
-            byte_limit=self.size,
-            end_offset=self._end_offset,
-            aborted=self.aborted,
-            on_error=self._on_error,
-        )
+        return self._read_by(RecordReader)
 
     def batches(self) -> BatchReader:
         """An iterator of its whole batches, control batches included. Its `.skipped` lists what on_error="skip" left
@@ -76,8 +68,11 @@ class Slice:
 
         CorruptRecordError if the log was truncated since the slice was made.
         """
+        return self._read_by(BatchReader)
+
+    def _read_by(self, reader: type[_Reader]) -> _Reader:
         self._check_unchanged()
-        return BatchReader(
+        return reader(
             self._segments,
             self.offset,
             self._stop_offset,

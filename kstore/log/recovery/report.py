@@ -72,3 +72,9 @@ class Recovery:
         lines = [f"{how}: {len(findings)} findings"]
         lines += [f"  {f.kind}: {f.file}: {f.text}" for f in findings]
         return "\n".join(lines)
+
+
+def in_short(losses: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = [f"and {len(losses) - 3} more"] if len(losses) > 3 else []
+    return "; ".join([*losses[:3], *more])
