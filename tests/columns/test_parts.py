@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstore.engine.segment.index import OffsetIndex
+from kstore.engine.segment.index import OffsetIndex, OffsetPosition
 from kstore.log.read.scan_splits import PART_BYTES, ScanSplit, divide
 
 MIB = 1 << 20
@@ -17,7 +17,13 @@ def segment(size: int, every: int, records: int) -> Any:
     index = OffsetIndex(0, max_entries=1 << 20)
     for at in range(1, -(-size // every)):
         index.append((at + 1) * records - 1, at * every)
-    return SimpleNamespace(base_offset=0, end_offset=1 << 62, size=size, offset_index=index)
+    return SimpleNamespace(
+        base_offset=0,
+        end_offset=1 << 62,
+        size=size,
+        offset_index=index,
+        scan_start=lambda *_: OffsetPosition(0, 0),
+    )
 
 
 @pytest.mark.parametrize("size", [100, 3 * MIB, 4 * MIB, 4 * MIB + 1, 100 * MIB + 7, (1 << 31) - 1])

@@ -135,14 +135,9 @@ cdef class Reader:
                         self.least = self.start_offset
                 else:
                     self.end = limit
-                    self.position = self.begun = 0
                     if self.index == 0 and self.start_offset > self.segment.base_offset:
-                        located = self.segment.translate(self.start_offset)
-                        if located is None:
-                            self.go_behind()
-                        else:
-                            self.position = located.position
                         self.least = self.start_offset
+                    self.go_to(self.segment.scan_start(self.start_offset))
                 self.begun = self.position
                 if self.pages is not None:
                     self.mark = self.pages.enter(self.segment, self.position, self.end)
@@ -224,9 +219,12 @@ cdef class Reader:
             and self.in_order(self.position, size, &fault) == 0
         )
 
-    cdef int go_behind(self) except -1:
-        """Goes behind the last whole batch of the segment, where nothing in it is wanted."""
+    cdef int go_to(self, start) except -1:
+        """Goes to where a scan of the segment begins; behind its last whole batch if nothing in it is wanted."""
         cdef int64_t next_offset
+        if start is not None:
+            self.position = self.begun = start.position
+            return 0
         self.position = self.begun = self.segment.end_of_batches(&next_offset)
         self.last_offset = max(self.last_offset, next_offset - 1)
         return 0

@@ -312,15 +312,10 @@ cdef class ColumnScanner(Reader):
             if since < 0 or self.watching:
                 return True
             try:
-                found = self.segment.find_timestamp(since, self.start_offset)
-                if found is None and self.index == len(self.segments) - 1:
-                    self.go_behind()
-                    return True
-                if found is not None:
-                    located = self.segment.translate(found.offset)
-                    if located is not None and located.position > self.position:
-                        self.position = self.begun = located.position
-                    return True
+                start = self.segment.scan_start(self.start_offset, since)
             except CorruptRecordError:
                 return True  # the walk meets it too, and says so
+            if start is not None or self.index == len(self.segments) - 1:
+                self.go_to(start)
+                return True
         return False

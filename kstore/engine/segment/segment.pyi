@@ -4,7 +4,13 @@ from numpy.typing import NDArray
 
 from kstore.engine.io.file import File
 from kstore.engine.record.batch import Record, RecordBatch
-from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from kstore.engine.segment.index import (
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+    TransactionIndex,
+)
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.errors import CorruptFileError, CorruptRecordError
 
@@ -117,6 +123,7 @@ class Segment:
         """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""
     def get(self, offset: int) -> Record | None:
         """The record at this offset, or the first one after it; None if the segment has none. The checksum is checked."""
+    def scan_start(self, offset: int, since: int = -1) -> OffsetPosition | None: ...
     def find_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetAndTimestamp | None:
         """The first record with this timestamp or a later one, and at least start_offset, as OffsetAndTimestamp; or
         None.

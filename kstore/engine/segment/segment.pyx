@@ -39,7 +39,7 @@ from libkstore.format cimport (
 )
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
-from kstore.engine.segment.index import TransactionIndex
+from kstore.engine.segment.index import OffsetPosition, TransactionIndex
 from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError, LogNotFoundError
 
 
@@ -485,6 +485,22 @@ cdef class Segment:
             return None
         base = self.batch_at(position).base_offset if b.magic < 2 and ks_codec(&b) else b.base_offset
         return Located(base, position, b.size)
+
+    def scan_start(self, int64_t offset, int64_t since=-1):
+        """Where a scan of the segment begins, as an OffsetPosition: the first offset wanted, and the byte of its batch.
+
+        None if no record is at `offset` or later and, unless `since` is -1, has that timestamp or a later one.
+        CorruptRecordError.
+        """
+        if since >= 0:
+            found = self.find_timestamp(since, offset)
+            if found is None:
+                return None
+            offset = found.offset
+        if offset <= self.base_offset:
+            return OffsetPosition(self.base_offset, 0)
+        located = self.translate(offset)
+        return None if located is None else OffsetPosition(offset, located.position)
 
     def batch_at(self, int64_t position):
         """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""

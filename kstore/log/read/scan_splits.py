@@ -7,6 +7,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError
 
 PART_BYTES = 4 << 20
+_LATEST = (1 << 63) - 1  # a timestamp
 
 
 class ScanSplit(NamedTuple):
@@ -28,33 +29,25 @@ def divide(
     """A log in parts that begin where an index says that batches begin. Whether they do shows when the part before has
     been read: it must end there. A part has a multiple of `rows` records, or a few less, so that no small batch of
     columns is left over."""
+    since = -1 if since is None else min(max(since, -1), _LATEST)
     for at, segment in enumerate(segments):
         if segment.base_offset >= stop:
             return
-        position, end = 0, segment.size
-        first = start
+        first, position, end = max(start, segment.base_offset), 0, segment.size
         try:
-            if since is not None and 0 <= since < 1 << 63:
-                found = segment.find_timestamp(since, first)
-                if found is None:
-                    if at + 1 == len(segments) and _ends_early(segment, first, stop):
-                        yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
-                    continue
-                first = found.offset
-            if first > segment.base_offset:
-                located = segment.translate(first)
-                if located is None:
-                    if at + 1 == len(segments) and _ends_early(segment, first, stop):
-                        yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
-                    continue
-                position = located.position
+            begin = segment.scan_start(start, since)
+            if begin is None:
+                if at + 1 == len(segments) and _ends_early(segment, start, stop):
+                    yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
+                continue
+            first, position = begin
             if stop < segment.end_offset:
                 located = segment.translate(stop)
                 if located is not None:
                     end = max(position, located.position + located.size)
         except CorruptRecordError:
             position, end = 0, segment.size  # the walk says it better
-        index, last = segment.offset_index, max(first, segment.base_offset) - 1
+        index, last = segment.offset_index, first - 1
         while position < end:
             border = index.fetch_upper_bound(position, PART_BYTES)
             if border is None or not position < border.position < end:  # its sums wrap near 2 GiB
