@@ -284,21 +284,21 @@ class PartitionLog:
         slices: list[Slice] = []
         while True:
             try:
-                part = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
+                found = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
             except CorruptFileError as e:
                 raise_told(bound.now, e, offset)
-            if part.segment is None or part.size == 0:
+            if found.segment is None or found.size == 0:
                 break
-            slices.append(part)
-            max_bytes -= part.size
+            slices.append(found)
+            max_bytes -= found.size
             # on with the next segment, if this one is exhausted
             if (
                 max_bytes <= 0
-                or part.position + part.size < part.segment.size
-                or part.segment.end_offset >= bound.offset
+                or found.position + found.size < found.segment.size
+                or found.segment.end_offset >= bound.offset
             ):
                 break
-            offset = max(offset, part.segment.end_offset)
+            offset = max(offset, found.segment.end_offset)
             min_one_message = False
         return Span(slices)
 

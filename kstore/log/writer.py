@@ -500,7 +500,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise
             segment = self._make_segment()(empty.stem, base)
             segment.use_indexes(found.offset_index, found.time_index)
-            segment.take_max_timestamp(found.max_timestamp)
+            segment.set_max_timestamp(found.max_timestamp)
             active = self._make_active(empty.stem, base, self.clock_ms(), found.next_offset, segment)
             active.prepare_indexes()
             self._producer_states.enter((), active.append_aborted, found.next_offset)

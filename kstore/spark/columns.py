@@ -192,7 +192,7 @@ def _scan(
         ).configure(
             ColumnBuilder(wanted, rows, MAX_BYTES, False),
             Predicate(start, place.stop, None, None, None, None, None),
-            part_end=place.piece.position + place.piece.size,
+            split_end=place.piece.position + place.piece.size,
         )
 
     start = place.start
@@ -205,7 +205,7 @@ def _scan(
     yield from scanner(start, MAX_RECORDS)
 
 
-def _cells(values: engine.Values) -> BinaryInput:
+def _cells(values: engine.ArrayData) -> BinaryInput:
     valid = values.validity
     return BinaryInput(values.offsets, values.data, None if valid is None else ~valid)
 

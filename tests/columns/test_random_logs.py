@@ -85,7 +85,7 @@ def long_log(path: Path, codec: str, count: int = 4000, **options: Any) -> kstor
 @pytest.mark.parametrize("codec", ["uncompressed", "lz4"])
 @pytest.mark.parametrize("views", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_many_windows_and_parts(tmp_path: Path, codec: str, views: bool, threads: int) -> None:
+def test_many_windows_and_splits(tmp_path: Path, codec: str, views: bool, threads: int) -> None:
     with long_log(tmp_path / "long-0", codec, segment_bytes=5 << 20) as log:
         wanted = {"start": 17, "stop": 3990, "since": 500, "until": 39_000}
         right = expected(log, wanted)
@@ -144,7 +144,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shift", [-61, 3])
-def test_parts_that_begin_at_no_batch(tmp_path: Path, shift: int) -> None:
+def test_splits_that_begin_at_no_batch(tmp_path: Path, shift: int) -> None:
     """An index that names bytes inside batches costs the second thread its work, and no row."""
     with long_log(tmp_path / "long-0", "uncompressed"):
         pass

@@ -55,10 +55,10 @@ del log
 drop()
 """
 SCAN = """
-from kstore.log.read import scan_splits as parts
+from kstore.log.read import scan_splits as splits
 from kstore.log.read import parallel_scan as team
 
-parts.PART_BYTES = 4096
+splits.SPLIT_BYTES = 4096
 team.ParallelScan._await = lambda self, share, later: share.wait(60)  # or there might be nothing left for the thread to do
 log.extend([b"." * 100] * 2_000)
 rows = {"of": iter(log.scan(threads=2, batch_rows=10))}

@@ -11,7 +11,7 @@ import pytest
 
 import kstore
 from kstore.log.read import parallel_scan as team
-from kstore.log.read import scan_splits as parts
+from kstore.log.read import scan_splits as splits
 from tests.helpers.processes import environment
 
 ROWS = 20_000
@@ -19,7 +19,7 @@ ROWS = 20_000
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kstore.PartitionLog:
-    monkeypatch.setattr(parts, "PART_BYTES", 64 << 10)
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 64 << 10)
     with kstore.open(tmp_path / "t-0", "a", index_interval_bytes=1) as writer:
         for first in range(0, ROWS, 100):
             writer.extend([b"%100d" % offset for offset in range(first, first + 100)])
@@ -86,9 +86,9 @@ def run(code: str, log: kstore.PartitionLog) -> tuple[int, str, str]:
     begin = """
 import os, sys, threading
 import kstore
-from kstore.log.read import scan_splits as parts
+from kstore.log.read import scan_splits as splits
 from kstore.log.read import parallel_scan as team
-parts.PART_BYTES = 64 << 10
+splits.SPLIT_BYTES = 64 << 10
 batches = iter(kstore.open(sys.argv[1]).scan(["offset"], batch_rows=100, threads=2))
 """
     done = subprocess.run(

@@ -8,13 +8,13 @@ cdef class Field:
     cdef readonly bytes format
     cdef readonly bint nullable
     cdef readonly tuple children
-    cdef readonly Values words      # of a dictionary
+    cdef readonly ArrayData dictionary
 
     @staticmethod
-    cdef Field of(str name, bytes format, bint nullable, tuple children, Values words)
+    cdef Field of(str name, bytes format, bint nullable, tuple children, ArrayData dictionary)
 
 
-cdef class Values:
+cdef class ArrayData:
     cdef readonly Field field
     cdef readonly int64_t length
     cdef readonly int64_t null_count
@@ -24,11 +24,11 @@ cdef class Values:
     cdef object array(self, int at, object dtype, int64_t count)
 
     @staticmethod
-    cdef Values of(Field field, int64_t length, int64_t null_count, tuple buffers, tuple children)
+    cdef ArrayData of(Field field, int64_t length, int64_t null_count, tuple buffers, tuple children)
 
 
 cdef class ColumnBatch:
-    cdef readonly Values values
+    cdef readonly ArrayData values
 
 
-cdef Values words_of(tuple words)
+cdef ArrayData dictionary_of(tuple words)

@@ -19,11 +19,11 @@ class Field:
     @property
     def children(self) -> tuple[Field, ...]: ...
     @property
-    def words(self) -> Values | None: ...
+    def words(self) -> ArrayData | None: ...
     def __arrow_c_schema__(self) -> object: ...
 
 @final
-class Values:
+class ArrayData:
     """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the others."""
 
     @property
@@ -35,12 +35,12 @@ class Values:
     @property
     def buffers(self) -> tuple[Buffer | None, ...]: ...
     @property
-    def children(self) -> tuple[Values, ...]: ...
+    def children(self) -> tuple[ArrayData, ...]: ...
     @property
     def name(self) -> str: ...
     @property
     def values(self) -> NDArray[Any]:
-        """The rows as a numpy array; of words (timestamp_type, codec) their numbers in `field.words`."""
+        """The rows as a numpy array; of words (timestamp_type, codec) their numbers in `field.dictionary`."""
     @property
     def offsets(self) -> NDArray[numpy.int32]:
         """Where in `data` (of headers: in the rows of the child) each row begins, and the last ends."""
@@ -63,17 +63,17 @@ class Values:
 class ColumnBatch:
     """Some rows of a log, column by column. It outlives its log and its scan, and its columns outlive it."""
 
-    def __new__(cls, values: Values) -> ColumnBatch: ...
+    def __new__(cls, values: ArrayData) -> ColumnBatch: ...
     @property
-    def values(self) -> Values: ...
+    def values(self) -> ArrayData: ...
     @property
     def names(self) -> tuple[str, ...]: ...
     @property
-    def columns(self) -> tuple[Values, ...]: ...
+    def columns(self) -> tuple[ArrayData, ...]: ...
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the columns refer to, each buffer counted once."""
-    def column(self, name: str) -> Values:
+    def column(self, name: str) -> ArrayData:
         """KeyError where it was not asked for."""
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows as tuples of Python objects, for tests and small things."""
@@ -91,7 +91,7 @@ class Source:
 def schema_capsule(field: Field) -> object:
     """A new capsule with a schema, for __arrow_c_schema__."""
 
-def array_capsule(values: Values) -> object:
+def array_capsule(values: ArrayData) -> object:
     """A new capsule with an array, for __arrow_c_array__."""
 
 def stream_capsule(field: Field, batches: Iterator[ColumnBatch]) -> object:

@@ -1,5 +1,5 @@
 # cython: nonecheck=True
-# (nothing here runs a row at a time, and Values and ColumnBatch may be made by __new__ alone)
+# (nothing here runs a row at a time, and ArrayData and ColumnBatch may be made by __new__ alone)
 """Columns of decoded records: buffers in Arrow's layout, with numpy views, and with Arrow's capsules to hand them on.
 
 The layout is Arrow's throughout: fixed widths in native order, cells of bytes by int32 offsets or as views, a bit a row
@@ -30,13 +30,13 @@ cdef class Field:
     """A column's name and type, by Arrow's format string."""
 
     @staticmethod
-    cdef Field of(str name, bytes format, bint nullable, tuple children, Values words):
+    cdef Field of(str name, bytes format, bint nullable, tuple children, ArrayData dictionary):
         cdef Field self = Field.__new__(Field)
         self.name = name
         self.format = format
         self.nullable = nullable
         self.children = children
-        self.words = words
+        self.dictionary = dictionary
         return self
 
     def __arrow_c_schema__(self):
@@ -45,12 +45,12 @@ cdef class Field:
 
 @final
 @no_gc
-cdef class Values:
+cdef class ArrayData:
     """One column of a batch. `values` is for fixed widths; `offsets` and `data`, or `views`, for the others."""
 
     @staticmethod
-    cdef Values of(Field field, int64_t length, int64_t null_count, tuple buffers, tuple children):
-        cdef Values self = Values.__new__(Values)
+    cdef ArrayData of(Field field, int64_t length, int64_t null_count, tuple buffers, tuple children):
+        cdef ArrayData self = ArrayData.__new__(ArrayData)
         self.field = field
         self.length = length
         self.null_count = null_count
@@ -72,7 +72,7 @@ cdef class Values:
 
     @property
     def values(self):
-        """The rows as a numpy array; of words (timestamp_type, codec) their numbers in `field.words`."""
+        """The rows as a numpy array; of words (timestamp_type, codec) their numbers in `field.dictionary`."""
         if self.field.format not in DTYPES:
             raise TypeError(f"{self.name} has no fixed width: see offsets and data, or views")
         return self.array(1, DTYPES[self.field.format], self.length)
@@ -113,8 +113,8 @@ cdef class Values:
         valid = self.validity
         if self.field.format in DTYPES:
             rows = self.values.tolist()
-            if self.field.words is not None:
-                words = self.field.words.to_list()
+            if self.field.dictionary is not None:
+                words = self.field.dictionary.to_list()
                 rows = [words[row] for row in rows]
         elif self.field.format == b"+s":
             rows = list(zip(*[child.to_list() for child in self.children]))
@@ -154,7 +154,7 @@ cdef class Values:
 cdef class ColumnBatch:
     """Some rows of a log, column by column. It outlives its log and its scan, and its columns outlive it."""
 
-    def __cinit__(self, Values values not None):
+    def __cinit__(self, ArrayData values not None):
         self.values = values
 
     def __len__(self):
@@ -173,7 +173,7 @@ cdef class ColumnBatch:
         """Bytes of memory that the columns refer to, each buffer counted once."""
         cdef set found = set()
         cdef list stack = [self.values]
-        cdef Values each
+        cdef ArrayData each
         cdef Buffer buffer
         cdef int64_t total = 0
         while stack:
@@ -208,7 +208,7 @@ cdef class ColumnBatch:
         return f"<ColumnBatch of {self.values.length} rows: {', '.join(self.names)}>"
 
 
-cdef Values words_of(tuple words):
+cdef ArrayData dictionary_of(tuple words):
     """A dictionary of text."""
     cdef ks_vector ends, data
     cdef int64_t size
@@ -228,7 +228,7 @@ cdef Values words_of(tuple words):
         memcpy(ends.data + ends.size, &end, 4)
         ends.size += 4
     field = Field.of("", b"u", False, (), None)
-    return Values.of(field, len(words), 0, (None, Buffer.of(&ends, None), Buffer.of(&data, None)), ())
+    return ArrayData.of(field, len(words), 0, (None, Buffer.of(&ends, None), Buffer.of(&data, None)), ())
 
 
 cdef extern from "Python.h":
@@ -285,11 +285,11 @@ cdef int fill_schema(ArrowSchema *out, Field field) except -1:
                 raise MemoryError()
             out.n_children += 1
             fill_schema(out.children[i], field.children[i])
-    if field.words is not None:
+    if field.dictionary is not None:
         out.dictionary = <ArrowSchema *>PyMem_RawCalloc(1, sizeof(ArrowSchema))
         if out.dictionary is NULL:
             raise MemoryError()
-        fill_schema(out.dictionary, field.words.field)
+        fill_schema(out.dictionary, field.dictionary.field)
     return 0
 
 
@@ -328,7 +328,7 @@ cdef void release_array(ArrowArray *array) noexcept nogil:
     array.release = NULL
 
 
-cdef int fill_array(ArrowArray *out, Values values) except -1:
+cdef int fill_array(ArrowArray *out, ArrayData values) except -1:
     """On failure, what was filled can be released."""
     cdef Py_ssize_t i, count = len(values.buffers)
     cdef Py_buffer view
@@ -357,11 +357,11 @@ cdef int fill_array(ArrowArray *out, Values values) except -1:
                 raise MemoryError()
             out.n_children += 1
             fill_array(out.children[i], values.children[i])
-    if values.field.words is not None:
+    if values.field.dictionary is not None:
         out.dictionary = <ArrowArray *>PyMem_RawCalloc(1, sizeof(ArrowArray))
         if out.dictionary is NULL:
             raise MemoryError()
-        fill_array(out.dictionary, values.field.words)
+        fill_array(out.dictionary, values.field.dictionary)
     return 0
 
 
@@ -372,7 +372,7 @@ cdef void free_array(object capsule) noexcept:
     PyMem_RawFree(array)
 
 
-def array_capsule(Values values not None):
+def array_capsule(ArrayData values not None):
     """A new capsule with an array, for __arrow_c_array__."""
     cdef ArrowArray *array = <ArrowArray *>PyMem_RawCalloc(1, sizeof(ArrowArray))
     if array is NULL:

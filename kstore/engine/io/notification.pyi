@@ -12,7 +12,7 @@ class Inotify:
     def __new__(cls) -> Inotify: ...
     def add(self, path: str) -> int:
         """Watches a directory; returns the number by which its events are known. OSError."""
-    def take(self) -> list[tuple[int, int, str]]:
+    def read_events(self) -> list[tuple[int, int, str]]:
         """What has happened since: (number of the directory, event bits, name) each; the number is -1 where events
         were lost, the name empty where it concerns the directory itself. Does not wait. OSError."""
     def fileno(self) -> int:

@@ -86,7 +86,7 @@ cdef class Inotify:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
         return number
 
-    def take(self):
+    def read_events(self):
         """What has happened since: (number of the directory, event bits, name) each; the number is -1 where events
         were lost, the name empty where it concerns the directory itself. Does not wait. OSError."""
         cdef char[4096] buffer  # more stays for the next turn of the loop

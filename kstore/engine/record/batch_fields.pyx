@@ -4,7 +4,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memset
 
-from kstore.engine.columns.array cimport Field, Values, words_of
+from kstore.engine.columns.array cimport Field, ArrayData, dictionary_of
 from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport raise_fault
@@ -62,13 +62,13 @@ cdef int[FIELD_COUNT] PLACES
 WIDTHS[:] = [int(NUMPY_KINDS[kind][1]) for _, kind, _ in TABLE[:FIELD_COUNT]]
 PLACES[:] = [at for _, _, at in TABLE[:FIELD_COUNT]]
 
-cdef Values TIME_WORDS = words_of(TIMESTAMP_TYPES)
-cdef Values CODEC_WORDS = words_of(CODECS)
+cdef ArrayData TIMESTAMP_TYPE_NAMES = dictionary_of(TIMESTAMP_TYPES)
+cdef ArrayData CODEC_NAMES = dictionary_of(CODECS)
 
 
 cdef Field header_field(str name):
     cdef int field = FIELDS[name]
-    words = TIME_WORDS if field == F_TIMESTAMP_TYPE else CODEC_WORDS if field == F_CODEC else None
+    words = TIMESTAMP_TYPE_NAMES if field == F_TIMESTAMP_TYPE else CODEC_NAMES if field == F_CODEC else None
     return Field.of(name, TABLE[field][1].encode(), False, (), words)
 
 

@@ -166,7 +166,7 @@ cdef int64_t compress_lz4(int level, const uint8_t *data, int64_t size, uint8_t 
     return done + 4
 
 
-cdef object take_compressor(int level):
+cdef object borrow_compressor(int level):
     """A zstd compressor of this level for the caller alone: one of the spare ones, or a new one."""
     global ZstdCompressor, ZstdCompressionParameters
     cdef Py_ssize_t i
@@ -180,7 +180,7 @@ cdef object take_compressor(int level):
 
 cdef int64_t compress_zstd(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """One frame, with the content's size in its header. Threads never share a compressor: it is not made for that."""
-    compressor = take_compressor(level)
+    compressor = borrow_compressor(level)
     packed = compressor.compress(viewed(data, size))
     if compressor.memory_size() <= SPARE_BYTES:
         spare.append((level, compressor))

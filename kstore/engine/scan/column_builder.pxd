@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore.engine.columns.array cimport ColumnBatch, Field, Values
+from kstore.engine.columns.array cimport ColumnBatch, Field, ArrayData
 from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_vector
 from kstore.engine.record.batch cimport Record
 from kstore.engine.record.batch_fields cimport FIELD_COUNT
@@ -73,6 +73,6 @@ cdef class ColumnBuilder:
     cdef int put_headers(self, const ks_record *r) noexcept nogil
     cdef int put_fields(self, int64_t more, const ks_batch *b, int64_t position, int kind) noexcept nogil
     cdef ColumnBatch take(self)
-    cdef Values take_fixed(self, Field field, ks_vector *v)
-    cdef Values take_headers(self, Field field)
-    cdef Values take_bytes(self, Field field, ks_bytes *c)
+    cdef ArrayData finish_fixed(self, Field field, ks_vector *v)
+    cdef ArrayData finish_headers(self, Field field)
+    cdef ArrayData finish_bytes(self, Field field, ks_bytes *c)

@@ -12,7 +12,7 @@ from cython cimport boundscheck, final, no_gc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from kstore.engine.columns.array cimport ColumnBatch, Field, Values
+from kstore.engine.columns.array cimport ColumnBatch, Field, ArrayData
 from kstore.engine.io.buffer_pool cimport Buffer, BufferPool, ks_ensure, ks_vector
 from kstore.engine.record.batch cimport Record
 from kstore.engine.record.batch_fields cimport field_width, header_field, put_field
@@ -510,30 +510,30 @@ cdef class ColumnBuilder:
         for field in self.schema.children:
             if field.name == "offset":
                 self.offsets.size = 8 * self.count
-                columns.append(self.take_fixed(field, &self.offsets))
+                columns.append(self.finish_fixed(field, &self.offsets))
             elif field.name == "timestamp":
                 self.timestamps.size = 8 * self.count
-                columns.append(self.take_fixed(field, &self.timestamps))
+                columns.append(self.finish_fixed(field, &self.timestamps))
             elif field.name == "key":
-                columns.append(self.take_bytes(field, &self.key))
+                columns.append(self.finish_bytes(field, &self.key))
             elif field.name == "value":
-                columns.append(self.take_bytes(field, &self.value))
+                columns.append(self.finish_bytes(field, &self.value))
             elif field.name == "headers":
-                columns.append(self.take_headers(field))
+                columns.append(self.finish_headers(field))
             else:
-                columns.append(self.take_fixed(field, &self.fields[n]))
+                columns.append(self.finish_fixed(field, &self.fields[n]))
                 n += 1
         self.begun = False
         self.blocks = []
         self.rows_hint = max(self.count + (self.count >> 6), <int64_t>64)
-        batch = ColumnBatch(Values.of(self.schema, self.count, 0, (None,), tuple(columns)))
+        batch = ColumnBatch(ArrayData.of(self.schema, self.count, 0, (None,), tuple(columns)))
         self.count = 0
         return batch
 
-    cdef Values take_fixed(self, Field field, ks_vector *v):
-        return Values.of(field, self.count, 0, (None, Buffer.of(v, self.pool)), ())
+    cdef ArrayData finish_fixed(self, Field field, ks_vector *v):
+        return ArrayData.of(field, self.count, 0, (None, Buffer.of(v, self.pool)), ())
 
-    cdef Values take_bytes(self, Field field, ks_bytes *c):
+    cdef ArrayData finish_bytes(self, Field field, ks_bytes *c):
         cdef int64_t size = (c.count + 7) >> 3, room
         cdef ks_vector sizes
         cdef Buffer block
@@ -558,13 +558,13 @@ cdef class ColumnBuilder:
                 memcpy(sizes.data + sizes.size, &room, 8)
                 sizes.size += 8
             buffers += (Buffer.of(&sizes, None),)
-        return Values.of(field, c.count, c.null_count, buffers, ())
+        return ArrayData.of(field, c.count, c.null_count, buffers, ())
 
-    cdef Values take_headers(self, Field field):
+    cdef ArrayData finish_headers(self, Field field):
         cdef Field item = field.children[0]
         cdef int64_t count = self.header_name.count
-        name = self.take_bytes(item.children[0], &self.header_name)
-        value = self.take_bytes(item.children[1], &self.header_value)
+        name = self.finish_bytes(item.children[0], &self.header_name)
+        value = self.finish_bytes(item.children[1], &self.header_value)
         self.lists.size = 4 * self.count + 4
-        inner = Values.of(item, count, 0, (None,), (name, value))
-        return Values.of(field, self.count, 0, (None, Buffer.of(&self.lists, self.pool)), (inner,))
+        inner = ArrayData.of(item, count, 0, (None,), (name, value))
+        return ArrayData.of(field, self.count, 0, (None, Buffer.of(&self.lists, self.pool)), (inner,))

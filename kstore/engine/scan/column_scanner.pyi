@@ -16,7 +16,7 @@ class ColumnScanner(Reader):
         rows: ColumnBuilder,
         predicate: Predicate,
         *,
-        part_end: int = -1,
+        split_end: int = -1,
         after: int = -1,
         in_order: bool = False,
     ) -> Self:

@@ -27,7 +27,7 @@ cdef enum:
     SCAN_BROKEN = 5    # a record of the current batch does not parse
     SCAN_MEMORY = 6
     SCAN_PAUSE = 7     # long enough without a look at signals
-    SCAN_LIMIT = 8     # the part ends here
+    SCAN_LIMIT = 8     # the split ends here
 
 cdef enum:
     VIEWED = 256 << 10  # bytes read at once where views keep them: who keeps one value keeps no more
@@ -47,19 +47,19 @@ cdef class ColumnScanner(Reader):
     cdef ks_batch current        # whose records the run holds
     cdef ks_fault fault
     cdef Py_ssize_t old_at       # which message of a list of old ones is next; -1 without such a list
-    cdef int64_t part_end        # a byte of the first segment where another scanner goes on, or -1
+    cdef int64_t split_end        # a byte of the first segment where another scanner goes on, or -1
     cdef int64_t budget
     cdef bint views
     cdef bint in_time_order
     cdef bint watching           # transactions were aborted, so markers matter
     cdef readonly bint finished
-    cdef readonly bint ended     # not at the end of a part: nothing behind it is wanted either
+    cdef readonly bint ended     # not at the end of a split: nothing behind it is wanted either
     cdef int64_t first_offset    # the base offset of the first batch met, or -1
     cdef Buffer lent             # the window's buffer, as far as batches hold it
     cdef int32_t lent_index      # its index in the blocks of the rows; 0: not among them
 
     def configure(
-        self, ColumnBuilder rows not None, Predicate predicate not None, *, int64_t part_end=-1, int64_t after=-1,
+        self, ColumnBuilder rows not None, Predicate predicate not None, *, int64_t split_end=-1, int64_t after=-1,
         bint in_order=False,
     ):
         """`after`: the last offset before what is read here. in_order: base timestamps rise from batch to batch."""
@@ -67,7 +67,7 @@ cdef class ColumnScanner(Reader):
             raise RuntimeError("this scanner was configured before")
         self.rows = rows
         self.predicate = predicate
-        self.part_end = part_end
+        self.split_end = split_end
         self.last_offset = after
         self.in_time_order = in_order
         self.views = rows.views
@@ -179,7 +179,7 @@ cdef class ColumnScanner(Reader):
                 if status != ROWS_DONE:
                     return SCAN_BROKEN
                 self.run.p = NULL
-            if self.part_end >= 0 and self.position >= self.part_end:
+            if self.split_end >= 0 and self.position >= self.split_end:
                 return SCAN_LIMIT
             if self.segment is None:
                 return SCAN_OTHER
@@ -305,8 +305,8 @@ cdef class ColumnScanner(Reader):
         Not where transactions were aborted: which batches count is known only from the markers before them."""
         cdef int64_t since = self.predicate.filter.since
         while Reader.next_segment(self):
-            if self.part_end >= 0:
-                self.window.stop = self.part_end
+            if self.split_end >= 0:
+                self.window.stop = self.split_end
                 self.begun = -FAR  # all of it is wanted
                 return True
             if since < 0 or self.watching:

@@ -113,7 +113,7 @@ class Segment:
         transaction_index: TransactionIndex | None = None,
     ) -> None:
         """Uses these indexes instead of the files'. Only before the segment is shared."""
-    def take_max_timestamp(self, max_timestamp: TimestampOffset) -> None:
+    def set_max_timestamp(self, max_timestamp: TimestampOffset) -> None:
         """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared."""
     def rebuild(self, reason: CorruptFileError) -> None:
         """Replaces both indexes by ones made from the log, and notes why."""

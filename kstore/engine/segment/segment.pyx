@@ -204,7 +204,7 @@ cdef class Segment:
         if transaction_index is not None:
             self._transaction_index = transaction_index
 
-    def take_max_timestamp(self, max_timestamp):
+    def set_max_timestamp(self, max_timestamp):
         """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared."""
         self._max_timestamp_so_far = max_timestamp
 

@@ -200,7 +200,7 @@ class DirectorySource:
             self._grown = True
             return
         last = None if self._segment is None else f"{self._segment.stem}.log"
-        for directory, bits, name in self.watch.take():
+        for directory, bits, name in self.watch.read_events():
             if directory == self._partition and name.endswith(".log"):
                 if name == last and bits == MODIFY:
                     self._grown = True

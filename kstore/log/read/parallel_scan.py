@@ -1,4 +1,4 @@
-"""Threads that decode the parts of a log side by side."""
+"""Threads that decode the splits of a log side by side."""
 
 import os
 from collections import deque
@@ -13,15 +13,15 @@ from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.log.read.scan_splits import ScanSplit
 
-MOST_BATCHES = 64  # of a part, before they are asked for
+MOST_BATCHES = 64  # of a split, before they are asked for
 IDLE = 0.1  # s: a helper that has nothing to do for so long ends, or those of a scan that nobody goes on with would stay
 
 
 class Share:
-    """A part that one of a team decodes."""
+    """A split that one of a team decodes."""
 
-    def __init__(self, part: ScanSplit) -> None:
-        self.part = part
+    def __init__(self, split: ScanSplit) -> None:
+        self.split = split
         self.begun: tuple[ColumnScanner, deque[ColumnBatch]] | None = (
             None  # the rest of it, and what comes before
         )
@@ -47,23 +47,23 @@ class Share:
 
 
 class ParallelScan:
-    """The batches of all parts, in order: iterate it once. The thread that asks for batches decodes too.
+    """The batches of all splits, in order: iterate it once. The thread that asks for batches decodes too.
 
-    Of every `threads` parts the first is left to it. It hands out as it decodes, in memory that stays in its cache; what
-    its helpers decode must wait for its turn. They take that part as well where they have nothing else to do, because
+    Of every `threads` splits the first is left to it. It hands out as it decodes, in memory that stays in its cache; what
+    its helpers decode must wait for its turn. They take that split as well where they have nothing else to do, because
     more is done with the batches than is done here.
     """
 
     def __init__(
         self,
-        parts: Iterator[ScanSplit],
+        splits: Iterator[ScanSplit],
         begin: Callable[[ScanSplit, int], ColumnScanner],
         threads: int,
         room: int,
     ) -> None:
-        """`begin` makes the scanner of a part, given the last offset before it, or -1. `room`: bytes of columns that may
-        wait for each part, but for one batch."""
-        self._parts = parts
+        """`begin` makes the scanner of a split, given the last offset before it, or -1. `room`: bytes of columns that may
+        wait for each split, but for one batch."""
+        self._splits = splits
         self._begin = begin
         self._threads = threads
         self._room = room
@@ -71,8 +71,8 @@ class ParallelScan:
         self._helpers: list[Thread] = []
 
     def _decode(self, share: Share, other: Share | None = None) -> None:
-        """What a part begins with, as far as there is room, or until the `other` is no longer pending."""
-        scanner, found = self._begin(share.part, -1), deque[ColumnBatch]()
+        """What a split begins with, as far as there is room, or until the `other` is no longer pending."""
+        scanner, found = self._begin(share.split, -1), deque[ColumnBatch]()
         room = self._room
         with suppress(Exception):  # asked again, the scanner raises it again, when its turn has come
             while room > 0 and len(found) < MOST_BATCHES and (other is None or other.pending):
@@ -116,7 +116,7 @@ class ParallelScan:
         try:
             while True:
                 while len(shares) <= self._threads and (
-                    group := [Share(part) for part in islice(self._parts, self._threads)]
+                    group := [Share(split) for split in islice(self._splits, self._threads)]
                 ):
                     shares += group
                     for share in (*group[1:], group[0]):
@@ -127,13 +127,13 @@ class ParallelScan:
                 share = shares.popleft()
                 if share.begun is None and not share.claim():
                     self._await(share, shares)
-                part = share.part
+                split = share.split
                 scanner, found = share.begun or (None, deque[ColumnBatch]())
                 del share
                 if scanner is None or scanner.reached[2] < 0:
-                    scanner = self._begin(part, last)
+                    scanner = self._begin(split, last)
                 elif scanner.reached[2] <= last:  # out of order: one reader for the rest tells
-                    yield from self._begin(part._replace(end=-1), last)
+                    yield from self._begin(split._replace(end=-1), last)
                     return
                 while found:
                     yield found.popleft()
@@ -143,8 +143,8 @@ class ParallelScan:
                     return
                 if first >= 0:
                     last = reached
-                if position != part.end:  # the index was wrong: the parts behind begin at no batch
-                    yield from self._begin(ScanSplit(part.segment_at, position, -1), last)
+                if position != split.end:  # the index was wrong: the splits behind begin at no batch
+                    yield from self._begin(ScanSplit(split.segment_at, position, -1), last)
                     return
         finally:
             for share in shares:

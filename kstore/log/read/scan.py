@@ -66,19 +66,19 @@ class Scan:
         w = self._wanted
         return ColumnBuilder(w.columns, w.batch_rows, w.batch_bytes, w.views)
 
-    def _begin(self, part: ScanSplit, after: int) -> ColumnScanner:
-        """A scanner of a part; `after` is the last offset before it, or -1."""
+    def _begin(self, split: ScanSplit, after: int) -> ColumnScanner:
+        """A scanner of a split; `after` is the last offset before it, or -1."""
         scanner = ColumnScanner(
-            self._segments[part.segment_at :],
+            self._segments[split.segment_at :],
             self._start,
             self._stop,
-            first_position=part.position,
+            first_position=split.position,
             end_offset=self._log_end_offset,
             aborted=self._aborted,
             on_error=self._wanted.on_error,
         )
         return scanner.configure(
-            self._rows(), self._predicate, part_end=part.end, after=after, in_order=self._wanted.in_order
+            self._rows(), self._predicate, split_end=split.end, after=after, in_order=self._wanted.in_order
         )
 
     @property
@@ -95,8 +95,8 @@ class Scan:
         # markers change what later batches mean, and damage moves the place to go on from: one thread for those
         if self._threads > 1 and not self._aborted and self._wanted.on_error == "raise":
             w = self._wanted
-            parts = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
-            return iter(ParallelScan(parts, self._begin, self._threads, 4 * w.batch_bytes))
+            splits = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
+            return iter(ParallelScan(splits, self._begin, self._threads, 4 * w.batch_bytes))
         self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
         return self._scanner
 

@@ -1,4 +1,4 @@
-"""A log in parts that can be read side by side."""
+"""A log in splits that can be read side by side."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError
 
-PART_BYTES = 4 << 20
+SPLIT_BYTES = 4 << 20
 _LATEST = (1 << 63) - 1  # a timestamp
 
 
@@ -26,8 +26,8 @@ def _ends_early(segment: Segment, first: int, stop: int) -> bool:
 def divide(
     segments: tuple[Segment, ...], start: int, stop: int, since: int | None, rows: int
 ) -> Iterator[ScanSplit]:
-    """A log in parts that begin where an index says that batches begin. Whether they do shows when the part before has
-    been read: it must end there. A part has a multiple of `rows` records, or a few less, so that no small batch of
+    """A log in splits that begin where an index says that batches begin. Whether they do shows when the split before has
+    been read: it must end there. A split has a multiple of `rows` records, or a few less, so that no small batch of
     columns is left over."""
     since = -1 if since is None else min(max(since, -1), _LATEST)
     for at, segment in enumerate(segments):
@@ -49,7 +49,7 @@ def divide(
             position, end = 0, segment.size  # the walk says it better
         index, last = segment.offset_index, first - 1
         while position < end:
-            border = index.fetch_upper_bound(position, PART_BYTES)
+            border = index.fetch_upper_bound(position, SPLIT_BYTES)
             if border is None or not position < border.position < end:  # its sums wrap near 2 GiB
                 break
             offset, until = border

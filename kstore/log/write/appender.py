@@ -105,13 +105,13 @@ class Appender(RecordAccumulator):
 
 
 def _linger(appender: "weakref.ref[Appender]", batch: Wakeup, stopped: Wakeup) -> None:
-    while batch.take():
+    while batch.wait():
         own = appender()
         if own is None:
             return
         gathered, linger = own._open_batch, own._linger
         del own
-        if stopped.take(linger):
+        if stopped.wait(linger):
             return
         own = appender()
         if own is None:

@@ -41,6 +41,6 @@ class Background(threading.Thread):
             return
         try:
             while not (self._is_over or self.outside or sys.is_finalizing()) and self.is_alive():
-                self._over.take(_PATIENCE)
+                self._over.wait(_PATIENCE)
         finally:
             self._over.set()  # others may wait, too

@@ -82,7 +82,7 @@ class Flusher:
     def _run(self) -> None:
         while True:
             limit = self._flush_ms / 1000 if self._flush_ms < threading.TIMEOUT_MAX * 1000 else None
-            due = not self._wake.take(limit)
+            due = not self._wake.wait(limit)
             if self._stopped:
                 return
             if self._due:

@@ -20,7 +20,7 @@ def rest_of(segment: Segment, offset: int, make: Callable[[str, int], Segment]) 
     times.truncate_to(offset)
     transactions.truncate_to(offset)
     rest.use_indexes(offsets, times, transactions)
-    rest.take_max_timestamp(rest.recovery_walk(verify=False).max_timestamp)
+    rest.set_max_timestamp(rest.recovery_walk(verify=False).max_timestamp)
     return rest
 
 

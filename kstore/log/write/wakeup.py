@@ -17,6 +17,6 @@ class Wakeup:
         with contextlib.suppress(RuntimeError):  # it is set
             self._unset.release()
 
-    def take(self, seconds: float | None = None) -> bool:
+    def wait(self, seconds: float | None = None) -> bool:
         """Waits until it is set, and unsets it; False when that takes longer. None: as long as it takes."""
         return self._unset.acquire(timeout=-1 if seconds is None else seconds)
