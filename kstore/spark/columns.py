@@ -215,8 +215,8 @@ def _batch_of(split: Split, scanned: engine.ColumnBatch) -> ColumnBatch:
     types = headers = None
     if "timestamp_type" in names:
         column = scanned.column("timestamp_type")
-        assert column.field.words is not None
-        numbers = [_TYPES.get(word, -1) for word in column.field.words.to_list()]
+        assert column.field.dictionary is not None
+        numbers = [_TYPES.get(word, -1) for word in column.field.dictionary.to_list()]
         types = numpy.array(numbers, numpy.int32)[column.values]
     if "headers" in names:
         lists = scanned.column("headers")

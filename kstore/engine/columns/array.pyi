@@ -19,7 +19,7 @@ class Field:
     @property
     def children(self) -> tuple[Field, ...]: ...
     @property
-    def words(self) -> ArrayData | None: ...
+    def dictionary(self) -> ArrayData | None: ...
     def __arrow_c_schema__(self) -> object: ...
 
 @final
@@ -40,7 +40,7 @@ class ArrayData:
     def name(self) -> str: ...
     @property
     def values(self) -> NDArray[Any]:
-        """The rows as a numpy array; of words (timestamp_type, codec) their numbers in `field.dictionary`."""
+        """The rows as a numpy array; of names (timestamp_type, codec) their numbers in `field.dictionary`."""
     @property
     def offsets(self) -> NDArray[numpy.int32]:
         """Where in `data` (of headers: in the rows of the child) each row begins, and the last ends."""

@@ -72,7 +72,7 @@ cdef class ArrayData:
 
     @property
     def values(self):
-        """The rows as a numpy array; of words (timestamp_type, codec) their numbers in `field.dictionary`."""
+        """The rows as a numpy array; of names (timestamp_type, codec) their numbers in `field.dictionary`."""
         if self.field.format not in DTYPES:
             raise TypeError(f"{self.name} has no fixed width: see offsets and data, or views")
         return self.array(1, DTYPES[self.field.format], self.length)

@@ -123,7 +123,11 @@ class Segment:
         """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""
     def get(self, offset: int) -> Record | None:
         """The record at this offset, or the first one after it; None if the segment has none. The checksum is checked."""
-    def scan_start(self, offset: int, since: int = -1) -> OffsetPosition | None: ...
+    def scan_start(self, offset: int, since: int = -1) -> OffsetPosition | None:
+        """Where a scan of the segment begins, as an OffsetPosition: the first offset wanted, and the byte of its batch.
+
+        None if no record is at `offset` or later and, unless `since` is -1, has that timestamp or a later one.
+        CorruptRecordError."""
     def find_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetAndTimestamp | None:
         """The first record with this timestamp or a later one, and at least start_offset, as OffsetAndTimestamp; or
         None.
