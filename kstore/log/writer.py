@@ -75,7 +75,6 @@ class LogWriter(RecordAppender, PartitionLog):
     """
 
     path = ""
-    _closed = True  # of an object that was never opened, and until it is
     _left = True
     _log_dir: LogDirState
     _flusher: Flusher | None = None
@@ -222,7 +221,6 @@ class LogWriter(RecordAppender, PartitionLog):
             owed = [s.path for s in segments if s.end_offset > durable]
         self._owe_sync(owed, True)
         self._begin(active, end, max(durable, 0))
-        self._closed = False
 
     def _report_recovery(self) -> None:
         recovery, report = self._loaded.recovery, self._reports
@@ -851,7 +849,6 @@ class LogWriter(RecordAppender, PartitionLog):
             self._tell_end()
         with self._held():
             self._end()
-            self._closed = True
         if self._flusher is not None:
             self._flusher.stop()
         self._drain()  # who syncs now has taken files that must be on the disk before the marker says so
@@ -908,7 +905,6 @@ class LogWriter(RecordAppender, PartitionLog):
             return
         with self._held():
             self._end()
-            self._closed = True
         if self._flusher is not None:
             self._flusher.stop(wait=False)
         self._leave(clean=False)
@@ -926,7 +922,6 @@ class LogWriter(RecordAppender, PartitionLog):
             return
         forgotten = not (self._closed or self._log_dir.has_left)  # in a forked child it is the parent's
         gathered = sum(appender._gathered_count for appender in self._appenders)
-        self._closed = True
         self._end()
         if self._flusher is not None:
             self._flusher.stop(wait=False)

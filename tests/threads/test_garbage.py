@@ -19,8 +19,8 @@ armed = dropped = False
 def collect(frame, event, _):
     # when a thread begins to wait, with the lock of what it waits for, or in the midst of its work
     code = frame.f_code
-    waits = code.co_name == "take" or (code.co_name == "wait" and "waiter" in code.co_varnames)
-    if armed and (waits or (code.co_name == "_decode" and frame.f_locals["share"].part.position)):
+    waits = code.co_name == "wait" and ("waiter" in code.co_varnames or code.co_filename.endswith("wakeup.py"))
+    if armed and (waits or (code.co_name == "_decode" and frame.f_locals["share"].split.position)):
         while not dropped:
             time.sleep(0.001)
         gc.collect()

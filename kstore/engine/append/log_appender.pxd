@@ -38,7 +38,7 @@ cdef class LogAppender:
     cdef bint own_clock            # the deriving class tells the time
     cdef str refusal
     cdef str unfinished            # a change under way: where it is broken off, nothing more is written
-    cdef bint closed
+    cdef readonly bint _closed
     cdef ks_gate commit
     cdef int64_t sync_ceiling      # what the sync under way can make durable at most: truncation lowers it
     cdef list unsynced

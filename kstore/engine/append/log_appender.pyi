@@ -52,6 +52,8 @@ class UnfinishedChange:
 class LogAppender:
     """Writes to the active segment of a log, one thread at a time."""
 
+    _closed: bool
+
     def wait_until_durable(self, offset: int) -> None:
         """Returns when every record below `offset` is on the disk. ValueError above log_end_offset."""
     def clock_ms(self) -> int:

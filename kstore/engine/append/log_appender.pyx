@@ -147,7 +147,7 @@ cdef class LogAppender:
         self.unsynced = []
         self.unsynced_from = self.syncing_from = INT64_MAX
         self._sealed = ()
-        self.closed = True
+        self._closed = True
         self.known_epoch = -1
 
     def __dealloc__(self):
@@ -161,7 +161,7 @@ cdef class LogAppender:
         self._publish(self._sealed, active)
         self.end = next_offset
         self.commit.reached = durable_offset
-        self.closed = False
+        self._closed = False
 
     def _apply_limits(self, limits not None):
         """Takes over an AppendLimits: all of it, or nothing."""
@@ -279,7 +279,7 @@ cdef class LogAppender:
 
     def _end(self):
         """Nothing is appended any more; the mutex is held."""
-        self.closed = True
+        self._closed = True
 
     @property
     def _refusal(self):
@@ -363,7 +363,7 @@ cdef class LogAppender:
         self.check_usable()
 
     cdef int check_usable(self) except -1:
-        if self.closed or self.active is None:  # None: __init__ did not run, or the collector took it
+        if self._closed or self.active is None:  # None: __init__ did not run, or the collector took it
             raise LogClosedError("the log is closed" if self.active is None else f"{self.active.directory} is closed")
         if self.refusal is not None or self.commit.failed or self.unfinished is not None:
             raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
