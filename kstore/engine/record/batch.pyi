@@ -75,14 +75,17 @@ class RecordBatch:
     def base_offset(self) -> int:
         """Offset of the first record as first written; of a compressed message of magic 0/1 it costs unpacking it."""
     @property
-    def last_offset(self) -> int: ...
+    def last_offset(self) -> int:
+        """Offset of the last record as first written; compaction may have removed that record."""
     @property
-    def next_offset(self) -> int: ...
+    def next_offset(self) -> int:
+        """The offset behind this batch: last_offset + 1."""
     @property
     def size(self) -> int:
         """Bytes of the whole entry."""
     @property
-    def magic(self) -> int: ...
+    def magic(self) -> int:
+        """The version of the format: 2, or 0 and 1 for messages of the old formats."""
     @property
     def crc(self) -> int:
         """The stored checksum, as an unsigned number."""
@@ -90,36 +93,47 @@ class RecordBatch:
     def is_valid(self) -> bool:
         """Whether the stored checksum matches the bytes."""
     @property
-    def attributes(self) -> int: ...
+    def attributes(self) -> int:
+        """The flags as they are stored, a number of 16 bits (section 2.1 of docs/spec.md)."""
     @property
     def codec(self) -> str:
         """ "none", "gzip", "snappy", "lz4" or "zstd". UnsupportedCodecError if the number of the codec is unknown."""
     @property
-    def timestamp_type(self) -> str: ...
+    def timestamp_type(self) -> str:
+        """ "CreateTime", "LogAppendTime" or, for magic 0, "NoTimestampType"."""
     @property
     def base_timestamp(self) -> int:
         """As it is stored: the timestamp of the first record, or the delete horizon if compaction has set one."""
     @property
-    def max_timestamp(self) -> int: ...
+    def max_timestamp(self) -> int:
+        """The largest timestamp of its records, in ms since 1970, as the header has it; -1 if there is none."""
     @property
     def delete_horizon_ms(self) -> int | None:
         """The time after which compaction may remove the tombstones of this batch; None if it has set none."""
     @property
-    def is_transactional(self) -> bool: ...
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
     @property
-    def is_control(self) -> bool: ...
+    def is_control(self) -> bool:
+        """Whether it holds the marker of a transaction, or another control record, instead of data."""
     @property
-    def leader_epoch(self) -> int: ...
+    def leader_epoch(self) -> int:
+        """The leader epoch in which it was appended; -1 if it has none. No checksum covers it."""
     @property
-    def producer_id(self) -> int: ...
+    def producer_id(self) -> int:
+        """The id of an idempotent or transactional producer; -1 if it has none."""
     @property
-    def producer_epoch(self) -> int: ...
+    def producer_epoch(self) -> int:
+        """The epoch of that producer; -1 if it has none."""
     @property
-    def base_sequence(self) -> int: ...
+    def base_sequence(self) -> int:
+        """The sequence number of the first record, counted by its producer; -1 if it has none."""
     @property
-    def last_sequence(self) -> int: ...
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; -1 if it has none."""
     @property
-    def last_offset_delta(self) -> int: ...
+    def last_offset_delta(self) -> int:
+        """last_offset - base_offset of the batch as first written."""
     @property
     def records_count(self) -> int:
         """Records in here, as the header has it; -1 for messages of magic 0 and 1."""

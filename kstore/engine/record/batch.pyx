@@ -515,10 +515,12 @@ cdef class RecordBatch:
 
     @property
     def last_offset(self):
+        """Offset of the last record as first written; compaction may have removed that record."""
         return self.header.last_offset
 
     @property
     def next_offset(self):
+        """The offset behind this batch: last_offset + 1."""
         return ks_add64(self.header.last_offset, 1)
 
     @property
@@ -528,6 +530,7 @@ cdef class RecordBatch:
 
     @property
     def magic(self):
+        """The version of the format: 2, or 0 and 1 for messages of the old formats."""
         return self.header.magic
 
     @property
@@ -542,6 +545,7 @@ cdef class RecordBatch:
 
     @property
     def attributes(self):
+        """The flags as they are stored, a number of 16 bits (section 2.1 of docs/spec.md)."""
         return self.header.attributes
 
     @property
@@ -561,6 +565,7 @@ cdef class RecordBatch:
 
     @property
     def timestamp_type(self):
+        """"CreateTime", "LogAppendTime" or, for magic 0, "NoTimestampType"."""
         if self.header.magic == 0:
             return NO_TIMESTAMP_TYPE
         return LOG_APPEND_TIME if self.header.attributes & KS_LOG_APPEND_TIME else CREATE_TIME
@@ -572,6 +577,7 @@ cdef class RecordBatch:
 
     @property
     def max_timestamp(self):
+        """The largest timestamp of its records, in ms since 1970, as the header has it; -1 if there is none."""
         return self.header.max_timestamp
 
     @property
@@ -583,36 +589,44 @@ cdef class RecordBatch:
 
     @property
     def is_transactional(self):
+        """Whether it belongs to a transaction."""
         return self.header.magic == 2 and bool(self.header.attributes & KS_TRANSACTIONAL)
 
     @property
     def is_control(self):
+        """Whether it holds the marker of a transaction, or another control record, instead of data."""
         return self.header.magic == 2 and bool(self.header.attributes & KS_CONTROL)
 
     @property
     def leader_epoch(self):
+        """The leader epoch in which it was appended; -1 if it has none. No checksum covers it."""
         return self.header.leader_epoch
 
     @property
     def producer_id(self):
+        """The id of an idempotent or transactional producer; -1 if it has none."""
         return self.header.producer_id
 
     @property
     def producer_epoch(self):
+        """The epoch of that producer; -1 if it has none."""
         return self.header.producer_epoch
 
     @property
     def base_sequence(self):
+        """The sequence number of the first record, counted by its producer; -1 if it has none."""
         return self.header.base_sequence
 
     @property
     def last_sequence(self):
+        """The sequence number of the last record; -1 if it has none."""
         if self.header.base_sequence == -1:
             return -1
         return ks_sequence_after(self.header.base_sequence, self.header.last_offset_delta)
 
     @property
     def last_offset_delta(self):
+        """last_offset - base_offset of the batch as first written."""
         return self.header.last_offset_delta
 
     @property

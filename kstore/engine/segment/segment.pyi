@@ -80,14 +80,17 @@ class Segment:
     @property
     def tail_bytes(self) -> int: ...
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The path of its .log file."""
     @property
     def size(self) -> int:
         """Bytes of the log that count. Taken when first asked, and kept: later appends are not seen."""
     @property
-    def offset_index(self) -> OffsetIndex: ...
+    def offset_index(self) -> OffsetIndex:
+        """Its OffsetIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
     @property
-    def time_index(self) -> TimeIndex: ...
+    def time_index(self) -> TimeIndex:
+        """Its TimeIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
     @property
     def transaction_index(self) -> TransactionIndex:
         """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""

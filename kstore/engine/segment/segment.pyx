@@ -110,6 +110,7 @@ cdef class Segment:
 
     @property
     def path(self):
+        """The path of its .log file."""
         if self._path is None:
             self._path = self.path_of(".log")
         return self._path
@@ -277,10 +278,12 @@ cdef class Segment:
 
     @property
     def offset_index(self):
+        """Its OffsetIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
         return self.offsets()
 
     @property
     def time_index(self):
+        """Its TimeIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
         return self.times()
 
     @property
