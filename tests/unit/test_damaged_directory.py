@@ -225,3 +225,37 @@ def test_damage_in_a_segment_that_must_be_split(tmp_path: Path) -> None:
         f"{starts[2]:020d}.log.0.cut": batches[3],
         f"{starts[3]:020d}.log.0.cut": batches[4],
     }
+
+
+def test_ends_behind_where_it_was_closed(tmp_path: Path) -> None:
+    """The offset of a lone batch fits no neighbour, but the checkpoint knows where the log ended."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"."] * 5)
+        log.roll()
+        log.append(b"last")
+    with (tmp_path / "t-0" / f"{5:020}.log").open("r+b") as f:
+        f.write((100).to_bytes(8, "big"))
+    log = kstore.open(tmp_path / "t-0")
+    assert [finding.code for finding in log.recovery.findings] == ["ends_late"]
+    assert "ends at offset 101, where it was closed at 6" in log.recovery.findings[0].text
+
+
+def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
+    """What is cut off may be larger than the disk."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"."] * 5)
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    size = path.stat().st_size
+    with path.open("r+b") as f:
+        f.truncate(1 << 40)
+        f.seek(1 << 30)
+        f.write(b"in the midst")
+    with pytest.warns(kstore.DataLossWarning):
+        kstore.open(tmp_path / "t-0", "a").close()
+    assert path.stat().st_size == size
+    (kept,) = (tmp_path / "t-0").glob("*.cut")
+    assert kept.stat().st_size == (1 << 40) - size
+    assert kept.stat().st_blocks < 1000
+    with kept.open("rb") as f:
+        f.seek((1 << 30) - size)
+        assert f.read(12) == b"in the midst"

@@ -28,8 +28,8 @@ cdef class File:
     cdef int64_t pread(self, uint8_t *into, int64_t size, int64_t position) noexcept nogil
     cdef int64_t read_into(self, uint8_t *into, int64_t size, int64_t position) except -1
     cdef int64_t length(self) except -1
-    cdef int64_t next_data(self, int64_t position) noexcept
-    cdef int64_t next_hole(self, int64_t position) noexcept
+    cpdef int64_t next_data(self, int64_t position) noexcept
+    cpdef int64_t next_hole(self, int64_t position) noexcept
     cdef int64_t pwrite(self, const uint8_t *data, int64_t size, int64_t position) noexcept nogil
     cdef int resize(self, int64_t size) noexcept nogil
     cdef int allocate(self, int64_t position, int64_t size, bint keep_size) noexcept nogil

@@ -105,5 +105,7 @@ class File:
     def resident(self, position: int, size: int) -> bytes:
         """Which of these bytes are in the page cache: one byte for every page (of mmap.PAGESIZE) that they touch, 1 or
         0; none from the end of the file on. OSError where the system does not tell."""
+    def next_data(self, position: int) -> int: ...
+    def next_hole(self, position: int) -> int: ...
     def fileno(self) -> int:
         """The descriptor; it stays open as long as this object lives."""

@@ -403,7 +403,7 @@ cdef class File:
                 self.raise_errno()
         return <int64_t>st.st_size
 
-    cdef int64_t next_data(self, int64_t position) noexcept:
+    cpdef int64_t next_data(self, int64_t position) noexcept:
         """The first byte from `position` on that is not in a hole of the file; INT64_MAX if a hole is all that follows,
         `position` if that cannot be told."""
         if gate(READS):
@@ -411,7 +411,7 @@ cdef class File:
         cdef int64_t found = c_lseek(self.fd, position, SEEK_DATA)  # reads and writes do not go by where this leaves it
         return max(found, position) if found >= 0 else INT64_MAX if errno == ENXIO else position
 
-    cdef int64_t next_hole(self, int64_t position) noexcept:
+    cpdef int64_t next_hole(self, int64_t position) noexcept:
         """The first byte behind `position` that is in a hole, the end of the file included; INT64_MAX if that cannot be
         told."""
         cdef int64_t found = -1 if gate(READS) else c_lseek(self.fd, position, SEEK_HOLE)

@@ -392,8 +392,11 @@ cdef class Reader:
             if self.aborting:
                 records = self.records()
                 marker = records.next()
-                if marker is not None and control_type(marker.key, self.segment.path, self.at) == 0:
-                    self.aborting.discard(self.batch.producer_id)
+                try:
+                    if marker is not None and control_type(marker.key) == 0:
+                        self.aborting.discard(self.batch.producer_id)
+                except CorruptRecordError:
+                    pass  # no marker that anyone can read, so it ends nothing
             return True
         return not (self.batch.attributes & KS_TRANSACTIONAL and self.batch.producer_id in self.aborting)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kstore.config import MAX64
 from kstore.engine.append.record_appender import Appended
-from kstore.engine.record.batch import RecordBatch, control_type
+from kstore.engine.record.batch import Record, RecordBatch, control_type
 from kstore.engine.record.hashes import crc32c
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Segment
@@ -16,6 +16,7 @@ from kstore.errors import (
     CorruptRecordError,
     CorruptSnapshotError,
     InvalidProducerEpochError,
+    InvalidRecordError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
@@ -211,6 +212,21 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
         )
 
 
+def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
+    """The transaction marker in a control batch, and ABORT or COMMIT; None if it is none.
+
+    Kafka cannot load a log with another control record of a producer. Here its transaction just stays open.
+    """
+    if batch.records_count == 0:
+        return None
+    record = batch.records(verify=False)[0]
+    try:
+        kind = control_type(record.key, batch.file, batch.position)
+    except CorruptRecordError:
+        return None
+    return (kind, record) if kind in (ABORT, COMMIT) else None
+
+
 class ProducerStates:
     """The states of all producers of a log, kept up by applying its batches in order, as replication does."""
 
@@ -248,7 +264,14 @@ class ProducerStates:
         """
         updated: dict[int, ProducerState] = {}
         for batch in batches:
-            if batch.producer_id < 0 or origin == "replication":
+            if batch.producer_id < 0:
+                continue
+            if batch.is_control and batch.records_count and _marker_of(batch) is None:
+                raise InvalidRecordError(
+                    f"the control batch at offset {batch.base_offset}, of producer {batch.producer_id}, is no transaction "
+                    "marker: its key is not that of ABORT or COMMIT"
+                )
+            if origin == "replication":
                 continue
             current = self.states.get(batch.producer_id)
             if origin == "client" and current is not None and current.producer_epoch == batch.producer_epoch:
@@ -294,19 +317,10 @@ class ProducerStates:
 
     def _end(self, state: ProducerState, batch: RecordBatch) -> AbortedTxn | None:
         """A transaction marker. Replayed ones are taken whatever their epochs, as Kafka does for replicas."""
-        if batch.records_count == 0:
+        found = _marker_of(batch)
+        if found is None:
             return None
-        marker = batch.records(verify=False)[0]
-        kind = control_type(marker.key, batch.file, batch.position)
-        if kind not in (ABORT, COMMIT):
-            raise CorruptRecordError(
-                "type of a transaction marker",
-                file=batch.file,
-                position=batch.position,
-                offset=batch.base_offset,
-                expected="ABORT or COMMIT",
-                found=marker.key,
-            )
+        kind, marker = found
         first_offset = state.current_txn_first_offset
         aborted = None
         if first_offset is not None:

@@ -139,6 +139,8 @@ class _Loader:
             # truncated the log inside a batch; then no index names anything there.
             self.note(Code.ENDS_EARLY, segments[-1], offsets=(log_end_offset, point))
             told = told or (self.by_broker and not self._names_beyond(segments[-1], log_end_offset))
+        elif self.recovery.clean and segments and 0 < point < log_end_offset:
+            self.note(Code.ENDS_LATE, segments[-1], offsets=(log_end_offset, point))
         if segments and log_end_offset < self.log_start_offset:
             for segment in segments:
                 self.drop(Code.BELOW_LOG_START, segment)

@@ -47,13 +47,17 @@ class Repairs:
         self.write_index(f"{stem}.timeindex", time_index.to_bytes())
 
     def _keep(self, source: str, position: int) -> None:
-        """Copies what a file holds from a byte on to a file of its own."""
+        """Copies what a file holds from a byte on to a file of its own. A hole stays a hole: it may be larger than the
+        disk."""
         target = f"{source}.{position}{CUT}"
         old, new = File(source), File(target, "w")
-        at = position
-        while chunk := old.read(at, 1 << 20):
-            new.write(at - position, chunk)
-            at += len(chunk)
+        at, end = position, old.size()
+        while (at := old.next_data(at)) < end:
+            until = min(old.next_hole(at), end)
+            while at < until and (chunk := old.read(at, min(1 << 20, until - at))):
+                new.write(at - position, chunk)
+                at += len(chunk)
+        new.truncate(end - position)
         new.sync()
         self.kept.append(target)
 

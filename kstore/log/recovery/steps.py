@@ -41,6 +41,7 @@ class Code(StrEnum):
     CHECKPOINT_DAMAGED = "checkpoint_damaged"
     EPOCHS_DAMAGED = "epochs_damaged"
     ENDS_EARLY = "ends_early"
+    ENDS_LATE = "ends_late"
     FLUSHED_IS_LOST = "flushed_is_lost"
     INDEXES_REBUILT = "indexes_rebuilt"  # what recovery does to every segment it looks at: no finding
     NAMES_SYNCED = "names_synced"  # no finding either
@@ -92,6 +93,10 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.CHECKPOINT_DAMAGED: ("checkpoint", "{detail}"),
     Code.EPOCHS_DAMAGED: ("checkpoint", "damaged, rebuilt from the batches: {detail}"),
     Code.ENDS_EARLY: ("checkpoint", "the log ends at offset {first}, where it was closed at {end}"),
+    Code.ENDS_LATE: (
+        "checkpoint",
+        "the log ends at offset {first}, where it was closed at {end}: files were changed since, or an offset is damaged",
+    ),
     Code.FLUSHED_IS_LOST: ("checkpoint", "offsets {first} to {end} had been flushed, and are lost"),
     Code.INDEXES_REBUILT: ("", "its indexes {be} rebuilt"),
     Code.NAMES_SYNCED: ("", "what was deleted {be} brought to the disk first"),
