@@ -52,7 +52,9 @@ for kind in (".log", ".index", ".timeindex"):
 title("a log of our own: the broker's topic copied, rolled, found again after a clean close")
 with tempfile.TemporaryDirectory() as data:
     with (
-        kstore.open(f"{data}/copy-0", "a", internal_segment_bytes=20_000) as copy,
+        kstore.open(
+            f"{data}/copy-0", "a", internal_segment_bytes=20_000, retention_ms=7 * 86_400_000
+        ) as copy,
         store.open("events", 0) as log,
     ):
         records = list(log)

@@ -584,7 +584,8 @@ class LogWriter(RecordAppender, PartitionLog):
     def retain(self, *, dry_run: bool = False) -> list[Decision]:
         """Deletes old segments, as retention_bytes, retention_ms and the log start offset say.
 
-        Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes nothing.
+        Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes nothing;
+        what the deletion would refuse, it refuses too.
         Files are renamed to .deleted, and removed by a later retain() or by close() when file_delete_delay_ms is over.
 
         The log does not keep its configuration. If it was opened without retention_ms and without `config`, segments
@@ -597,9 +598,9 @@ class LogWriter(RecordAppender, PartitionLog):
             self._check_place()
             now_ms = self.clock_ms()
             decisions = decide_for(self._now(), self._config, now_ms)
+            self._refuse_defaults(decisions)
             if not dry_run:
                 gone = sum(d.delete for d in decisions)
-                self._refuse_defaults(decisions)
                 if gone:
                     self._delete_oldest(gone, now_ms)
                 self._deleted.unlink(now_ms)

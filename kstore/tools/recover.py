@@ -3,9 +3,8 @@
 import argparse
 import json
 
-import kstore
 from kstore.log.partition import PartitionLog
-from kstore.tools.writing import add_write_arguments, config_of, open_writer
+from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run opens it for reading."""
     log: PartitionLog
     if args.dry_run:
-        log = kstore.open(args.directory, index_interval_bytes=config_of(args).index_interval_bytes)
+        log = open_dry(args)
     else:
         log = open_writer(args, "r+")
     with log:

@@ -4,9 +4,8 @@ import argparse
 import json
 import time
 
-import kstore
 from kstore.log.write.retention import Decision, decide_for
-from kstore.tools.writing import add_write_arguments, config_of, names_retention, open_writer
+from kstore.tools.writing import add_write_arguments, config_of, names_retention, open_dry, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +33,8 @@ def run(args: argparse.Namespace) -> int:
             "retention.ms=86400000), --server-properties, or --defaults, which deletes what is older than 7 days"
         )
     if args.dry_run:  # writes nothing, takes no lock
-        config = config_of(args)
-        with kstore.open(args.directory, index_interval_bytes=config.index_interval_bytes) as log:
-            decisions = decide_for(log, config, time.time_ns() // 1_000_000)
+        with open_dry(args) as log:
+            decisions = decide_for(log, config_of(args), time.time_ns() // 1_000_000)
     else:
         with open_writer(args, "r+") as log:
             decisions = log.retain()

@@ -4,7 +4,7 @@ import argparse
 
 import kstore
 from kstore.tools.numbers import offset
-from kstore.tools.writing import add_write_arguments, open_writer
+from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was removed. A batch with the offset in its middle is removed as a whole."""
-    with kstore.open(args.directory) as log:
-        batches = list(log.batches(args.to)) if args.to < log.log_end_offset else []
+    with open_dry(args) if args.dry_run else kstore.open(args.directory) as log:
+        end = log.log_end_offset
+        batches = list(log.batches(args.to)) if args.to < end else []
         records = sum(batch.records_count for batch in batches)
         first = batches[0].base_offset if batches else args.to
-    if first < args.to and not (args.whole_batches or args.dry_run):
+    if first < args.to and not args.whole_batches:
         raise ValueError(
             f"--to {args.to} is inside the batch of offsets {first} to {batches[0].last_offset}, which can only be "
             f"removed whole: give --whole-batches, or --to {first} or {batches[0].last_offset + 1}"
@@ -41,6 +42,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.dry_run:
         with open_writer(args, "r+") as writer:
             writer.truncate_to(args.to)
+    if args.to >= end:
+        print(
+            f"nothing to remove: the log ends at offset {end}"
+            + (f", below --to {args.to}" if args.to > end else "")
+        )
+        return 0
     print(
         f"{records} records in {len(batches)} batches {verb}"
         + (f", from offset {first} on" if batches else "")

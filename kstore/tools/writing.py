@@ -7,8 +7,11 @@ from typing import Literal
 
 import kstore
 from kstore.config import LogConfig
+from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
+from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
+from kstore.log.partition import PartitionLog
 from kstore.log.writer import LogWriter
 
 
@@ -71,6 +74,23 @@ def is_log_directory(path: Path) -> bool:
     return path.is_dir() and any(
         layout.is_partition_name(entry.name) and any(entry.glob("*.log")) for entry in path.iterdir()
     )
+
+
+def open_dry(args: argparse.Namespace) -> PartitionLog:
+    """The same log open for reading, for a dry run: what open_writer refuses for ever is refused here too.
+
+    No lock is taken. If there is one, the dry run says that the real one has to wait.
+    """
+    config = config_of(args)
+    path = Path(args.directory)
+    if not path.is_dir():
+        raise LogNotFoundError(f"no partition directory at {path}")
+    if is_locked(directory_of(path)):
+        print(
+            f"kstore: {path} is open for writing now: without --dry-run this would be refused",
+            file=sys.stderr,
+        )
+    return kstore.open(path, index_interval_bytes=config.index_interval_bytes)
 
 
 def open_writer(

@@ -407,6 +407,32 @@ def test_a_dry_run_of_recovery_writes_nothing(tmp_path: Path, capsys: pytest.Cap
     assert {file: file.read_bytes() for file in Path(path).iterdir()} == before
 
 
+def test_a_dry_run_refuses_what_the_real_one_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "t-0")
+    with kstore.open(path, "a") as log:
+        log.extend([b"x"] * 100)
+    file = log._directory + "/" + "0" * 20 + ".log"
+    for words in (
+        ["truncate", path, "--to", "90"],
+        ["truncate", path, "--to", "0", "--config", "no.such.option=1"],
+        ["truncate", file, "--to", "0"],
+        ["retain", path, "--config", "retention.ms=1", "--config", "no.such.option=1"],
+        ["retain", file, "--defaults"],
+        ["recover", file],
+    ):
+        refused = run(capsys, *words)
+        assert refused[:2] in ((1, ""), (2, ""))
+        assert run(capsys, *words, "--dry-run") == refused
+    with kstore.open(path, "a"):
+        code, out, err = run(capsys, "truncate", path, "--to", "0", "--dry-run")
+        assert (code, out) == (0, "100 records in 1 batches would be removed, from offset 0 on\n")
+        assert err == f"kstore: {path} is open for writing now: without --dry-run this would be refused\n"
+    assert run(capsys, "truncate", path, "--to", "100")[1] == "nothing to remove: the log ends at offset 100\n"
+    assert "ends at offset 100, below --to 200" in run(capsys, "truncate", path, "--to", "200")[1]
+
+
 # ---- stat and dump ------------------------------------------------------------------------------
 
 
