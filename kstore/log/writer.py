@@ -524,6 +524,9 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
+        if self._log_dir.is_moved:  # what is synced there, nobody finds
+            with self._held():
+                self._check_place()
         if self._untold_end >= 0:
             self._tell_end()
         self.wait_until_durable(self._end_offset)
@@ -544,7 +547,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def _check_place(self) -> None:
         """LogFailedError if the directory is no longer where it was: another log may be there by now."""
         if self._log_dir.is_moved:
-            self._refuse(f"{self._directory} was renamed or removed")
+            self._refuse(self._log_dir.fate)
         self._check_usable()
 
     def _store(self, recovery_point: int, log_start_offset: int | None) -> None:
@@ -832,8 +835,9 @@ class LogWriter(RecordAppender, PartitionLog):
         """Flushes, and leaves the directory as a broker's clean shutdown does: the next opening needs no recovery.
 
         If it is interrupted, call it again. After a failure (LogFailedError) the log is closed as after a crash: the
-        next opening recovers it. LogFailedError is raised for a failure that happened in the background, OSError if
-        closing fails; the log is closed as after a crash then.
+        next opening recovers it. LogFailedError is raised for a failure that happened in the background, and if the
+        directory or a .log file of it is no longer there: it says which offsets are lost with it. OSError if closing
+        fails. The log is closed all the same.
         """
         if self._left:
             return
@@ -846,6 +850,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise
             except (OSError, KstoreError) as e:
                 failure = e  # its records were never appended; the log is closed all the same
+        with self._held():
+            lost = "" if self._closed else self._lost_files()
         if self._untold_end >= 0 and self._refusal is None and not self._closed:
             self._tell_end()
         with self._held():
@@ -857,7 +863,7 @@ class LogWriter(RecordAppender, PartitionLog):
             if self._left:
                 return
             if self._log_dir.is_moved:
-                self._refuse(f"{self._directory} was renamed or removed")
+                self._refuse(self._log_dir.fate)
             clean = self._refusal is None
             if clean:
                 try:
@@ -871,12 +877,31 @@ class LogWriter(RecordAppender, PartitionLog):
                 "%s: not closed cleanly, so its next opening recovers it: %s", self.path, self._refusal
             )
         self._reports.pass_on()
+        if lost:
+            raise LogFailedError(f"{self.path} is closed, but {lost}")
         if self._flusher is not None and self._flusher.failure is not None and not clean:
             raise LogFailedError(
                 f"{self.path} is not closed cleanly: {self._refusal}"
             ) from self._flusher.failure
         if failure is not None:
             raise failure
+
+    def _lost_files(self) -> str:
+        """What somebody has removed under the open log, in words; "" for nothing."""
+        if self._log_dir.has_left:  # it was garbage once, and came back
+            return ""
+        now = self._current()
+        if self._log_dir.is_moved:
+            self._refuse(self._log_dir.fate)
+            offsets = f"{now.log_start_offset} to {now.log_end_offset} (exclusive)"
+            return f"{self._log_dir.fate} while it was open: offsets {offsets} are no longer at this path"
+        gone = [segment for segment in now.segments if not os.path.lexists(segment.path)]
+        if not gone:
+            return ""
+        more = f", the first of {len(gone)} such files" if len(gone) > 1 else ""
+        end = min(gone[0].end_offset, now.log_end_offset)
+        offsets = f"{gone[0].base_offset} to {end} (exclusive)"
+        return f"{gone[0].path}, with offsets {offsets}, was removed while it was open{more}"
 
     def _leave_clean(self) -> None:
         active, end = self.active, self._end_offset

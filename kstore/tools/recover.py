@@ -3,7 +3,6 @@
 import argparse
 import json
 
-from kstore.log.partition import PartitionLog
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
@@ -18,12 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run opens it for reading."""
-    log: PartitionLog
-    if args.dry_run:
-        log = open_dry(args)
-    else:
-        log = open_writer(args, "r+")
-    with log:
+    with open_dry(args) if args.dry_run else open_writer(args, "r+") as log:
         recovery = log.recovery
         start, end = log.log_start_offset, log.log_end_offset
     if args.json:

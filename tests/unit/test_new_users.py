@@ -177,6 +177,39 @@ def test_a_directory_that_is_renamed_under_its_writer(tmp_path: Path) -> None:
     assert [r.offset for r in kstore.open(tmp_path / "t-9")] == list(range(10))
 
 
+def test_a_directory_that_is_removed_under_its_writer(tmp_path: Path) -> None:
+    """Neither flush() nor close() says of records that nobody can find that they are kept."""
+    log = kstore.open(tmp_path / "t-0", "a")
+    log.extend([b"x"] * 10)
+    shutil.rmtree(tmp_path / "t-0")
+    with pytest.raises(kstore.LogFailedError, match=r"t-0 was removed"):
+        log.flush()
+    with pytest.raises(
+        kstore.LogFailedError, match=r"t-0 was removed.*: offsets 0 to 10 \(exclusive\) are no longer"
+    ):
+        log.close()
+    assert log.is_closed
+    log.close()
+    assert not (tmp_path / "t-0").exists()
+    with pytest.raises(kstore.LogFailedError, match="was removed"), kstore.open(tmp_path / "t-0", "a") as log:  # noqa: PT012
+        log.extend([b"x"] * 10)
+        log.truncate_to(9)  # close() has something to tell the directory
+        shutil.rmtree(tmp_path / "t-0")
+    kstore.open(tmp_path / "t-0", "a").close()
+
+
+def test_files_that_are_removed_under_their_writer(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    first, last = log.segments[0], log.segments[-1]
+    for segment in (first, last):
+        Path(segment.path).unlink()
+    text = rf"{first.path}, with offsets 0 to {log.segments[1].base_offset} \(exclusive\), was removed.*the first of 2"
+    with pytest.raises(kstore.LogFailedError, match=text):
+        log.close()
+    with pytest.warns(kstore.DataLossWarning):
+        kstore.open(tmp_path / "t-0", "a").close()
+
+
 @pytest.mark.parametrize("name", ["9223372036854775808.log", "9223372036854775808.log.swap"])
 def test_a_name_beyond_all_offsets_is_no_segment(tmp_path: Path, name: str) -> None:
     filled(tmp_path / "t-0").close()

@@ -125,6 +125,11 @@ class PartitionLock:
         except OSError:
             return False
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether the directory that was locked is nowhere any more."""
+        return self._directory is not None and os.fstat(self._directory.fd).st_nlink == 0
+
     def release(self) -> None:
         """Unlocks, also where a child of fork still has the descriptor."""
         if self._directory is not None:

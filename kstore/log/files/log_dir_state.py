@@ -142,6 +142,12 @@ class LogDirState:
         return self._partition_lock is None or not self._partition_lock.is_at(self.path)
 
     @property
+    def fate(self) -> str:
+        """What became of a directory that is moved, in words."""
+        removed = self._partition_lock is not None and self._partition_lock.is_removed
+        return f"{self.path} was removed" if removed else f"{self.path} was renamed or removed"
+
+    @property
     def _writing(self) -> Mutex:
         """For one log of the directory at a time."""
         assert self._lock is not None
