@@ -68,6 +68,38 @@ def test_a_middle_segment_without_its_records(tmp_path: Path, mode: str, damage:
     assert not list(path.glob("*.cut"))
 
 
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize("how", ["an index is left", "the checkpoint tells"])
+def test_a_first_segment_without_its_log(tmp_path: Path, mode: str, how: str) -> None:
+    path = tmp_path / "t-0"
+    logs = filled(path)
+    first = 0
+    if how == "the checkpoint tells":
+        first = 3
+        with kstore.open(path, "a") as log:
+            log.delete_records(first)
+    second = kstore.open(path).segments[1].base_offset
+    for file in path.glob(f"{logs[0].stem}.*") if first else [logs[0]]:
+        file.unlink()
+    records, text = told(path, mode)
+    assert [r.offset for r in records] == list(range(second, 40))
+    assert f"offsets {first} to {second - 1} are in no segment" in text
+    if mode == "a":
+        assert clean(path) == []  # it is told once
+
+
+def test_what_retention_deleted_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    filled(path)
+    with kstore.open(path, "a", retention_ms=-1) as log:
+        log.delete_records(10)
+        assert any(decision.delete for decision in log.retain())
+        copy = shutil.copytree(path, tmp_path / "copy" / "t-0")
+    for directory in (path, copy):
+        for mode in ("r", "a", "r"):
+            assert "gap" not in clean(directory, mode)
+
+
 def test_stat_and_the_command_line_say_so(tmp_path: Path) -> None:
     logs = filled(tmp_path / "t-0")
     os.truncate(logs[1], 0)

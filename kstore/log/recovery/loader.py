@@ -21,7 +21,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
 from kstore.log.recovery.directory_listing import DirectoryListing
-from kstore.log.recovery.gaps import Gaps, offset_named
+from kstore.log.recovery.gaps import Gap, Gaps, offset_named
 from kstore.log.recovery.remains import Remains, remains_of
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
@@ -45,12 +45,15 @@ class Loaded:
 
 
 class _Loader:
-    def __init__(self, path: Path, state: State, make: SegmentFactory, recover: bool, writing: bool) -> None:
+    def __init__(
+        self, path: Path, state: State, make: SegmentFactory, recover: bool, writing: bool, told_start: int
+    ) -> None:
         self.path = path
         self.make = make
         self.recover = recover
         self.writing = writing
         self.by_broker = state.by_broker
+        self.told_start = told_start
         self.log_start_offset = state.log_start_offset
         self.recovery = Recovery(state.clean, state.recovery_point)
         for file, text in state.complaints:
@@ -187,9 +190,9 @@ class _Loader:
     def _gaps(self, segments: list[Segment]) -> tuple[list[Step], list[str]]:
         """Offsets that were between two segments once, and bytes there that are no batch; the surely lost in words."""
         steps, missing = [], []
-        for segment, gap in Gaps(
-            self.path, segments, self.recovered, self.log_start_offset, self.orphans, self.make
-        ):
+        gaps: list[tuple[Segment, Gap]] = [(segments[0], gap) for gap in self._gap_before(segments[0])]
+        gaps += Gaps(self.path, segments, self.recovered, self.log_start_offset, self.orphans, self.make)
+        for segment, gap in gaps:
             if gap.tail:
                 at = segment.size - gap.tail
                 steps.append(Step(Code.BYTES_BEFORE_NEXT_SEGMENT, segment.path, at, gap.tail))
@@ -199,6 +202,22 @@ class _Loader:
             if gap.is_sure:
                 missing.append(f"{segment.path}: {steps[-1].text(done=True)}")
         return steps, missing
+
+    def _gap_before(self, first: Segment) -> Iterator[Gap]:
+        """What is missing before the first segment, as far as that can be known.
+
+        An index without its log tells, and so does a checkpoint with an earlier log start. Only a clean stop leaves
+        both as they should be: before, retention may have been under way. The checkpoint of a broker may also speak of
+        what the topic keeps in remote storage.
+        """
+        if not self.recovery.clean:
+            return
+        begun = [offset for offset in self.orphans if self.log_start_offset <= offset < first.base_offset]
+        if 0 < self.told_start < first.base_offset:
+            begun.append(self.told_start)
+        if begun:
+            is_sure = not self.by_broker or begun != [self.told_start]
+            yield Gap((min(begun), first.base_offset), False, is_sure, 0)
 
     def _shorten_transactions(self, last: Segment, log_end_offset: int) -> None:
         """An entry behind the end is of a marker that is gone: the next one there must not find it."""
@@ -479,13 +498,14 @@ def load(
     if not path.is_dir():
         raise LogNotFoundError(f"no partition directory at {path}")
     state = state or read_state(path)
+    told_start = state.log_start_offset
     state = state._replace(
         clean=state.clean if clean is None else clean,
         recovery_point=state.recovery_point if recovery_point is None else recovery_point,
         log_start_offset=state.log_start_offset if log_start_offset is None else log_start_offset,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
-    loaded = _Loader(path, state, make, recover, writing).load()
+    loaded = _Loader(path, state, make, recover, writing, told_start).load()
     if not writing:
         loaded.recovery.forget_deeds()
     return loaded
