@@ -217,7 +217,7 @@ class PartitionLog:
         """The topic id in partition.metadata; None if there is no such file. CorruptCheckpointError if it is damaged."""
         try:
             return checkpoints.read_topic_id(Path(self.path, layout.METADATA))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # the log may be a single file
             return None
 
     # ---- reading --------------------------------------------------------------------------------------------------

@@ -63,6 +63,10 @@ from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_tr
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
 
+def _cut_files(paths: list[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{len(paths)} .cut files, {paths[0]} first"
+
+
 class LogWriter(RecordAppender, PartitionLog):
     """A partition open for writing: a PartitionLog that can also append, roll, retain and truncate.
 
@@ -185,9 +189,7 @@ class LogWriter(RecordAppender, PartitionLog):
         losses = [*recovery.losses, *recovery.missing]
         self._told_of = recovery
         if losses:
-            kept = (
-                f"; kept in {len(repairs.kept)} .cut files, {repairs.kept[0]} first" if repairs.kept else ""
-            )
+            kept = f"; kept in {_cut_files(sorted(repairs.kept))}" if repairs.kept else ""
             warnings.warn(f"{self.path}: {in_short(losses)}{kept}", DataLossWarning, stacklevel=4)
         self._epoch_checkpoint = LeaderEpochCheckpoint(self._directory, loaded.leader_epochs)
         self._identify(topic_id)

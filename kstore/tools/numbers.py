@@ -31,6 +31,12 @@ int32_bytes = whole("a number of bytes", 0, MAX_INT32)
 count = whole("a number of records")
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of something, in words."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 def seconds(text: str) -> float:
     """A time to wait."""
     try:

@@ -38,8 +38,8 @@ def add_open_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_partition(args: argparse.Namespace) -> PartitionLog:
-    """The log that these options name. What of it is not shown is said on stderr."""
+def open_partition(args: argparse.Namespace, *, lists: bool = False) -> PartitionLog:
+    """The log that these options name. What of it is not shown is said on stderr; `lists`: the caller lists the rest."""
     log = kstore.open(
         args.directory,
         recover=not args.as_is,
@@ -47,11 +47,11 @@ def open_partition(args: argparse.Namespace) -> PartitionLog:
         max_decompressed_bytes=args.max_decompressed_bytes,
     )
     if not args.as_is:
-        report_findings(log)
+        report_findings(log, lists=lists)
     return log
 
 
-def report_findings(log: PartitionLog) -> None:
+def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
     """Says on stderr, in one line, that the log is not as a clean shutdown leaves it: most of all, what is left out."""
     found = [
         f for f in log.recovery.findings if f.kind != "leftover"
@@ -68,9 +68,11 @@ def report_findings(log: PartitionLog) -> None:
             f"({first.text}). To read them: kstore records --as-is --on-error skip (in Python recover=False)",
             file=sys.stderr,
         )
-    elif found and not log.recovery.losses and not log.recovery.missing:  # of those a warning comes
+    elif (
+        found and not lists and not log.recovery.losses and not log.recovery.missing
+    ):  # of those a warning comes
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         print(
-            f"kstore: {log.path}: {count} not as a clean shutdown leaves it; kstore stat lists what",
+            f"kstore: {log.path}: {count} not as a clean shutdown leaves it; kstore stat {log.path} lists what",
             file=sys.stderr,
         )

@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
             "truncated_bytes": recovery.truncated_bytes,
             "recovered_segments": recovery.recovered_segments,
             "findings": [finding._asdict() for finding in recovery.findings],
+            "losses": [*recovery.losses, *recovery.missing],
             "log_start_offset": start,
             "log_end_offset": end,
         }
@@ -36,4 +37,8 @@ def run(args: argparse.Namespace) -> int:
         print(recovery)
         verb = "would hold" if args.dry_run else "holds"
         print(f"the log {verb} offsets {start} to {end} (exclusive)")
+        if recovery.clean:
+            print(
+                f"it was closed cleanly, so no checksums were checked, as in Kafka: kstore stat --verify {args.directory}"
+            )
     return 0

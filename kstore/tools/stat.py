@@ -1,19 +1,21 @@
 """kstore stat: describe a partition, or all partitions of a log directory, and what looks wrong with them."""
 
 import argparse
+import contextlib
 import json
 import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kstore.engine.record.batch import CODECS
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, KstoreError
+from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
 from kstore.store import LogStore
+from kstore.tools.numbers import counted
 from kstore.tools.opening import add_open_arguments, open_partition
 from kstore.tools.progress import Progress
 from kstore.tools.times import time_text
@@ -30,6 +32,21 @@ HEADINGS = (
     "index",
     "time index",
 )
+TAIL = " bytes at the end hold no whole batch"
+FIGURES = (
+    "base_offset",
+    "next_offset",
+    "records",
+    "batches",
+    "bytes",
+    "codecs",
+    "first_timestamp",
+    "max_timestamp",
+    "has_gaps",
+    "index_entries",
+    "time_index_entries",
+    "path",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +58,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], list[str]]:
-    """Figures of one segment, from its headers alone, and what is wrong with it."""
+class SegmentStat(NamedTuple):
+    """Figures of a segment, its first and last leader epoch, and what is wrong: by the byte of the batch, and else."""
+
+    fields: dict[str, Any]
+    epochs: tuple[int, int] | None
+    damage: dict[int, str]
+    wrong: list[str]
+
+
+def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
+    """What the headers of a segment say, up to a header that is damaged; with `verify` the checksums are checked."""
+    damage: dict[int, str] = {}
     wrong = []
-    headers = segment.read_headers()
+    size = segment.size
+    try:
+        headers = segment.read_headers()
+    except CorruptFileError as e:
+        good = segment.recovery_walk(verify=False).valid_bytes
+        damage[good] = _without_path(e)
+        segment.limit_to(good)
+        headers = segment.read_headers()
     counts = headers["records_count"]
     known = headers["magic"] == 2
     codecs = Counter((headers["attributes"] & 7).tolist())
@@ -61,7 +95,7 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
         "next_offset": int(headers["last_offset"][-1]) + 1 if len(headers) else segment.base_offset,
         "records": records,
         "batches": len(headers),
-        "bytes": segment.size,
+        "bytes": size,
         "codecs": {
             CODECS[codec] if codec < len(CODECS) else f"unknown {codec}": n for codec, n in codecs.items()
         },
@@ -76,10 +110,20 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
         "path": segment.path,
     }
     if end < segment.size:
-        wrong.append(f"{segment.path}: {segment.size - end} bytes at the end hold no whole batch")
-    if (headers["base_offset"][1:] <= headers["last_offset"][:-1]).any():
-        wrong.append(f"{segment.path}: offsets do not rise from batch to batch")
-    if len(stamped) and segment.max_timestamp_so_far.timestamp != fields["max_timestamp"]:
+        damage[end] = f"{segment.size - end}{TAIL}"
+    falls = (headers["base_offset"][1:] <= headers["last_offset"][:-1]).nonzero()[0].tolist()
+    if falls:
+        at = headers["position"][falls[0]].item()
+        damage[at] = f"offsets do not rise from batch to batch, the first time behind byte {at}"
+    numbered = headers[known & (headers["leader_epoch"] >= 0)]
+    epochs = numbered["leader_epoch"].tolist()
+    wrong += [
+        f"{segment.path}: at byte {numbered['position'][at + 1]}: {_epoch_text(*pair)}"
+        for at, pair in enumerate(pairwise(epochs))
+        if pair[1] < pair[0]
+    ]
+    notes = [f"index rebuilt in memory: {note}" for note in segment.notes]
+    if not notes and len(stamped) and segment.max_timestamp_so_far.timestamp != fields["max_timestamp"]:
         wrong.append(
             f"{segment.path}: the time index ends at {segment.max_timestamp_so_far.timestamp}, "
             f"the log at {fields['max_timestamp']}: lookups by time will miss records"
@@ -87,9 +131,29 @@ def segment_stat(segment: Segment, *, verify: bool) -> tuple[dict[str, Any], lis
     if verify:
         found = segment.recovery_walk()
         if found.error is not None:
-            wrong.append(str(found.error))
-    wrong += [f"index rebuilt in memory: {note}" for note in segment.notes]
-    return fields, wrong
+            at = found.valid_bytes
+            if not damage.get(at, "").endswith(TAIL):
+                damage[at] = _without_path(found.error)
+    return SegmentStat(fields, (epochs[0], epochs[-1]) if epochs else None, damage, wrong + notes)
+
+
+def _without_path(error: CorruptFileError) -> str:
+    return str(error).removeprefix(f"{error.file}: ")
+
+
+def unread_stat(segment: Segment) -> dict[str, Any]:
+    """The figures of a segment that cannot be read: none but its size, if that is known."""
+    known: dict[str, Any] = {"base_offset": segment.base_offset, "codecs": {}, "path": segment.path}
+    with contextlib.suppress(OSError):
+        known["bytes"] = segment.size
+    return {**dict.fromkeys(FIGURES), **known}
+
+
+def _epoch_text(before: int, after: int) -> str:
+    return (
+        f"the leader epoch falls from {before} to {after}: the one or the other was changed on the disk, which no "
+        "checksum tells"
+    )
 
 
 def _first_timestamp(segment: Segment, headers: Any) -> int:
@@ -119,19 +183,34 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     """Figures of a partition, of each of its segments, and everything that looks wrong."""
     findings = log.recovery.findings
     wrong = [f"{f.kind}: {f.file}: {f.text}" for f in findings if f.kind != "leftover"]
+    named = {(f.file, f.position): f"{f.kind}: {f.file}: {f.text}" for f in findings if f.size > 0}
     segments = []
+    epoch = -1
+    is_whole = True
     with Progress(len(log.segments), "reading") as progress:
         for done, segment in enumerate(log.segments):
             progress.update(done)
             try:
-                fields, here = segment_stat(segment, verify=verify)
-            except (CorruptFileError, OSError) as e:
-                wrong.append(str(e))
-                continue
-            segments.append(fields)
-            wrong += here
+                here = segment_stat(segment, verify=verify)
+            except CorruptFileError as e:
+                here = SegmentStat(unread_stat(segment), None, {e.position: _without_path(e)}, [])
+            except OSError as e:
+                here = SegmentStat(unread_stat(segment), None, {}, [str(e)])
+            segments.append(here.fields)
+            for at, text in sorted(here.damage.items()):
+                line = named.get((segment.path, at))
+                if line is None:
+                    wrong.append(f"{segment.path}: {text}")
+                elif not text.endswith(TAIL):  # of one damage one line
+                    wrong[wrong.index(line)] = f"{line}: {text}"
+            is_whole = is_whole and not here.damage and here.fields["records"] is not None
+            if here.epochs is not None:
+                if here.epochs[0] < epoch:
+                    wrong.append(f"{segment.path}: {_epoch_text(epoch, here.epochs[0])}")
+                epoch = here.epochs[1]
+            wrong += here.wrong
     told = any(f.kind == "gap" for f in log.recovery.findings)
-    if len(segments) == len(log.segments) and not told:  # else one could not be read, and is named already
+    if is_whole and not told:  # else it is named already
         wrong += gaps_between(segments, log)
     try:
         topic_id = log.topic_id()
@@ -167,6 +246,9 @@ def table(rows: list[tuple[str, ...]]) -> str:
 
 
 def _row(segment: dict[str, Any]) -> tuple[str, ...]:
+    if segment["records"] is None:
+        size = "?" if segment["bytes"] is None else str(segment["bytes"])
+        return str(segment["base_offset"]), "?", "?", "?", size, *"?" * (len(HEADINGS) - 5)
     return (
         str(segment["base_offset"]),
         str(segment["next_offset"]),
@@ -186,8 +268,8 @@ def partition_text(stat: dict[str, Any]) -> str:
     segments = stat["segments"]
     head = (
         f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']}, "
-        f"{len(segments)} segments, {sum(s['records'] for s in segments)} records, "
-        f"{sum(s['bytes'] for s in segments)} bytes, "
+        f"{counted(len(segments), 'segment')}, {counted(sum(s['records'] or 0 for s in segments), 'record')}, "
+        f"{counted(sum(s['bytes'] or 0 for s in segments), 'byte')}, "
         f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
     )
     lines = [head, table([HEADINGS, *map(_row, segments)])]
@@ -195,21 +277,25 @@ def partition_text(stat: dict[str, Any]) -> str:
     wrong = f"{_things(stat['wrong'])} wrong" if stat["wrong"] else "nothing looks wrong"
     lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
     lines += [f"  {text}" for text in stat["wrong"]]
-    if stat["leftovers"]:
-        lines.append(f"{len(stat['leftovers'])} files wait for their deletion")
+    if left := len(stat["leftovers"]):
+        lines.append(
+            "1 file waits for its deletion" if left == 1 else f"{left} files wait for their deletion"
+        )
     return "\n".join(lines)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the figures of a partition, or of all partitions of a log directory; 1 if something looks wrong."""
     path = Path(args.directory)
-    if layout.parse_directory(path.resolve().name) is not None or any(path.glob("*.log")):
-        logs = [open_partition(args)]
+    if not path.exists():
+        raise LogNotFoundError(f"no partition and no log directory at {path}")
+    if path.is_file() or layout.parse_directory(path.resolve().name) is not None or any(path.glob("*.log")):
+        logs = [open_partition(args, lists=True)]
     else:
         logs = []
         for tp in LogStore(path):
             one = argparse.Namespace(**{**vars(args), "directory": str(path / str(tp))})
-            logs.append(open_partition(one))
+            logs.append(open_partition(one, lists=True))
         if not logs:
             raise KstoreError(f"{path} is neither a partition nor a log directory that holds any")
     stats = [partition_stat(log, verify=args.verify) for log in logs]

@@ -99,8 +99,12 @@ def open_writer(
     durability: Literal["none", "group", "each"] = "none",
 ) -> LogWriter:
     """The log that these options name, open for writing; an unclean stop is recovered first."""
+    is_new = mode == "a" and not any(Path(args.directory).glob("*.log"))
     if mode == "a":
         note_name(args.directory)
-    return kstore.open(
+    log = kstore.open(
         args.directory, mode, config=config_of(args), keep_cut=args.keep_cut, durability=durability
     )
+    if is_new:
+        print(f"kstore: there was no log at {args.directory}: a new one was made", file=sys.stderr)
+    return log

@@ -429,8 +429,44 @@ def test_a_dry_run_refuses_what_the_real_one_refuses(
         code, out, err = run(capsys, "truncate", path, "--to", "0", "--dry-run")
         assert (code, out) == (0, "100 records in 1 batches would be removed, from offset 0 on\n")
         assert err == f"kstore: {path} is open for writing now: without --dry-run this would be refused\n"
-    assert run(capsys, "truncate", path, "--to", "100")[1] == "nothing to remove: the log ends at offset 100\n"
+    assert (
+        run(capsys, "truncate", path, "--to", "100")[1] == "nothing to remove: the log ends at offset 100\n"
+    )
     assert "ends at offset 100, below --to 200" in run(capsys, "truncate", path, "--to", "200")[1]
+
+
+def test_recovery_tells_of_losses_and_of_what_it_does_not_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = damaged(tmp_path)
+    report = json.loads(run(capsys, "recover", path, "--dry-run", "--json")[1])
+    assert [re.findall(r"(\d)\.log are left out", loss) for loss in report["losses"]] == [
+        ["2"],
+        ["4"],
+        ["6"],
+        ["8"],
+    ]
+    assert "recover=False shows them" in run(capsys, "recover", path, "--dry-run")[1]
+    code, out, err = run(capsys, "recover", path)
+    assert code == 0
+    assert "bytes were cut off (with 1 sound batch, offsets 3 to 3; a .cut file keeps them)" in out
+    assert "recover=False" not in out  # it shows them no more
+    assert out.count("  lost: ") == 4
+    assert "checksums" not in out
+    assert "kept in 4 .cut files" in err
+    assert "002.log.0.cut first" in err
+    code, out, err = run(capsys, "recover", path)
+    assert (code, err) == (0, "")
+    assert out.startswith("after a clean shutdown: 0 findings\n")
+    assert out.endswith(f"no checksums were checked, as in Kafka: kstore stat --verify {path}\n")
+
+
+def test_a_new_log_is_told_of(tmp_path: Path, feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ordres-0"
+    for told in (f"kstore: there was no log at {path}: a new one was made\n", ""):
+        feed("a\n")
+        code, _, err = run(capsys, "append", str(path))
+        assert (code, err) == (0, told)
 
 
 # ---- stat and dump ------------------------------------------------------------------------------
@@ -439,6 +475,56 @@ def test_a_dry_run_refuses_what_the_real_one_refuses(
 def stat(path: object, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(run(capsys, "stat", str(path), "--json", *words)[1])
     return found
+
+
+def flipped(tmp_path: Path, segment: int, byte: int) -> Path:
+    """A log of four segments that was closed cleanly, one byte of one changed since."""
+    path = tmp_path / f"t-{byte}"
+    with kstore.open(path, "a", internal_segment_bytes=600) as log:
+        log.extend([b"%03d" % i * 15 for i in range(20)], batch_bytes=0)
+    file = sorted(path.glob("*.log"))[segment]
+    data = bytearray(file.read_bytes())
+    data[byte] ^= 0x41
+    file.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("segment", "byte", "what"),
+    [
+        (1, 80, "checksum of a batch"),
+        (1, 16, "hold no whole batch, and another segment follows: at byte 16: magic of a batch"),
+        (1, 10, "hold no whole batch, and another segment follows: a batch that ends behind the segment"),
+        (1, 3, "offsets of a batch: expected 5"),
+        (3, 9, "bytes follow the last whole batch"),
+        (1, 15, "at byte 113: the leader epoch falls from 65 to 0"),
+        (1, 113 * 4 + 15, "010.log: the leader epoch falls from 65 to 0"),
+    ],
+)
+def test_stat_tells_of_one_damage_once_and_hides_no_segment(
+    tmp_path: Path, segment: int, byte: int, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = flipped(tmp_path, segment, byte)
+    found = stat(path, capsys, "--verify")
+    assert [s["base_offset"] for s in found["segments"]] == [0, 5, 10, 15]
+    assert [s["bytes"] for s in found["segments"]] == [565] * 4
+    told = [text for text in found["wrong"] if not text.startswith(("index rebuilt", "checkpoint"))]
+    assert len(told) == 1
+    assert what in told[0].replace("at byte 0: ", "")
+    _, out, err = run(capsys, "stat", str(path), "--verify")
+    assert sum(line.lstrip().startswith(("0 ", "5 ", "10 ", "15 ")) for line in out.splitlines()) == 4
+    assert "kstore stat" not in err  # who reads this runs it
+
+
+def test_stat_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x")
+    (file,) = (tmp_path / "t-0").glob("*.log")
+    code, out, _ = run(capsys, "stat", str(file))
+    assert code == 0
+    assert ", 1 segment, 1 record, 69 bytes, " in out
+    code, _, err = run(capsys, "stat", str(tmp_path / "nothing"))
+    assert (code, err) == (1, f"kstore: no partition and no log directory at {tmp_path / 'nothing'}\n")
 
 
 def test_stat_claims_no_more_than_it_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -376,9 +376,12 @@ class _Loader:
             own, self.recovery.steps = self.recovery.steps, before
             if cut:
                 # They are deleted before the cut, the last one first: a crash on the way leaves no hole.
+                losses = self.recovery.losses
+                told = len(losses)
                 for beyond in reversed(segments[at + 1 :]):
                     self.recovery.truncated_bytes += beyond.size
                     self.drop(Code.BEHIND_DAMAGE, beyond)
+                losses[told:] = reversed(losses[told:])
                 if at + 1 < len(segments):
                     self.note(Code.NAMES_SYNCED, segment, deed=lambda repairs: repairs.sync_names())
             self.recovery.steps += own

@@ -33,9 +33,9 @@ class Recovery:
     recovered_segments: list[int] = field(default_factory=list)
     truncated_bytes: int = 0
     losses: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list, repr=False)
     look_for_missing: Callable[[], tuple[list[Step], list[str]]] | None = field(default=None, repr=False)
-    _missing: list[str] = field(default_factory=list)
+    _missing: list[str] = field(default_factory=list, repr=False)
 
     @property
     def missing(self) -> list[str]:
@@ -69,8 +69,12 @@ class Recovery:
         findings = self.findings
         how = "after a clean shutdown" if self.clean else f"recovered from offset {self.recovery_point} on"
         how += "" if self.written or not findings else ", in memory only"
-        lines = [f"{how}: {len(findings)} findings"]
+        lines = [f"{how}: {'1 finding' if len(findings) == 1 else f'{len(findings)} findings'}"]
         lines += [f"  {f.kind}: {f.file}: {f.text}" for f in findings]
+        texts = "\n".join(lines)
+        lines += [
+            f"  lost: {loss}" for loss in [*self.losses, *self.missing] if loss.split(": ")[-1] not in texts
+        ]
         return "\n".join(lines)
 
 

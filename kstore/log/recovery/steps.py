@@ -47,7 +47,7 @@ class Code(StrEnum):
     NAMES_SYNCED = "names_synced"  # no finding either
 
 
-# Of every code: the word that a Finding has for it, and the text. {be} is "would be" or "was".
+# Of every code: the word that a Finding has for it, and the text. {be} is "would be" or "was", {were} the same of bytes.
 _WORDS: dict[Code, tuple[str, str]] = {
     Code.REMOVAL_UNDER_WAY: ("leftover", "{be} deleted: its removal was under way"),
     Code.COMPACTION_UNFINISHED: ("leftover", "{be} deleted: a compaction that was not finished"),
@@ -69,11 +69,11 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.BROKEN_TRANSACTION_INDEX: ("broken_index", "rebuilt from the log: {detail}"),
     Code.TRANSACTIONS_BEHIND_END: (
         "broken_index",
-        "{size} bytes {be} cut off: they name transactions that end at offset {first} or later, where the log ends",
+        "{bytes} {were} cut off: they name transactions that end at offset {first} or later, where the log ends",
     ),
     Code.OFFSETS_FAR_APART: ("split", "{be} split into {detail} segments: offsets too far apart"),
-    Code.TORN_TAIL: ("torn_tail", "{size} bytes {be} cut off{remains}: {detail}"),
-    Code.CORRUPT_BATCH: ("corrupt_batch", "{size} bytes {be} cut off{remains}: {detail}"),
+    Code.TORN_TAIL: ("torn_tail", "{bytes} {were} cut off{remains}: {detail}"),
+    Code.CORRUPT_BATCH: ("corrupt_batch", "{bytes} {were} cut off{remains}: {detail}"),
     Code.OFFSETS_FALL: ("corrupt_batch", "{be} emptied{remains}: {detail}"),
     Code.BEHIND_DAMAGE: ("beyond", "{be} deleted: it comes after what was cut off{remains}"),
     Code.BELOW_LOG_START: ("beyond", "{be} deleted: it is below the log start offset{remains}"),
@@ -142,11 +142,14 @@ class Step:
     def text(self, *, done: bool) -> str:
         """What would be done, or was `done`, in words."""
         first, end = self.offsets
+        where = "a .cut file keeps them" if done else "recover=False shows them"
         return _WORDS[self.code][1].format(
             be="was" if done else "would be",
+            were="would be" if not done else "was" if self.size == 1 else "were",
+            bytes="1 byte" if self.size == 1 else f"{self.size} bytes",
             size=self.size,
             detail=self.detail,
-            remains="" if self.remains is None else f" (with {self.remains}; recover=False shows them)",
+            remains="" if self.remains is None else f" (with {self.remains}; {where})",
             first=first,
             last=end - 1,
             end=end,
