@@ -92,7 +92,8 @@ def _run(argv: Sequence[str] | None) -> int:
 def _fail(error: Exception, code: int) -> int:
     code = _flush(code)
     with contextlib.suppress(OSError):
-        print(f"kstore: {error}", file=sys.stderr, flush=True)
+        for text in (error, *getattr(error, "__notes__", ())):  # a note says what to do next
+            print(f"kstore: {text}", file=sys.stderr, flush=True)
     return code
 
 

@@ -38,6 +38,8 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
     TypeError for a float (time.time() counts seconds) and all else, ValueError for a naive datetime or out of range.
     """
     if isinstance(value, datetime):
+        if value != value:  # noqa: PLR0124 - NaT, which pandas calls a datetime
+            raise ValueError(f"{name} is not a time: {value!r}")
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValueError(
                 f"{name} is a datetime without a time zone: give it one, as in tzinfo=datetime.UTC"
@@ -46,6 +48,11 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
     elif isinstance(value, float):
         raise TypeError(
             f"{name} is milliseconds since 1970 as an int, not the float {value!r}: int(time.time() * 1000)"
+        )
+    elif isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(
+            f"{name} is an int, not {value!r} ({type(value).__name__}): milliseconds since 1970, or a datetime with a "
+            "time zone"
         )
     return integer(name, value, least, most)
 

@@ -107,7 +107,7 @@ class ConfigOptions(TypedDict, total=False):
 class LogConfig:
     """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their names.
 
-    LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults. TimestampInput are in
+    LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults. Times are in
     milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another one. InvalidConfigError
     is raised for an option that does not exist (its message names the nearest one) and for a value that Kafka would
     refuse. `from_topic` and `from_server_properties` read Kafka's own notation. `describe` lists all options as
@@ -463,6 +463,8 @@ def _unknown(name: str, what: str) -> InvalidConfigError:
     asked = name.replace(".", "_")
     near = [_TOPIC_NAME_OF[name]] if name in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
     hint = f"; the nearest is {_both(near[0])}" if near else ""
+    if near == [name]:  # in the notation of the other
+        hint = f"; here it is called {_dotted(name)}"
     return InvalidConfigError(f"{what}: {name}{hint}", name=name)
 
 
@@ -473,8 +475,13 @@ def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = Fals
     try:
         return key.kind.parse(value) if text and isinstance(value, str) else key.kind.check(value)
     except ValueError:
+        hint = (
+            "; none is called uncompressed here"
+            if value == "none" and "uncompressed" in key.kind.allowed
+            else ""
+        )
         raise InvalidConfigError(
-            f"{name} is {value!r}, allowed is {key.kind.allowed}", name=name, value=value
+            f"{name} is {value!r}, allowed is {key.kind.allowed}{hint}", name=name, value=value
         ) from None
 
 

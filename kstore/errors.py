@@ -80,6 +80,12 @@ class CorruptRecordError(CorruptFileError):
     ) -> None:
         self.offset = offset
         super().__init__(reason, file=file, position=position, expected=expected, found=found)
+        if file:
+            directory = os.path.dirname(file)  # noqa: PTH120
+            self.add_note(
+                f'kstore stat --verify {directory} tells what is damaged; on_error="skip" (--on-error skip) reads what is '
+                "behind it"
+            )
 
 
 class CorruptIndexError(CorruptFileError):
@@ -242,7 +248,7 @@ class LogLockedError(KstoreError, OSError):
             )
         else:
             holder = "another writer" if pid is None else f"process {pid}"
-            text = f"is locked by {holder}: a log has one writer at a time. It can be read meanwhile, with mode 'r'"
+            text = f"is locked by {holder}: a log has one writer at a time. It can be read meanwhile, with mode 'r' or with kstore records"
         super().__init__(f"{path} {text}")
 
 

@@ -1,6 +1,6 @@
 """kstore.open, and where the C headers are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -98,7 +98,10 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     """
     choice("mode", mode, ("r", "a", "r+"))
     if mode == "r":
+        _check_options(options, _READER_OPTIONS)
         return PartitionLog(path, **options)
+    if "recover" in options:
+        raise TypeError("recover is an option for reading: opening for writing always recovers")
     own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
@@ -121,6 +124,23 @@ def _check_directory(path: Path, *, create: bool) -> None:
             raise
 
 
+def _check_options(options: Mapping[str, object], known: Sequence[str]) -> None:
+    """TypeError for an option that reading does not have; it says so if writing has it."""
+    for name in options:
+        if name not in known:
+            writes = name in (*_WRITER_OPTIONS, "config", *ConfigOptions.__annotations__)
+            more = "give mode 'a' or 'r+' to write" if writes else f"they are {', '.join(known)}"
+            raise TypeError(f"{name} is none of the options for reading: {more}")
+
+
+_READER_OPTIONS = (
+    "recover",
+    "index_interval_bytes",
+    "max_decompressed_bytes",
+    "clean",
+    "recovery_point",
+    "log_start_offset",
+)
 _WRITER_OPTIONS = (
     "durability",
     "keep_cut",

@@ -21,7 +21,7 @@ class LogStore:
 
     `partitions` holds what iterating gives. `others` holds the names of directories that are not partitions in use:
     those marked -delete, -future or -stray, and those with names that Kafka does not accept. LogNotFoundError if there
-    is no such directory.
+    is no such directory, or if it is itself a partition.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -39,6 +39,12 @@ class LogStore:
             else:
                 self.partitions.append(tp)
         self.partitions.sort()
+        if not self.partitions and any(
+            layout.segment_offset(path.name) is not None for path in self.path.glob("*.log")
+        ):
+            raise LogNotFoundError(
+                f"{self.path} is a partition, not a log directory: open it with kstore.open"
+            )
 
     @property
     def topics(self) -> dict[str, list[int]]:
@@ -77,6 +83,16 @@ class LogStore:
                 f"{topic!r} cannot be the name of a topic: up to 249 of the characters a-z A-Z 0-9 . _ - are allowed"
             )
         partition = integer("partition", partition, 0, 2**31 - 1)
+        named = layout.parse_directory(topic)
+        if (
+            named is not None
+            and named in self.partitions
+            and TopicPartition(topic, partition) not in self.partitions
+        ):
+            raise LogNotFoundError(
+                f"no partition {partition} of a topic {topic} in {self.path}; the partition {topic} is "
+                f"open({named.topic!r}, {named.partition})"
+            )
         return PartitionLog(self.path / f"{topic}-{partition}", **options)
 
     def __iter__(self) -> Iterator[TopicPartition]:

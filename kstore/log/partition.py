@@ -759,6 +759,8 @@ class PartitionLog:
             timeout = number("timeout", timeout, 0)
         now = self._now()
         offset = now.log_end_offset if offset is None else any_integer("offset", offset)
+        if offset < 0:  # no number of Kafka's that stands for an end
+            raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
         feed = self._source(isolation)
         if records:
             return Follower[Record](feed, offset, timeout, True)

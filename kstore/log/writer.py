@@ -31,7 +31,6 @@ from kstore.errors import (
     LogClosedError,
     LogFailedError,
     LogLockedError,
-    LogNotFoundError,
     OffsetOutOfRangeError,
     PolicyViolationError,
     ReentrantCallError,
@@ -47,6 +46,7 @@ from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded, carried_out, load
+from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import DataLossWarning, in_short
 from kstore.log.recovery.segment_factory import SegmentFactory
@@ -133,7 +133,7 @@ class LogWriter(RecordAppender, PartitionLog):
         made = not directory.is_dir()
         if made:
             if not create:
-                raise LogNotFoundError(f"no partition directory at {path}")
+                raise not_found(Path(path))
             make_directory(str(directory))
         self._directory = str(directory)
         try:

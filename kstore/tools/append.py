@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
+from kstore.errors import InvalidRecordError, RecordTooLargeError
 from kstore.log.writer import LogWriter
-from kstore.tools.numbers import byte_count
+from kstore.tools.numbers import byte_count, counted
 from kstore.tools.progress import Progress
 from kstore.tools.writing import add_write_arguments, open_writer
 
@@ -20,6 +21,7 @@ CHUNK = 4096  # records of one extend()
 READ = 1 << 16  # bytes of one read: a pipe holds as many
 FIELDS = ("value", "key", "timestamp", "headers")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|.|$)", re.DOTALL)
+_RECORD = re.compile(r"\brecord (\d+)\b")  # as extend() names one by its index
 _ESCAPES = {"t": "\t", "\\": "\\"}
 PASSED_OVER = ("offset", "sequence", "batch")  # where the record was, not what it is
 
@@ -31,6 +33,7 @@ class Row(NamedTuple):
     key: bytes | None = None
     timestamp: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    line: int = 0  # which line of the input it was, from 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +95,9 @@ def run(args: argparse.Namespace) -> int:
             _append_all(log, rows, args.batch_bytes, progress)
             if args.durable:
                 log.flush()
-        except BaseException:
-            print(f"kstore: {_summary(first, log.log_end_offset)} before this:", file=sys.stderr)
+        except BaseException as e:
+            what = "it was interrupted" if isinstance(e, KeyboardInterrupt) else "this:"
+            print(f"kstore: {_summary(first, log.log_end_offset)} before {what}", file=sys.stderr)
             raise
         end = log.log_end_offset
     print(_summary(first, end))
@@ -118,7 +122,9 @@ def unescaped(text: str) -> bytes:
 
 
 def _summary(first: int, end: int) -> str:
-    return f"{end - first} records appended" + (f": offsets {first} to {end - 1}" if end > first else "")
+    return f"{counted(end - first, 'record')} appended" + (
+        f": offsets {first} to {end - 1}" if end > first else ""
+    )
 
 
 def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> None:
@@ -150,26 +156,32 @@ def _split(source: BinaryIO) -> Iterator[bytes | None]:
 
 def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
     now = log.clock_ms()
-    log.extend(
-        [row.value for row in rows],
-        [row.key for row in rows],
-        [now if row.timestamp is None else row.timestamp for row in rows],
-        [row.headers for row in rows] if any(row.headers for row in rows) else None,
-        batch_bytes=batch_bytes,
-    )
+    try:
+        log.extend(
+            [row.value for row in rows],
+            [row.key for row in rows],
+            [now if row.timestamp is None else row.timestamp for row in rows],
+            [row.headers for row in rows] if any(row.headers for row in rows) else None,
+            batch_bytes=batch_bytes,
+        )
+    except (InvalidRecordError, RecordTooLargeError) as e:
+        e.args = (_RECORD.sub(lambda found: f"line {rows[int(found[1])].line}", str(e), count=1),)
+        raise
 
 
 def _lines(source: BinaryIO, separator: bytes | None) -> Iterator[Row | None]:
+    number = 0
     for line in _split(source):
         if line is None:
             yield None
             continue
+        number += 1
         value = line.removesuffix(b"\r")  # as Kafka's console producer takes lines
         if separator is None:
-            yield Row(value)
+            yield Row(value, line=number)
         else:
             key, found, rest = value.partition(separator)
-            yield Row(rest, key) if found else Row(value)
+            yield Row(rest, key, line=number) if found else Row(value, line=number)
 
 
 def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
@@ -182,7 +194,7 @@ def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
         if not line.strip():
             continue
         try:
-            yield _row(json.loads(line), is_base64)
+            yield _row(json.loads(line), is_base64)._replace(line=number)
         except (ValueError, TypeError, RecursionError) as e:
             raise ValueError(f"line {number}: {e}") from None
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import PurePath
 from typing import Any, TextIO
 
 from kstore.arguments import warn_of_seconds
@@ -73,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("jsonl", "csv", "text", *FORMATS),
-        default="text",
-        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: text",
+        help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: what the name of --output ends with, "
+        "such as .parquet, else text",
     )
     parser.add_argument(
         "--output",
@@ -130,10 +131,10 @@ def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
     text = ""
     if args.start is not None and args.start > end:
         text = f"--start {args.start} is beyond the log, which holds {first} to {end} (exclusive)"
-    elif args.stop is not None and args.stop <= max(first, args.start or 0):
+    elif args.start is not None and args.stop is not None and args.stop <= args.start:
+        text = f"--stop {args.stop} is not after --start {args.start}, so no offset is between them"
+    elif args.stop is not None and args.stop <= first:
         text = f"no offset is before --stop {args.stop}: the log begins at {first}"
-        if args.start is not None:
-            text += f", and --start is {args.start}"
     elif args.start is not None and args.start < first:
         text = f"--start {args.start} is below the log start offset: records begin at {first}"
     elif args.since is not None and args.until is not None and args.since >= args.until:
@@ -178,6 +179,9 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
 
 def run(args: argparse.Namespace) -> int:
     """Prints the records."""
+    if args.format is None:
+        suffix = PurePath(args.output or "").suffix.removeprefix(".")
+        args.format = suffix if suffix in ("jsonl", "csv", *FORMATS) else "text"
     check_form(args)
     if args.columns is not None and args.format not in FORMATS:
         raise ValueError("--columns needs --format arrow or parquet")

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each segment, oldest first."""
+    config = config_of(args)  # a wrong name is named first
     if not (names_retention(args) or args.defaults):
         raise ValueError(
             "retain needs the topic's configuration, which the log does not keep: give --config (as in --config "
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
-            decisions = decide_for(log, config_of(args), time.time_ns() // 1_000_000)
+            decisions = decide_for(log, config, time.time_ns() // 1_000_000)
     else:
         with open_writer(args, "r+") as log:
             decisions = log.retain()

@@ -3,7 +3,7 @@
 import argparse
 
 import kstore
-from kstore.tools.numbers import offset
+from kstore.tools.numbers import counted, offset
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     print(
-        f"{records} records in {len(batches)} batches {verb}"
+        f"{counted(records, 'record')} in {counted(len(batches), 'batch')} {verb}"
         + (f", from offset {first} on" if batches else "")
     )
     return 0

@@ -7,11 +7,11 @@ from typing import Literal
 
 import kstore
 from kstore.config import LogConfig
-from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.presence import not_found
 from kstore.log.writer import LogWriter
 
 
@@ -84,7 +84,7 @@ def open_dry(args: argparse.Namespace) -> PartitionLog:
     config = config_of(args)
     path = Path(args.directory)
     if not path.is_dir():
-        raise LogNotFoundError(f"no partition directory at {path}")
+        raise not_found(path)
     if is_locked(directory_of(path)):
         print(
             f"kstore: {path} is open for writing now: without --dry-run this would be refused",

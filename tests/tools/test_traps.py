@@ -123,6 +123,7 @@ def test_what_came_before_an_error_is_told(
     code, out, err = run(capsys, "append", str(tmp_path / "t-0"), "--format", "jsonl")
     assert (code, out) == (2, "")
     assert err == (
+        f"kstore: there was no log at {tmp_path / 't-0'}: a new one was made\n"
         "kstore: 4096 records appended: offsets 0 to 4095 before this:\n"
         "kstore: line 5001: no value: give null for a record without one\n"
     )
@@ -156,7 +157,7 @@ def test_output_goes_into_the_file(
         (["--stop", "3"], "no offset is before --stop 3: the log begins at 3"),
         (
             ["--start", "5", "--stop", "5"],
-            "no offset is before --stop 5: the log begins at 3, and --start is 5",
+            "--stop 5 is not after --start 5, so no offset is between them",
         ),
         (
             ["--since", "10", "--until", "10"],
@@ -427,7 +428,7 @@ def test_a_dry_run_refuses_what_the_real_one_refuses(
         assert run(capsys, *words, "--dry-run") == refused
     with kstore.open(path, "a"):
         code, out, err = run(capsys, "truncate", path, "--to", "0", "--dry-run")
-        assert (code, out) == (0, "100 records in 1 batches would be removed, from offset 0 on\n")
+        assert (code, out) == (0, "100 records in 1 batch would be removed, from offset 0 on\n")
         assert err == f"kstore: {path} is open for writing now: without --dry-run this would be refused\n"
     assert (
         run(capsys, "truncate", path, "--to", "100")[1] == "nothing to remove: the log ends at offset 100\n"
@@ -467,6 +468,52 @@ def test_a_new_log_is_told_of(tmp_path: Path, feed: Feed, capsys: pytest.Capture
         feed("a\n")
         code, _, err = run(capsys, "append", str(path))
         assert (code, err) == (0, told)
+
+
+def test_append_names_lines(
+    tmp_path: Path, feed: Feed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t-0")
+    feed("a\n" * 4100 + "x" * 2_000_000 + "\n")
+    code, _, err = run(capsys, "append", path)
+    assert code == 1
+    assert "offsets 0 to 4095 before this:\nkstore: line 4101 larger than" in err
+    feed('{"value": "a"}\n\n{"value": "b", "timestamp": 1700000000000000}\n')
+    assert "kstore: line 3: timestamp 17" in run(capsys, "append", path, "--format", "jsonl")[2]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kstore.tools.append._append_all", interrupted)
+    feed("a\n")
+    assert run(capsys, "append", path)[::2] == (130, "kstore: 0 records appended before it was interrupted\n")
+
+
+def test_wrong_names_of_options_are_named(
+    tmp_path: Path, feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "t-0")
+    feed("a\n")
+    err = run(capsys, "append", path, "--config", "compression_type=gzip")[2]
+    assert (
+        err == "kstore: no such topic configuration: compression_type; here it is called compression.type\n"
+    )
+    feed("a\n")
+    assert run(capsys, "append", path)[0] == 0
+    assert "here it is called retention.ms" in run(capsys, "retain", path, "--config", "retention_ms=1")[2]
+
+
+def test_the_name_of_the_output_names_the_format(
+    tmp_path: Path, feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "t-0")
+    with kstore.open(path, "a") as log:
+        log.append(b"v", timestamp=T)
+    for name, begins in (("x.csv", "offset,"), ("x.jsonl", '{"offset"'), ("x.txt", "0\t"), ("x", "0\t")):
+        assert run(capsys, "records", path, "--output", str(tmp_path / name))[0] == 0
+        assert (tmp_path / name).read_text().startswith(begins)
+    run(capsys, "records", path, "--output", str(tmp_path / "x.csv"), "--format", "text")
+    assert (tmp_path / "x.csv").read_text().startswith("0\t")
 
 
 # ---- stat and dump ------------------------------------------------------------------------------

@@ -1,12 +1,16 @@
 """What a new user met in the first hour: nothing is lost, deleted or shared without a word."""
 
 import contextlib
+import pickle
 import shutil
 import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -250,3 +254,128 @@ def test_old_messages_smaller_than_a_header(tmp_path: Path) -> None:
     log = kstore.open(tmp_path / "t-0")
     assert [r.value for r in log.read(0)] == [b"v", b"v"]
     assert log.read(0, 30).size == 30
+
+
+def refused(kind: type[Exception], text: str, call: Callable[[], object]) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert text in str(caught.value)
+
+
+open_: Any = kstore.open  # with whatever
+
+
+def test_paths_that_are_nearly_right(tmp_path: Path) -> None:
+    filled(tmp_path / "orders-0").close()
+    filled(tmp_path / "orders-1").close()
+    beside = "no partition directory at .*; partitions of topic orders beside it: orders-0, orders-1"
+    for mode in ("r", "r+"):
+        with pytest.raises(kstore.LogNotFoundError, match=beside):
+            kstore.open(tmp_path / "orders", mode)
+    store = kstore.LogStore(tmp_path)
+    refused(
+        kstore.LogNotFoundError, "the partition orders-1 is open('orders', 1)", lambda: store.open("orders-1")
+    )
+    refused(
+        kstore.LogNotFoundError,
+        "is a partition, not a log directory",
+        lambda: kstore.LogStore(tmp_path / "orders-0"),
+    )
+    assert kstore.open(next((tmp_path / "orders-0").glob("*.log"))).topic_id() is None
+
+
+def test_options_of_the_other_mode(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    for flag in (False, True):
+        with pytest.raises(TypeError, match="recover is an option for reading"):
+            open_(path, "a", recover=flag)
+    assert not path.exists()
+    filled(path).close()
+    for name in ("durability", "retention_ms", "config"):
+        with pytest.raises(TypeError, match=f"{name} is none of the options for reading: give mode"):
+            open_(path, **{name: 1})
+    with pytest.raises(TypeError, match="recovr is none of the options for reading: they are recover, "):
+        open_(path, recovr=1)
+    with pytest.raises(kstore.InvalidConfigError, match="none is called uncompressed here"):
+        open_(path, "a", compression_type="none")
+
+
+class NaT(datetime):
+    """As pandas makes it: a datetime that equals nothing, itself neither."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "kind", "text"),
+    [
+        (
+            [1, date(2026, 1, 1)],
+            TypeError,
+            "timestamp of record 1 is an int, not datetime.date(2026, 1, 1) (date): milli",
+        ),
+        (
+            [1, "2026-01-01"],
+            TypeError,
+            "timestamp of record 1 is an int, not '2026-01-01' (str): milliseconds since 1970",
+        ),
+        ([1, None], TypeError, "timestamp of record 1 is an int, not None"),
+        ([1, NaT(2026, 1, 1)], ValueError, "timestamp of record 1 is not a time: "),
+        ([1, 1_700_000_000_000_000], kstore.InvalidTimestampError, "record 1: timestamp 1700000000000000 is"),
+        (
+            1_700_000_000_000_000,
+            kstore.InvalidTimestampError,
+            "if microseconds or nanoseconds were meant, divide by",
+        ),
+    ],
+)
+def test_times_of_another_kind(tmp_path: Path, timestamps: Any, kind: type[Exception], text: str) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        refused(kind, text, lambda: log.extend([b"a", b"b"], timestamps=timestamps))
+        assert log.log_end_offset == 0
+
+
+def test_what_is_not_a_record_to_encode() -> None:
+    wrong: Any = [(1, b"k", b"v", ()), (b"k", b"v")]
+    text = "record 1 is (timestamp, key, value, headers), not (b'k', b'v')"
+    refused(TypeError, text, lambda: kstore.encode_batch(wrong))
+
+
+def test_no_offset_is_negative_to_follow(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0") as log:
+        for opened in (log, kstore.open(tmp_path / "t-0")):
+            with pytest.raises(kstore.OffsetOutOfRangeError, match="offset -1 is outside the log"):
+                opened.follow(-1)
+
+
+def test_damage_says_what_to_do_next(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").close()
+    file = min((tmp_path / "t-0").glob("*.log"))
+    data = bytearray(file.read_bytes())
+    data[80] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(kstore.CorruptRecordError) as caught:
+        list(kstore.open(tmp_path / "t-0"))
+    (note,) = caught.value.__notes__
+    assert f"kstore stat --verify {tmp_path / 't-0'} " in note
+    assert pickle.loads(pickle.dumps(caught.value)).__notes__ == [note]
+    command = [sys.executable, "-P", "-m", "kstore", "records", str(tmp_path / "t-0")]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert note in done.stderr
+
+
+def test_a_recovery_shows_no_internals(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").abandon()
+    recovery = kstore.open(tmp_path / "t-0").recovery
+    assert repr(recovery).endswith("truncated_bytes=0, losses=[])")
+    (tmp_path / "t-0" / ("0" * 20 + ".log")).unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lost = kstore.open(tmp_path / "t-0", clean=True).recovery
+    assert "are in no segment" in str(lost)

@@ -452,6 +452,11 @@ cdef class LogAppender:
         if timestamp >= 0 and timestamp - now > self.after_max_ms:
             now = self.now()  # it was not exact, perhaps
         if timestamp >= 0 and (now - timestamp > self.before_max_ms or timestamp - now > self.after_max_ms):
+            if timestamp > <int64_t>10 ** 14:  # year 5138
+                raise InvalidTimestampError(
+                    f"timestamp {timestamp} is milliseconds since 1970, so long after now, {now}; if microseconds or "
+                    "nanoseconds were meant, divide by 1000 or 1000000 (or give datetimes, or numpy's datetime64)"
+                )
             raise InvalidTimestampError(
                 f"timestamp {timestamp} is outside {self.before_max_ms} ms before to {self.after_max_ms} ms after now, "
                 f"{now} (message.timestamp.before.max.ms, message.timestamp.after.max.ms)"

@@ -65,7 +65,8 @@ cdef class Ticket:
         """Waits until the record is in the log, and returns its offset.
 
         If the durability of the log is "group" or "each", the record is on the disk then. A batch is appended after the
-        linger_ms of the appender at the latest; flush() of the appender appends it at once.
+        linger_ms of the appender at the latest; flush() of the appender appends it at once. In asyncio:
+        `await asyncio.to_thread(ticket.wait)`.
 
         TimeoutError after `timeout` seconds; the time that the disk takes does not count. OSError if the batch could
         not be written: the next append, flush or wait tries again. LogClosedError if the appender was closed before.

@@ -255,7 +255,7 @@ cdef inline int warn_of_seconds(int64_t ms) except -1:
 
 
 cdef int raise_time(object number, int64_t i) except -1:
-    wrong = "not a time" if number == INT64_MIN else f"{number} is before 1970 and not -1, or past 2^63 - 1 ms"
+    wrong = "not a time (NaT)" if number == INT64_MIN else f"{number} is before 1970 and not -1, or past 2^63 - 1 ms"
     raise InvalidTimestampError(f"timestamp{of_record(i)}: {wrong}")
 
 

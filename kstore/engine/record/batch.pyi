@@ -21,8 +21,7 @@ class Record:
     key and value are bytes or None. headers is a tuple of (name, value) pairs; a value may be None, and bytes of a name
     that are not UTF-8 become U+FFFD. timestamp_type is "CreateTime", "LogAppendTime", or "NoTimestampType" (the oldest
     format has no timestamps). A record is a copy, and keeps nothing else in memory. Records can be compared, pickled
-    and
-    made: Record(offset=0, timestamp=1711530458631, value=b"v")."""
+    and made: Record(offset=0, timestamp=1711530458631, value=b"v"). The offset must be given."""
 
     def __init__(
         self,

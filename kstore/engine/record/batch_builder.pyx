@@ -323,7 +323,13 @@ def encode_batch(
     b.producer_epoch = <short>producer_epoch
     b.base_sequence = base_sequence
     deltas = None if offset_deltas is None else iter(offset_deltas)
-    for given, key, value, headers in records:
+    for record in records:
+        try:
+            given, key, value, headers = record
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"record {b.records_count} is (timestamp, key, value, headers), not {record!r:.80}"
+            ) from None
         timestamp = moment(given)
         delta = b.records_count if deltas is None else next_delta(deltas)
         if not last < delta <= INT32_MAX:

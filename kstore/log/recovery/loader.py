@@ -16,12 +16,13 @@ from kstore.config import MAX64
 from kstore.engine.segment.index import TimeIndex, TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, CorruptIndexError, LogNotFoundError
+from kstore.errors import CorruptFileError, CorruptIndexError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
 from kstore.log.recovery.directory_listing import DirectoryListing
 from kstore.log.recovery.gaps import Gap, Gaps, offset_named
+from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.remains import Remains, remains_of
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
@@ -499,7 +500,7 @@ def load(
     writing: for somebody who then carries the plan out, and appends.
     """
     if not path.is_dir():
-        raise LogNotFoundError(f"no partition directory at {path}")
+        raise not_found(path)
     state = state or read_state(path)
     told_start = state.log_start_offset
     state = state._replace(

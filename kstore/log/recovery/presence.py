@@ -1,5 +1,6 @@
 """Whether a directory is a partition's: any other would be read as a log without records."""
 
+import glob
 import os
 from pathlib import Path
 
@@ -42,6 +43,19 @@ def require_partition(path: Path) -> None:
         "-delete"
     ):  # Kafka may have deleted the files of such a one
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
+
+
+def not_found(path: Path) -> LogNotFoundError:
+    """The error for a path that is no directory. It names partitions of that topic, if there are any beside."""
+    topic = path.name
+    beside = (
+        sorted(p.name for p in path.parent.glob(f"{glob.escape(topic)}-*") if p.is_dir()) if topic else []
+    )
+    known = [
+        name for name in beside if (tp := layout.parse_directory(name)) is not None and tp.topic == topic
+    ]
+    hint = f"; partitions of topic {topic} beside it: {', '.join(known[:_MOST_NAMED])}" if known else ""
+    return LogNotFoundError(f"no partition directory at {path}{hint}")
 
 
 def _is_sign(name: str) -> bool:
