@@ -522,7 +522,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def flush(self) -> int:
         """Writes everything that was appended so far to the disk. Returns the offset below which all records are on it.
-        OSError.
+        OSError. LogFailedError if the directory was renamed or removed.
         """
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")

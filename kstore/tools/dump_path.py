@@ -1,5 +1,6 @@
 """A file's path as Kafka's dump tool takes and prints it: java.io.File's ideas of paths, offsets in names."""
 
+import os
 import re
 from pathlib import Path
 
@@ -53,6 +54,8 @@ def base_offset(path: str) -> int:
     try:
         return number_in_name(stem)
     except ValueError as e:
+        if not os.path.exists(path):  # noqa: PTH110
+            raise FileNotFoundError(f"there is no file {path}") from None
         raise ValueError(f"{path}: its name begins with no offset: {stem!r}") from e
 
 

@@ -9,7 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kstore.config import MAX64
 from kstore.engine.record.batch import CODECS
+from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError
 from kstore.log.files import layout
@@ -134,6 +136,11 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
             at = found.valid_bytes
             if not damage.get(at, "").endswith(TAIL):
                 damage[at] = _without_path(found.error)
+            behind = BatchReader((segment,), 0, MAX64, first_position=at, on_error="skip")
+            for _ in behind:
+                pass
+            for skipped in behind.skipped:
+                damage.setdefault(skipped.position, str(skipped.error).removeprefix(f"{segment.path}: "))
     return SegmentStat(fields, (epochs[0], epochs[-1]) if epochs else None, damage, wrong + notes)
 
 

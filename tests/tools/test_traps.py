@@ -516,6 +516,11 @@ def test_the_name_of_the_output_names_the_format(
     assert (tmp_path / "x.csv").read_text().startswith("0\t")
 
 
+def test_dump_of_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nope.log"
+    assert run(capsys, "dump", str(path)) == (1, f"Dumping {path}\n", f"kstore: there is no file {path}\n")
+
+
 # ---- stat and dump ------------------------------------------------------------------------------
 
 
@@ -561,6 +566,16 @@ def test_stat_tells_of_one_damage_once_and_hides_no_segment(
     _, out, err = run(capsys, "stat", str(path), "--verify")
     assert sum(line.lstrip().startswith(("0 ", "5 ", "10 ", "15 ")) for line in out.splitlines()) == 4
     assert "kstore stat" not in err  # who reads this runs it
+
+
+def test_stat_tells_of_every_wrong_checksum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = flipped(tmp_path, 1, 80)
+    file = sorted(path.glob("*.log"))[1]
+    data = bytearray(file.read_bytes())
+    data[3 * 113 + 80] ^= 1
+    file.write_bytes(data)
+    wrong = stat(path, capsys, "--verify")["wrong"]
+    assert [re.findall(r"at byte (\d+): checksum", text) for text in wrong] == [["17"], [str(3 * 113 + 17)]]
 
 
 def test_stat_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -379,3 +379,10 @@ def test_a_recovery_shows_no_internals(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         lost = kstore.open(tmp_path / "t-0", clean=True).recovery
     assert "are in no segment" in str(lost)
+
+
+def test_a_key_is_bytes(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    wrong: Any = "a"
+    with log, pytest.raises(TypeError, match=r"key is bytes, not str: 'a'\.encode\(\)"):
+        list(log.scan(key=wrong))

@@ -11,7 +11,8 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t
 cdef bytes exactly_bytes(object value, str what):
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"{what} is bytes, not {type(value).__name__}")
+    hint = f": {value!r}.encode()" if isinstance(value, str) else ""
+    raise TypeError(f"{what} is bytes, not {type(value).__name__}{hint}")
 
 
 @final
