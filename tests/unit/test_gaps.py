@@ -88,6 +88,20 @@ def test_a_first_segment_without_its_log(tmp_path: Path, mode: str, how: str) ->
         assert clean(path) == []  # it is told once
 
 
+def test_what_a_broker_may_keep_elsewhere_is_no_loss(tmp_path: Path) -> None:
+    """A topic with remote storage begins before its first local segment; only a finding tells of that."""
+    path = tmp_path / "t-0"
+    logs = filled(path)
+    with kstore.open(path, "a") as log:
+        log.delete_records(3)
+    (path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    for file in path.glob(f"{logs[0].stem}.*"):
+        file.unlink()
+    log = kstore.open(path)
+    assert len(list(log)) == 32  # and nothing is warned of
+    assert [finding.kind for finding in log.recovery.findings] == ["gap"]
+
+
 def test_what_retention_deleted_is_not_missed(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     filled(path)
