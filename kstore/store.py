@@ -12,6 +12,8 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.properties import read_properties
 
+_OPTIONS = tuple(PartitionLog.__init__.__kwdefaults__ or ())
+
 
 class LogStore:
     """The partitions of a broker's log directory, for reading: a list of names, made when the object is made.
@@ -93,6 +95,11 @@ class LogStore:
                 f"no partition {partition} of a topic {topic} in {self.path}; the partition {topic} is "
                 f"open({named.topic!r}, {named.partition})"
             )
+        for name in options:
+            if name not in _OPTIONS:
+                raise TypeError(
+                    f"{name} is none of the options for reading: they are {', '.join(_OPTIONS)}; to write, use kstore.open"
+                )
         return PartitionLog(self.path / f"{topic}-{partition}", **options)
 
     def __iter__(self) -> Iterator[TopicPartition]:

@@ -286,6 +286,10 @@ def test_paths_that_are_nearly_right(tmp_path: Path) -> None:
 
 def test_options_of_the_other_mode(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
+    with pytest.raises(
+        TypeError, match=r"durability is none of the options for reading: they are clean, .*to write"
+    ):
+        kstore.LogStore(tmp_path).open("t", durability="each")
     for flag in (False, True):
         with pytest.raises(TypeError, match="recover is an option for reading"):
             open_(path, "a", recover=flag)

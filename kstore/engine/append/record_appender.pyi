@@ -59,8 +59,9 @@ class RecordAppender(LogAppender):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
 
         values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
-        whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). Elements of an S array are what
-        numpy gives for them, without the zero bytes at their end: use V (array.view("V8") of an S8) to keep all bytes.
+        whatever exports Arrow binary, string or fixed-size binary (PyCapsule interface). Elements of an S array are
+        what numpy gives for them, without the zero bytes at their end: use V (array.view("V8") of an S8) to keep all
+        bytes.
         timestamps: integers of ms, datetimes with a time zone, numpy datetime64 or int64, Arrow timestamps, or one int
         or datetime for all; None for now. A null of Arrow is a record without a timestamp (-1). headers: pairs for all
         records, or one such sequence for each. The GIL is free while records are encoded and written; arrays are read
