@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.engine.segment",),
     ("kstore.engine.scan", "kstore.engine.append"),
     ("kstore.log",),
-    ("kstore.log.files", "kstore.log.send"),
+    ("kstore.log.files", "kstore.log.send", "kstore.log.threads"),
     ("kstore.log.recovery",),
     ("kstore.log.producers", "kstore.log.read"),
     ("kstore.log.follow",),

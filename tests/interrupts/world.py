@@ -245,10 +245,12 @@ class World:
         self.held.clear()
         if self.neighbour is not None:
             return
+        until = time.monotonic() + 5
+        while threading.active_count() > 1 and time.monotonic() < until:  # one may not have begun yet
+            time.sleep(0.001)
         for thread in threading.enumerate():
             if thread is not threading.current_thread():
-                thread.join(5)
-                require(not thread.is_alive(), f"the thread {thread.name} goes on after close()")
+                require(False, f"the thread {thread.name} goes on after close()")
 
     def _read(self, live: Content | None) -> Content | None:
         try:

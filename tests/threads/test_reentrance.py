@@ -256,3 +256,60 @@ def test_another_thread_waits_as_before(log: kstore.LogWriter) -> None:
     thread.join()
     assert done == [5]
     log.truncate_to(5)
+
+
+CLOSES_AN_APPENDER = """
+import sys, threading, time, kstore
+inside = []
+def clock():
+    if inside and threading.current_thread() is threading.main_thread():
+        time.sleep(.2)  # the appender's thread has a batch to append meanwhile, and waits for the log
+        inside.pop()()
+    return 1_700_000_000_000
+log = kstore.open(sys.argv[1], "a", clock=clock)
+out = log.appender(linger_ms=1)
+def close():
+    try:
+        out.close()
+    except kstore.ReentrantCallError:
+        print("refused")
+out.append(b"waits")
+inside.append(close)
+log.roll()
+log.close()
+print("ended")
+"""
+
+
+def test_closing_an_appender_within_its_log(tmp_path: Path) -> None:
+    """Its thread waits for what this one is inside of, so it is not waited for."""
+    assert ended(CLOSES_AN_APPENDER, str(tmp_path / "t-0")) == ("refused\nended\n", "")
+
+
+INTERRUPTED_SCANS = """
+import signal, sys, threading, time, kstore
+from kstore.log.read import scan_splits as splits
+splits.SPLIT_BYTES = 4096
+log = kstore.open(sys.argv[1])
+class Interrupt(BaseException): pass
+def handler(*_): raise Interrupt
+signal.signal(signal.SIGALRM, handler)
+sys.unraisablehook = lambda _: None  # some come in the midst of a weak reference's callback
+for n in range(300):
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, .0002 + .000_003 * n)
+            for _ in log.scan(["offset"], threads=3, batch_rows=100): pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Interrupt:
+        pass
+print(sum(len(batch) for batch in log.scan(["offset"], threads=3)))
+"""
+
+
+def test_interrupted_scans(tmp_path: Path) -> None:
+    """No thread is left in the midst of its start, which would keep the interpreter from ending."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"." * 20] * 2000, batch_bytes=1000)
+    assert ended(INTERRUPTED_SCANS, str(tmp_path / "t-0")) == ("2000\n", "")

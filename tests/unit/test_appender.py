@@ -192,3 +192,23 @@ def test_a_forked_process_can_let_go_of_it(log: kstore.LogWriter) -> None:
         finally:
             go.set()
             thread.join()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_the_first_record_of_a_batch_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """The next one begins the batch anew: it is no second record of it."""
+
+    def interrupted(self: Any) -> None:
+        monkeypatch.undo()
+        raise error
+
+    with kstore.open(tmp_path / "t-0", "a") as log, log.appender(linger_ms=60_000) as out:
+        monkeypatch.setattr(type(out), "_began", interrupted)
+        with pytest.raises(error):
+            out.append(b"first")
+        tickets = [out.append(b"%d" % i) for i in range(5)]
+        out.flush()
+        assert [ticket.wait() for ticket in tickets] == [0, 1, 2, 3, 4]
+        assert [record.value for record in log] == [b"0", b"1", b"2", b"3", b"4"]

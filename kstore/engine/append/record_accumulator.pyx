@@ -152,6 +152,8 @@ cdef class RecordAccumulator:
             if self.closed:
                 raise LogClosedError("the appender is closed")
             builder = self.builder
+            if builder.batch.records_count == 0:
+                self.gathering = False  # its first record was interrupted or found no memory: it begins anew
             if timestamp is None or self.log.log_append_time or not self.gathering:
                 self.now = self.log.now()
             now = self.now  # a given timestamp is judged by the time its batch began: reading clocks costs
@@ -173,7 +175,7 @@ cdef class RecordAccumulator:
             if builder.put(
                 body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size
             ) < 0:
-                raise RecordTooLargeError(TOO_LARGE, size=<int64_t>body, limit=self.log.max_message_bytes)
+                raise MemoryError(f"a record of {body} bytes")
             ticket = Ticket.__new__(Ticket)
             ticket.appender = self
             ticket.batch = self.batch
@@ -281,8 +283,19 @@ cdef class RecordAccumulator:
     def _close(self):
         """Flushes, and takes nothing more. ReentrantCallError from within this object: nothing is done."""
         try:
-            if not self.closed:
-                self.flush()
+            if self.log is not None:
+                self.log.refuse_reentrance()  # or the appender's thread would be waited for, which waits for this one
+            self.acquire()
+            try:
+                if self.closed:
+                    return
+                if self.gathering:
+                    self.write()
+                self.closed = True  # with the mutex: nobody's record comes between
+            finally:
+                self.release()
+            if self.log.durability:
+                self.log.wait_durable(self.log.end)
         finally:
             if not ks_owned_lock_is_mine(&self.mutex):
                 self.closed = True

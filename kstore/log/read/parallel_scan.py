@@ -7,11 +7,12 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Lock
 
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.log.read.scan_splits import ScanSplit
+from kstore.log.threads.background import Background
 
 MOST_BATCHES = 64  # of a split, before they are asked for
 IDLE = 0.1  # s: a helper that has nothing to do for so long ends, or those of a scan that nobody goes on with would stay
@@ -68,7 +69,7 @@ class ParallelScan:
         self._threads = threads
         self._room = room
         self._todo: SimpleQueue[Share | None] = SimpleQueue()
-        self._helpers: list[Thread] = []
+        self._helpers: list[Background] = []
 
     def _decode(self, share: Share, other: Share | None = None) -> None:
         """What a split begins with, as far as there is room, or until the `other` is no longer pending."""
@@ -83,8 +84,9 @@ class ParallelScan:
                 room -= batch.nbytes
         share.begun = scanner, found
 
-    def _help(self) -> None:
-        """What a helper does."""
+    def _help(self, busy: int) -> None:
+        """What a helper does, elsewhere than on this processor."""
+        _keep_off(busy)
         with suppress(Empty):
             while (share := self._todo.get(timeout=IDLE)) is not None:
                 if share.claim():
@@ -95,19 +97,22 @@ class ParallelScan:
 
     def _muster(self) -> None:
         """Sees to it that all helpers are there."""
-        self._helpers = [helper for helper in self._helpers if helper.is_alive()]
+        self._helpers = [helper for helper in self._helpers if helper.is_begun and not helper.is_over]
         while len(self._helpers) < self._threads - 1:
-            helper = Thread(target=self._help, name="kstore-scan")
-            helper.start()
-            _keep_apart(helper)
+            helper = Background(target=self._help, args=(_processor(),), name="kstore-scan", daemon=True)
             self._helpers.append(helper)
+            try:
+                helper.start()
+            except RuntimeError:  # there can be no more threads: this one decodes what they do not
+                self._helpers.pop()
+                break
 
     def _await(self, share: Share, later: Iterable[Share]) -> None:
         """Decodes what nobody has begun, as long as what is wanted next is not there."""
         for other in later:
             if share.pending and other.claim():
                 self._decode(other, share)
-        while not share.wait(1) and any(helper.is_alive() for helper in self._helpers):
+        while not share.wait(1) and not all(helper.is_over for helper in self._helpers):
             pass  # in a process that was forked meanwhile no helper is, and nobody ends what is pending
 
     def __iter__(self) -> Iterator[ColumnBatch]:
@@ -153,11 +158,16 @@ class ParallelScan:
                 self._todo.put(None)
 
 
-def _keep_apart(helper: Thread) -> None:
-    """Keeps a helper off the processor where this thread is just now, if it may run elsewhere.
+def _processor() -> int:
+    """The processor where this thread is just now; -1 if that cannot be told."""
+    with suppress(OSError):
+        return int(Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36])
+    return -1
 
-    When it has waited for the GIL, Linux may wake it up there, and leave both there for many ms."""
-    with suppress(OSError):  # no other processor, or no right to choose
-        words = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()
-        assert helper.native_id
-        os.sched_setaffinity(helper.native_id, os.sched_getaffinity(0) - {int(words[36])})
+
+def _keep_off(busy: int) -> None:
+    """Keeps this thread off a processor, if it may run elsewhere.
+
+    When it has waited for the GIL, Linux may wake it up where another is busy, and leave both there for many ms."""
+    with suppress(OSError, AttributeError):  # no other processor, no right to choose, or no such call
+        os.sched_setaffinity(0, os.sched_getaffinity(0) - {busy})

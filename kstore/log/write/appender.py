@@ -10,8 +10,8 @@ from typing import Any, NoReturn, Protocol, Self
 from kstore.arguments import number
 from kstore.engine.append.record_accumulator import RecordAccumulator
 from kstore.errors import LogClosedError, ReentrantCallError
-from kstore.log.write.background import Background
-from kstore.log.write.wakeup import Wakeup
+from kstore.log.threads.background import Background
+from kstore.log.threads.wakeup import Wakeup
 
 MAX_LINGER_MS = 86_400_000  # a day
 _appenders: "weakref.WeakSet[Appender]" = weakref.WeakSet()
@@ -43,7 +43,10 @@ class Appender(RecordAccumulator):
         self._stopped = Wakeup()
         self._is_stopped = False
         self._thread = Background(
-            target=_linger, args=(weakref.ref(self), self._batch, self._stopped), name="kstore-appender"
+            target=_linger,
+            args=(weakref.ref(self), self._batch, self._stopped),
+            name="kstore-appender",
+            daemon=True,
         )
         self._thread.start()
         self._log: _Log = log

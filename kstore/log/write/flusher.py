@@ -8,9 +8,9 @@ from typing import Protocol
 
 from kstore.config import MAX64
 from kstore.errors import KstoreError, LogClosedError
-from kstore.log.write.background import Background
+from kstore.log.threads.background import Background
+from kstore.log.threads.wakeup import Wakeup
 from kstore.log.write.reports import Reports
-from kstore.log.write.wakeup import Wakeup
 
 
 class Flushed(Protocol):
@@ -46,8 +46,8 @@ class Flusher:
             self._start()
 
     def _start(self) -> None:
-        if not self._stopped and (self._thread is None or self._thread.ident is None):
-            self._thread = Background(target=self._run, name="kstore-flusher")
+        if not self._stopped and (self._thread is None or not self._thread.is_begun or self._thread.is_over):
+            self._thread = Background(target=self._run, name="kstore-flusher", daemon=True)
             with contextlib.suppress(
                 RuntimeError
             ):  # no more threads: the next time, or whoever flushes, does it
@@ -84,6 +84,7 @@ class Flusher:
             limit = self._flush_ms / 1000 if self._flush_ms < threading.TIMEOUT_MAX * 1000 else None
             due = not self._wake.wait(limit)
             if self._stopped:
+                self._wake.set()  # an interrupt while it was started may have left another thread that waits for this
                 return
             if self._due:
                 self._due, due = False, True

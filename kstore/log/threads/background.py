@@ -1,0 +1,64 @@
+"""A thread that works for a log in the background, and whose end others wait for."""
+
+import _thread
+import os
+import sys
+import threading
+
+from kstore.log.threads.wakeup import Wakeup
+
+_PATIENCE = 0.05  # s: between two looks at whether it is outside
+
+
+class Background(threading.Thread):
+    """A daemon thread, unless `daemon` is False.
+
+    A signal handler may raise an exception in whoever starts it, and may wait for its end while the thread that it
+    interrupts waits, too. Thread.start and Thread.join cannot do that: they take locks, and whoever is interrupted with
+    one leaves it locked, or waits for itself. So another thread starts it, where no handler runs.
+    """
+
+    outside = False  # inside code of others, such as handlers of logging, which may wait for whoever waits for this thread
+    is_begun = False
+    _is_over = False
+    _process = -1  # where it runs
+
+    def start(self) -> None:
+        """RuntimeError if there can be no more threads; so at the end of the interpreter, when it would never run."""
+        if sys.is_finalizing():
+            raise RuntimeError("can't start new thread at interpreter shutdown")
+        self._over = Wakeup()
+        self._process = os.getpid()
+        _thread.start_new_thread(self._start, ())
+        self.is_begun = True
+
+    def _start(self) -> None:
+        try:
+            super().start()
+        except RuntimeError:  # there can be no more threads: it is over before it began
+            self._is_over = True
+            self._over.set()
+
+    def run(self) -> None:
+        """What it was made for."""
+        self.is_begun = True
+        try:
+            super().run()
+        finally:
+            self._is_over = True
+            self._over.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or will never run: in a child of fork, and at the end of the interpreter."""
+        return self._is_over or sys.is_finalizing() or self._process != os.getpid()
+
+    def wait(self) -> None:
+        """Waits until it is over, or outside."""
+        if self is threading.current_thread() or not self.is_begun:
+            return
+        try:
+            while not (self.is_over or self.outside):
+                self._over.wait(_PATIENCE)
+        finally:
+            self._over.set()  # others may wait, too
