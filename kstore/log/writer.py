@@ -61,6 +61,7 @@ from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
+_MOST_OWED = 64  # open files of sealed segments that wait for the disk: then appending waits for it too
 
 
 def _cut_files(paths: list[str]) -> str:
@@ -387,6 +388,8 @@ class LogWriter(RecordAppender, PartitionLog):
             return  # it is new already
         if base < old.base_offset:
             return self._begin_lower(base, now)
+        if self._owed_count >= _MOST_OWED:
+            self._sync_owed()
         stem = layout.segment_stem(base)
         with self._unfinished(f"the roll at offset {base}") as change:
             try:

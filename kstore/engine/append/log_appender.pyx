@@ -295,13 +295,23 @@ cdef class LogAppender:
         return self.end
 
     def _sync_owed(self):
-        """Brings to the disk what the next sync would have to; the mutex is held, and nobody syncs. OSError."""
-        sync_all(self.unsynced)
-        if self.names_unsynced:
-            sync_directory(self.active.directory)
+        """Brings to the disk what the next sync would have to; the mutex is held. OSError, and nothing is written any
+        more: nobody knows what the system has dropped."""
+        try:
+            sync_all(self.unsynced)
+            if self.names_unsynced:
+                sync_directory(self.active.directory)
+        except OSError as e:
+            self.refusal = self.refusal or f"a sync failed: {e}"
+            raise
         self.unsynced = []
         self.names_unsynced = False
         self.unsynced_from = INT64_MAX
+
+    @property
+    def _owed_count(self):
+        """How many files the next sync must bring to the disk; each of them is open until then."""
+        return len(self.unsynced)
 
     @property
     def _recovery_point(self):

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 
 
 cdef enum:
@@ -24,6 +24,7 @@ cdef void note(int call, File file, int64_t position, int64_t size, const uint8_
 cdef class File:
     cdef readonly str path
     cdef readonly int fd
+    cdef object __weakref__
 
     cdef int64_t pread(self, uint8_t *into, int64_t size, int64_t position) noexcept nogil
     cdef int64_t read_into(self, uint8_t *into, int64_t size, int64_t position) except -1
@@ -36,3 +37,24 @@ cdef class File:
     cdef int datasync(self) noexcept nogil
     cdef int sync_all(self) noexcept nogil
     cdef int raise_errno(self) except -1
+
+
+cdef class FileHandle:
+    cdef File file          # None while it is closed
+    cdef object spare       # what goes with the open file, and refers to it
+    cdef bint used          # since it was last looked at for closing
+    cdef Py_ssize_t slot    # among those that may be closed, or -1
+    cdef object closed      # a weak reference to the File that was let go
+    cdef uint64_t device
+    cdef uint64_t inode     # 0: it was never open
+
+    cdef File open(self, str path)
+    cdef void leave(self) noexcept
+    cdef void let_go(self) noexcept
+
+    cdef inline File at(self, str path):
+        """The open file. FileNotFoundError, also if another file has its name now; OSError."""
+        if self.file is None:
+            return self.open(path)
+        self.used = True
+        return self.file

@@ -109,3 +109,16 @@ class File:
     def next_hole(self, position: int) -> int: ...
     def fileno(self) -> int:
         """The descriptor; it stays open as long as this object lives."""
+
+@final
+class FileHandle:
+    def pin(self, file: File | None = None) -> None:
+        """Keeps the file open as long as the handle exists; one may be given."""
+    def is_at(self, path: str) -> bool:
+        """Whether this path stands for the file, which was open before."""
+
+def open_files() -> tuple[int, int]:
+    """(how many files of segments are open for reading, how many may be)."""
+
+def limit_open_files(most: int | None) -> None:
+    """Lets no more files of segments stay open than this; None: half of what the system's limit allows."""

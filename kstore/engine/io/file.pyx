@@ -10,14 +10,17 @@ The file is long because no other file makes these system calls.
 import errno as _errno
 import mmap
 import os
+import weakref
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno, PyErr_SetFromErrnoWithFilenameObject
+from cpython.mem cimport PyMem_RawRealloc
 from cython cimport final, no_gc
-from libc.errno cimport EINTR, ELOOP, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, errno
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+from libc.errno cimport EINTR, ELOOP, EMFILE, ENFILE, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, errno
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uint8_t
 from libc.stdio cimport rename as c_rename
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
+from posix.resource cimport RLIMIT_NOFILE, getrlimit, rlimit
 from posix.signal cimport kill
 from posix.stat cimport S_ISREG, fstat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, unlink as c_unlink
@@ -231,6 +234,11 @@ cdef int note_name(str call, str path, detail=None) except -1:
 
 # ---- files ----------------------------------------------------------------------------------------------------------
 
+# The handles whose files are open and may be closed. They are borrowed: a handle leaves when it is freed.
+cdef void **idle = NULL
+cdef Py_ssize_t idle_count = 0, idle_room = 0, hand = 0
+cdef int64_t most_idle = -1    # -1: as the system's limit allows
+
 
 cdef inline bint mode_reads(int flags) noexcept nogil:
     return flags & (O_RDWR | O_CREAT) == 0
@@ -269,12 +277,15 @@ cdef class File:
         flags |= O_CLOEXEC | O_NONBLOCK  # which lets nobody wait for the other end of a pipe
         if mode != "r":
             flags |= O_NOFOLLOW
-        with nogil:
-            while True:
-                if gate(READS if mode_reads(flags) else CHANGES) == 0:
-                    self.fd = c_open(raw, flags, 0o644)
-                if self.fd >= 0 or errno != EINTR:
-                    break
+        while True:
+            with nogil:
+                while True:
+                    if gate(READS if mode_reads(flags) else CHANGES) == 0:
+                        self.fd = c_open(raw, flags, 0o644)
+                    if self.fd >= 0 or errno != EINTR:
+                        break
+            if self.fd >= 0 or (errno != EMFILE and errno != ENFILE) or not close_one():
+                break
         if self.fd < 0 and errno == ENOENT and mode == "r":
             name += b".deleted"
             raw = name
@@ -648,3 +659,133 @@ def write_whole(str path not None, bytes data not None, *, bint durable=True):
         raise
     if durable:
         sync_directory(directory)
+
+
+# ---- files that are open while they are needed ----------------------------------------------------------------------
+
+@no_gc  # it refers to a file and what goes with it, which are in no cycle
+@final
+cdef class FileHandle:
+    """A file for reading, opened when it is first needed.
+
+    All handles of the process together keep no more files open than `open_files` says: to open one, another is closed
+    that was not used lately (each is passed over once after it was used, as the CLOCK algorithm does). It is opened
+    again when it is needed; a file that took its name meanwhile is not mistaken for it. A File that someone else holds
+    stays open, and is found again.
+    """
+
+    def __cinit__(self):
+        self.slot = -1
+
+    def __dealloc__(self):
+        self.leave()
+
+    cdef File open(self, str path):
+        """What `at` does if the file is not open."""
+        global idle, idle_count, idle_room
+        cdef struct_stat st
+        cdef File file = None if self.closed is None else self.closed()
+        cdef void **more
+        while idle_count >= most_to_keep() and close_one():
+            pass
+        if file is None:
+            file = File(path)
+            if fstat(file.fd, &st) < 0:
+                file.raise_errno()
+            if self.inode and (self.inode != <uint64_t>st.st_ino or self.device != <uint64_t>st.st_dev):
+                raise FileNotFoundError(_errno.ENOENT, "another file has its name now", path)
+            self.device, self.inode = st.st_dev, st.st_ino
+        if self.file is not None:  # another thread was quicker
+            return self.file
+        if idle_count == idle_room:
+            more = <void **>PyMem_RawRealloc(idle, <size_t>(2 * idle_room + 64) * sizeof(void *))
+            if more is NULL:
+                raise MemoryError()
+            idle = more
+            idle_room = 2 * idle_room + 64
+        idle[idle_count] = <void *>self
+        self.slot = idle_count
+        idle_count += 1
+        self.used = True
+        self.closed = None
+        self.file = file
+        return file
+
+    cdef void leave(self) noexcept:
+        """Is no longer among those that may be closed."""
+        global idle_count
+        if self.slot < 0:
+            return
+        idle_count -= 1
+        if self.slot < idle_count:
+            idle[self.slot] = idle[idle_count]
+            (<FileHandle>idle[self.slot]).slot = self.slot
+        self.slot = -1
+
+    cdef void let_go(self) noexcept:
+        """Closes the file, unless someone else has it."""
+        cdef File file = self.file
+        self.leave()
+        self.spare = None
+        self.file = None
+        try:
+            self.closed = weakref.ref(file)
+        except MemoryError:
+            pass
+
+    def pin(self, File file=None):
+        """Keeps the file open as long as the handle exists; one may be given."""
+        if file is not None:
+            self.leave()
+            self.file = file
+        elif self.file is not None:
+            self.leave()
+
+    def is_at(self, str path not None):
+        """Whether this path stands for the file, which was open before."""
+        cdef struct_stat st
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            return False
+        if self.file is not None and fstat(self.file.fd, &st) == 0:
+            return found.st_ino == st.st_ino and found.st_dev == st.st_dev
+        return found.st_ino == self.inode and found.st_dev == self.device
+
+
+cdef bint close_one() noexcept:
+    """Closes a file that was not used lately; False if there is none to close."""
+    global hand
+    cdef Py_ssize_t steps = 2 * idle_count
+    cdef FileHandle handle
+    while steps > 0 and idle_count > 0:
+        hand = hand if hand < idle_count else 0
+        handle = <FileHandle>idle[hand]
+        if not handle.used:
+            handle.let_go()
+            return True
+        handle.used = False
+        hand += 1
+        steps -= 1
+    return False
+
+
+cdef int64_t most_to_keep() noexcept:
+    """How many handles may have an open file. Half of the descriptors that the process may have, unless it was set."""
+    cdef rlimit limit
+    if most_idle >= 0:
+        return most_idle
+    return <int64_t>limit.rlim_cur // 2 if getrlimit(RLIMIT_NOFILE, &limit) == 0 and limit.rlim_cur < 1 << 30 else 1 << 29
+
+
+def open_files():
+    """(how many files of segments are open for reading, how many may be)."""
+    return idle_count, most_to_keep()
+
+
+def limit_open_files(most):
+    """Lets no more files of segments stay open than this; None: half of what the system's limit allows."""
+    global most_idle
+    most_idle = -1 if most is None else most
+    while idle_count > most_to_keep() and close_one():
+        pass

@@ -99,7 +99,7 @@ cdef class ActiveSegment:
             directory, stem, base_offset, index_interval_bytes=index_interval_bytes,
             max_decompressed_bytes=max_decompressed_bytes,
         )
-        self.unlimited._log = self.log
+        self.unlimited._handle.pin(self.log)
         self.publish()
 
     def path_of(self, str kind):

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from kstore.engine.io.file cimport File
+from kstore.engine.io.file cimport File, FileHandle
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
@@ -22,13 +22,12 @@ cdef class Segment:
     cdef int64_t _modified
     cdef readonly int64_t tail_bytes
     cdef str _path
-    cdef File _log
+    cdef FileHandle _handle       # of the .log; segments of one file share it
     cdef int64_t _limit
     cdef OffsetIndex _offset_index
     cdef TimeIndex _time_index
     cdef object _transaction_index
     cdef object _max_timestamp_so_far
-    cdef ReadWindow _spare
 
     cdef File opened(self)
     cdef object changed(self, str what, int64_t offset)
@@ -37,6 +36,7 @@ cdef class Segment:
     cdef TimeIndex times(self)
     cdef ReadWindow borrow(self)
     cdef ReadWindow fresh(self)
+    cdef void give_back(self, ReadWindow w) noexcept
     cdef Segment another(self, int64_t end_offset)
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset)
     cdef int64_t locate(self, int64_t target, ReadWindow w, ks_batch *b, bint whole) except -2

@@ -9,10 +9,10 @@ The file is long because each lookup also has to go on where an index is wrong o
 import os
 from typing import NamedTuple
 
-from cython cimport final
+from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 
-from kstore.engine.io.file cimport File
+from kstore.engine.io.file cimport File, FileHandle
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_fields cimport header_table
@@ -67,13 +67,14 @@ class Located(NamedTuple):
 
 
 @final
+@no_gc_clear  # it uses its handle to the end; what may be in a cycle with it can be cleared
 cdef class Segment:
     """One segment of a log, for reading: a .log file and its index files. log.segments has them.
 
     base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the last one).
     `size` is the part of the .log file that counts; recovery would cut off what is after it. `damage` is the error that
-    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened at first use, and
-    stay open as long as the segment exists. Threads may share it.
+    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened when they are
+    needed. Threads may share it.
 
     `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count from
     `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md).
@@ -101,6 +102,7 @@ cdef class Segment:
         self._limit = -1
         self._claimed = -1
         self._modified = -2
+        self._handle = FileHandle()
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -116,16 +118,15 @@ cdef class Segment:
         return self._path
 
     cdef File opened(self):
-        if self._log is None:
-            try:
-                self._log = File(self.path)
-            except FileNotFoundError:
-                if os.path.islink(self.path):
-                    raise LogNotFoundError(
-                        f"{self.path} is a symbolic link to {os.readlink(self.path)}, where no file is"
-                    ) from None
-                raise self.changed("it was deleted", self.base_offset) from None
-        return self._log
+        try:
+            return self._handle.at(self.path)
+        except FileNotFoundError as e:
+            if os.path.islink(self.path) and not os.path.exists(self.path):
+                raise LogNotFoundError(
+                    f"{self.path} is a symbolic link to {os.readlink(self.path)}, where no file is"
+                ) from None
+            what = "it was deleted" if e.strerror.startswith("No such") else e.strerror
+            raise self.changed(what, self.base_offset) from None
 
     cdef object changed(self, str what, int64_t offset):
         """What to say of a segment whose file is no longer what it was."""
@@ -143,8 +144,13 @@ cdef class Segment:
         return self.limit()
 
     def file(self):
-        """The .log as a File."""
+        """The .log as a File, which stays open as long as somebody has it."""
         return self.opened()
+
+    def keep_open(self):
+        """Opens the .log, and keeps it open as long as the segment exists: its name will go."""
+        self.opened()
+        self._handle.pin()
 
     def mtime_ms(self):
         """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
@@ -173,10 +179,9 @@ cdef class Segment:
 
     def is_file_of_its_name(self):
         """Whether the .log's name still stands for the file that this segment has open."""
-        try:
-            return os.stat(self.path).st_ino == os.fstat(self.opened().fd).st_ino
-        except FileNotFoundError:
-            return False
+        if self._handle.inode == 0:
+            self.opened()
+        return self._handle.is_at(self.path)
 
     cdef Segment another(self, int64_t end_offset):
         """Another segment of the same names, with the same options. It has opened no file yet."""
@@ -188,7 +193,8 @@ cdef class Segment:
     cdef Segment shown_until(self, int64_t limit, int64_t end_offset):
         """Another segment of the same open file, of which the bytes up to `limit` count. It has no indexes yet."""
         cdef Segment other = self.another(end_offset)
-        other._log = self.opened()
+        self.opened()
+        other._handle = self._handle
         other._limit = limit
         return other
 
@@ -258,7 +264,7 @@ cdef class Segment:
                 or b.max_timestamp != index.timestamp_at(slot)
             ):
                 raise self.time_fault(index, slot, "another batch")
-            self._spare = w
+            self.give_back(w)
         return 0
 
     def rebuild(self, reason):
@@ -314,12 +320,17 @@ cdef class Segment:
 
     cdef ReadWindow borrow(self):
         """A window on the log: the spare one, or a new one while another thread has that."""
-        cdef ReadWindow w = self._spare
-        self._spare = None
+        cdef ReadWindow w = self._handle.spare
+        self._handle.spare = None
         if w is None:
             w = ReadWindow.__new__(ReadWindow)
         w.reset(self.opened(), self.limit(), self.origin)
         return w
+
+    cdef void give_back(self, ReadWindow w) noexcept:
+        """The window is spare again, unless its file is to be closed."""
+        if w.file is self._handle.file:
+            self._handle.spare = w
 
     cdef int load(self, ReadWindow w, int64_t position, ks_batch *b) except -1:
         """Brings the whole batch at `position`, whose header is b, into the window and checks it.
@@ -460,7 +471,7 @@ cdef class Segment:
         cdef OffsetIndex index = self.offsets()
         cdef ReadWindow w = self.borrow()
         self.load_between(w, index.position_at(index.count - 1) if index.count else 0, self.limit())
-        self._spare = w
+        self.give_back(w)
 
     cdef OffsetIndex distrusted(self, int64_t slot, int64_t found):
         """The index made anew, because the entry in `slot` does not fit the log."""
@@ -483,7 +494,7 @@ cdef class Segment:
         cdef ks_batch b
         cdef int64_t position = self.locate(offset, w, &b, False)
         self.confirm_gap(w, position, &b, offset)
-        self._spare = w
+        self.give_back(w)
         if position < 0:
             return None
         base = self.batch_at(position).base_offset if b.magic < 2 and ks_codec(&b) else b.base_offset
@@ -523,7 +534,7 @@ cdef class Segment:
         if have < size:
             w.raise_failure(-1)
         batch = RecordBatch.new(w.at(position), &b, self.path, position, self.max_decompressed_bytes)
-        self._spare = w
+        self.give_back(w)
         return batch
 
     def get(self, int64_t offset):
@@ -540,7 +551,7 @@ cdef class Segment:
                 record = self.records(w, position, &b).first_from(offset)
             if record is None:
                 position = self.after(w, position + b.size, &b)
-        self._spare = w
+        self.give_back(w)
         return record
 
     cdef int confirm_gap(self, ReadWindow w, int64_t position, ks_batch *b, int64_t offset) except -1:
@@ -613,13 +624,13 @@ cdef class Segment:
                     self.load(w, position, &b)
                     record = self.records(w, position, &b).first_since(timestamp, start_offset)
                     if record is not None:
-                        self._spare = w
+                        self.give_back(w)
                         return OffsetAndTimestamp(
                             record.offset, record.timestamp, b.leader_epoch if b.leader_epoch >= 0 else None
                         )
                 position = self.after(w, position + b.size, &b)
             if position < 0:
-                self._spare = w
+                self.give_back(w)
                 return None
             self.rebuild(self.time_fault(times, slot, (b.max_timestamp, b.last_offset)))
         raise CorruptIndexError("an index made from the log does not fit it", file=self.path, position=position)
@@ -645,7 +656,7 @@ cdef class Segment:
             return None
         self.load(w, position, &b)
         record = self.records(w, position, &b).first_since(wanted, 0)
-        self._spare = w
+        self.give_back(w)
         if record is None or record.timestamp != wanted or b.magic == 0:
             return None
         return OffsetAndTimestamp(record.offset, wanted, b.leader_epoch if b.leader_epoch >= 0 else None)
@@ -699,25 +710,26 @@ cdef class Segment:
                 index = self.distrusted(slot, last)
                 continue
             break
-        self._spare = w
+        self.give_back(w)
         next_offset[0] = max(last + 1, self.base_offset)
         return position if rival == -2 else rival_at
 
     def head(self, int64_t position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
-        cdef ReadWindow w = self._spare
+        cdef ReadWindow w = self._handle.spare
         if not 0 <= position <= self.limit():
             raise ValueError(f"position {position} is outside the {self.limit()} bytes of the segment")
-        if w is not None and w.file is self._log and w.holds(position, KS_BATCH_OVERHEAD):
+        if w is not None and w.origin == self.origin and w.holds(position, KS_BATCH_OVERHEAD):
             return w.at(position)[:KS_BATCH_OVERHEAD]
         return self.peek(position)
 
     def peek(self, int64_t position):
         """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
         cdef uint8_t[61] found
-        cdef int64_t done = self.opened().pread(found, 61, self.origin + position)
+        cdef File file = self.opened()
+        cdef int64_t done = file.pread(found, 61, self.origin + position)
         if done < 0:
-            self._log.raise_errno()
+            file.raise_errno()
         return found[:done]
 
     def whole_until(self, int64_t start, int64_t end):
@@ -756,7 +768,7 @@ cdef class Segment:
                 last = index.position_at(low - 2)
             while (size := step(w, last, 4096, &b, &fault)) > 0 and last + size < position:
                 last += size
-        self._spare = w
+        self.give_back(w)
         return position, last
 
     # ---- walks ----------------------------------------------------------------------------------------------------

@@ -99,10 +99,10 @@ def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20
             last_offset = b.last_offset
             position += size
     if position == segment.limit():
-        segment._spare = w
+        segment.give_back(w)
         return segment, last_offset
     twin = segment.shown_until(position, segment.end_offset)
     twin._offset_index = segment.offsets()
     twin._time_index = segment.times()
-    twin._spare = w
+    twin.give_back(w)
     return twin, last_offset

@@ -37,6 +37,7 @@ class Slice:
         marks: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         self.segment = segment
+        self._file = None if segment is None else segment.file()  # open as long as the slice exists
         self.offset = offset
         self.position = position
         self.size = size
@@ -111,18 +112,19 @@ class Slice:
     def _place(self, position: int) -> tuple[int, int]:
         """The descriptor of its file, and where in that a byte of the slice lies."""
         assert self.segment is not None
-        return self.segment.file().fileno(), self.segment.origin + self.position + position
+        assert self._file is not None
+        return self._file.fileno(), self.segment.origin + self.position + position
 
     def _send_to(self, target: int, position: int) -> int:
         """By sendfile to a descriptor, what it takes at once."""
-        assert self.segment is not None
-        sent = self.segment.file().send(target, self._place(position)[1], self.size - position)
+        assert self._file is not None
+        sent = self._file.send(target, self._place(position)[1], self.size - position)
         return sent or self._shortened(position)
 
     def _copy(self, position: int, size: int) -> bytes:
         """A copy of up to `size` of its bytes."""
-        assert self.segment is not None
-        data = self.segment.file().read(self._place(position)[1], min(size, self.size - position))
+        assert self._file is not None
+        data = self._file.read(self._place(position)[1], min(size, self.size - position))
         return data or self._shortened(position)
 
     def _check_unchanged(self) -> None:

@@ -23,7 +23,7 @@ class DeletedSegments:
 
         If a full disk has no room for the longer name, the file goes at once.
         """
-        segment.file()  # readers that have it go on reading
+        segment.keep_open()  # readers that have it go on reading
         try:
             rename(segment.path, segment.path + SUFFIX)
         except OSError as e:
