@@ -52,6 +52,7 @@ _SOURCES = {
     "kstore.log.write.appender": "Appender",
     "kstore.log.write.retention": "Decision",
     "kstore.log.writer": "LogWriter",
+    "kstore.descriptors": "OpenFiles limit_open_files open_files",
     "kstore.opening": "get_include open",
     "kstore.store": "LogStore",
 }

@@ -1,6 +1,9 @@
 from kstore._version import __version__ as __version__
 from kstore.config import ConfigOptions as ConfigOptions
 from kstore.config import LogConfig as LogConfig
+from kstore.descriptors import OpenFiles as OpenFiles
+from kstore.descriptors import limit_open_files as limit_open_files
+from kstore.descriptors import open_files as open_files
 from kstore.engine.append.record_accumulator import Ticket as Ticket
 from kstore.engine.append.record_appender import Appended as Appended
 from kstore.engine.record.batch import Record as Record
@@ -94,6 +97,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OffsetOverflowError",
     "OffsetsOutOfOrderError",
+    "OpenFiles",
     "OutOfOrderSequenceError",
     "PartitionLog",
     "PolicyViolationError",
@@ -115,7 +119,9 @@ __all__ = [
     "__version__",
     "encode_batch",
     "get_include",
+    "limit_open_files",
     "open",
+    "open_files",
 ]
 
 def __dir__() -> list[str]: ...

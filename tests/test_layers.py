@@ -34,7 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.log.partition",),
     ("kstore.log.write",),
     ("kstore.log.writer",),
-    ("kstore.store",),
+    ("kstore.descriptors", "kstore.opening", "kstore.store"),
     ("kstore",),
     ("kstore.tools", "kstore.spark"),
     ("kstore.__main__",),

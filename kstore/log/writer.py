@@ -20,7 +20,15 @@ from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choi
 from kstore.config import MAX64, LogConfig
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
-from kstore.engine.io.file import File, make_directory, rename, sync_directory, unlink, write_whole
+from kstore.engine.io.file import (
+    File,
+    make_directory,
+    open_files,
+    rename,
+    sync_directory,
+    unlink,
+    write_whole,
+)
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.engine.segment.segment import Segment
@@ -61,7 +69,6 @@ from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
-_MOST_OWED = 64  # open files of sealed segments that wait for the disk: then appending waits for it too
 
 
 def _cut_files(paths: list[str]) -> str:
@@ -388,8 +395,8 @@ class LogWriter(RecordAppender, PartitionLog):
             return  # it is new already
         if base < old.base_offset:
             return self._begin_lower(base, now)
-        if self._owed_count >= _MOST_OWED:
-            self._sync_owed()
+        if self._owed_count >= max(8, min(64, open_files()[1] // 4)):
+            self._sync_owed()  # each of them is open: on a slow disk appending waits
         stem = layout.segment_stem(base)
         with self._unfinished(f"the roll at offset {base}") as change:
             try:

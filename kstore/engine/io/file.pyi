@@ -105,13 +105,24 @@ class File:
     def resident(self, position: int, size: int) -> bytes:
         """Which of these bytes are in the page cache: one byte for every page (of mmap.PAGESIZE) that they touch, 1 or
         0; none from the end of the file on. OSError where the system does not tell."""
-    def next_data(self, position: int) -> int: ...
-    def next_hole(self, position: int) -> int: ...
+    def next_data(self, position: int) -> int:
+        """The first byte from `position` on that is not in a hole of the file; INT64_MAX if a hole is all that follows,
+        `position` if that cannot be told."""
+    def next_hole(self, position: int) -> int:
+        """The first byte behind `position` that is in a hole, the end of the file included; INT64_MAX if that cannot be
+        told."""
     def fileno(self) -> int:
         """The descriptor; it stays open as long as this object lives."""
 
 @final
 class FileHandle:
+    """A file for reading, opened when it is first needed.
+
+    All handles of the process together keep no more files open than `open_files` says: to open one, another is closed
+    that was not used lately (each is passed over once after it was used, as the CLOCK algorithm does). It is opened
+    again when it is needed; a file that took its name meanwhile is not mistaken for it. A File that someone else holds
+    stays open, and is found again."""
+
     def pin(self, file: File | None = None) -> None:
         """Keeps the file open as long as the handle exists; one may be given."""
     def is_at(self, path: str) -> bool:

@@ -542,7 +542,10 @@ cdef class Directory:
     def __cinit__(self, str path not None):
         self.fd = -1
         cdef bytes name = path.encode("utf-8", "surrogateescape")
-        self.fd = c_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        while True:
+            self.fd = c_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            if self.fd >= 0 or (errno != EMFILE and errno != ENFILE) or not close_one():
+                break
         if self.fd < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
 
@@ -775,7 +778,9 @@ cdef int64_t most_to_keep() noexcept:
     cdef rlimit limit
     if most_idle >= 0:
         return most_idle
-    return <int64_t>limit.rlim_cur // 2 if getrlimit(RLIMIT_NOFILE, &limit) == 0 and limit.rlim_cur < 1 << 30 else 1 << 29
+    if getrlimit(RLIMIT_NOFILE, &limit) != 0 or limit.rlim_cur > 1 << 30:
+        return 1 << 29
+    return <int64_t>limit.rlim_cur // 2
 
 
 def open_files():

@@ -39,8 +39,8 @@ class Segment:
 
     base_offset is the number in its name, end_offset the base offset of the next segment (2^63 - 1 for the last one).
     `size` is the part of the .log file that counts; recovery would cut off what is after it. `damage` is the error that
-    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened at first use, and
-    stay open as long as the segment exists. Threads may share it.
+    rebuilding the indexes found in the .log file, or None; the indexes end there. Files are opened when they are
+    needed. Threads may share it.
 
     `suffixes` gives the suffix of files that are named otherwise, such as .swap, by kind. Positions count from
     `origin`, which is 0 unless one file holds several segments (section 8.7 of docs/spec.md)."""
@@ -104,7 +104,7 @@ class Segment:
     def path_of(self, kind: str) -> str:
         """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
     def file(self) -> File:
-        """The .log as a File."""
+        """The .log as a File, which stays open as long as somebody has it."""
     def mtime_ms(self) -> int:
         """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
     def limit_to(self, size: int) -> None:

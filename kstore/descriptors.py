@@ -1,0 +1,31 @@
+"""How many files of segments a process keeps open."""
+
+from typing import NamedTuple
+
+from kstore.arguments import integer
+from kstore.engine.io import file
+
+
+class OpenFiles(NamedTuple):
+    """How many .log files are open for reading, and how many may be."""
+
+    open: int
+    limit: int
+
+
+def open_files() -> OpenFiles:
+    """How many .log files all logs of this process keep open for reading, and how many they may.
+
+    A file is opened when it is first read, and closed when others are needed more: those that were not used lately go
+    first. So a log may have more segments than a process may have descriptors. What a slice or an iterator is reading
+    stays open beside these, as do the files that a LogWriter appends to.
+    """
+    return OpenFiles(*file.open_files())
+
+
+def limit_open_files(limit: int | None) -> None:
+    """Sets how many .log files all logs of this process keep open for reading; None: half of RLIMIT_NOFILE, the default.
+
+    Those above it are closed at once. With 0 each is closed when the next one is needed.
+    """
+    file.limit_open_files(None if limit is None else integer("limit", limit))

@@ -1,0 +1,113 @@
+"""Files of segments are open while they are needed, and no more of them than a process may have."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kstore
+from tests.helpers.processes import environment
+
+SEGMENTS = 100
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[kstore.PartitionLog]:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=150, segment_index_bytes=64) as writer:
+        for offset in range(SEGMENTS):
+            writer.append(b"%060d" % offset, timestamp=1_700_000_000_000 + offset)
+    kstore.limit_open_files(5)
+    yield kstore.open(tmp_path / "t-0")
+    kstore.limit_open_files(None)
+
+
+def logs_open() -> int:
+    """How many descriptors of .log files this process has."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(link.readlink().suffix == ".log" for link in links)
+
+
+def test_every_way_of_reading(log: kstore.PartitionLog) -> None:
+    before = logs_open() - kstore.open_files().open
+    everything = list(range(SEGMENTS))
+    assert len(log.segments) == SEGMENTS
+    for _ in range(2):
+        assert [record.offset for record in log] == everything
+        assert [
+            int(row) for batch in log.scan(["offset"]) for row in batch.column("offset").values
+        ] == everything
+        assert sum(map(len, log.scan(["offset"], threads=2))) == SEGMENTS
+        assert [log.get(offset).offset for offset in reversed(everything)] == everything[::-1]
+        found = [log.find(timestamp=1_700_000_000_000 + offset) for offset in everything]
+        assert [place and place.offset for place in found] == everything
+        assert (
+            sum(map(len, (log.read(offset).batches() and list(log.read(offset)) for offset in everything)))
+            == SEGMENTS
+        )
+        assert kstore.open_files() == (5, 5)
+        assert logs_open() - before == 5
+
+
+def test_what_is_read_stays_open(log: kstore.PartitionLog) -> None:
+    """And is the same file, also when its name is gone or another has it."""
+    slices = [log.read(offset) for offset in range(20)]
+    wanted = [bytes(part) for part in slices]
+    assert kstore.open_files().open == 5
+    for part in slices[:10]:
+        assert part.segment is not None
+        Path(part.segment.path).unlink()
+    for part in slices[10:]:
+        assert part.segment is not None
+        Path(part.segment.path).rename(part.segment.path + ".elsewhere")
+        Path(part.segment.path).write_bytes(b"." * 1000)
+    list(log.records(30))
+    assert [bytes(part) for part in slices] == wanted
+    assert [[r.offset for r in part] for part in slices] == [[offset] for offset in range(20)]
+    del slices
+    list(log.records(30))
+    with pytest.raises((kstore.LogChangedError, kstore.OffsetOutOfRangeError)):
+        log.get(15)  # another file has the name
+
+
+def test_the_limit(log: kstore.PartitionLog) -> None:
+    list(log)
+    kstore.limit_open_files(2)
+    assert kstore.open_files() == (2, 2)
+    kstore.limit_open_files(0)
+    assert kstore.open_files() == (0, 0)
+    assert log.get(7).offset == 7
+    assert log.get(8).offset == 8
+    assert kstore.open_files().open == 1
+    kstore.limit_open_files(None)
+    assert kstore.open_files().limit > 5
+    for wrong in (-1, 1.5, True, "5"):
+        with pytest.raises((TypeError, ValueError), match="limit"):
+            kstore.limit_open_files(wrong)  # type: ignore[arg-type]
+
+
+FEW = """
+import resource, sys, kstore
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+log = kstore.open(sys.argv[1])
+kstore.limit_open_files(1000)  # more than there are: then the system's own limit tells
+print(sum(1 for _ in log), sum(map(len, log.scan(["offset"]))), log.get(50).offset)
+kstore.limit_open_files(None)
+with kstore.open(sys.argv[1], "a", internal_segment_bytes=150, segment_index_bytes=64) as log:
+    for _ in range(100):
+        log.append(b"." * 60)
+    print(sum(1 for _ in log))
+"""
+
+
+def test_fewer_descriptors_than_segments(log: kstore.PartitionLog) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FEW, log.path],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (f"{SEGMENTS} {SEGMENTS} 50\n{SEGMENTS + 100}\n", "")
