@@ -692,7 +692,8 @@ class LogWriter(RecordAppender, PartitionLog):
             TypeError, ValueError: `before_offset` is not an offset.
             OffsetOutOfRangeError: it is above the end of the log.
             PolicyViolationError: cleanup_policy is only "compact".
-            OSError: it could not be written; nothing is changed.
+            OSError: it could not be written. This log keeps its start; if the disk failed last of all, the next opening
+                may find the new one.
         """
         before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
         with self._held():

@@ -24,9 +24,8 @@ class Followed(Protocol):
     """What a source asks of the log that is followed."""
 
     path: str
+    _closed: bool
 
-    @property
-    def is_closed(self) -> bool: ...
     def last_stable_offset(self) -> int: ...
     def refresh(self) -> bool: ...
     def _now(self) -> "Loaded": ...
@@ -136,7 +135,7 @@ class WriterSource:
 
     @property
     def ended(self) -> bool:
-        return self._log.is_closed
+        return self._log._closed
 
     def arm(self, event: EventFd) -> None:
         self._notify(event)

@@ -23,9 +23,6 @@ class _Log(Protocol):
     path: str
     _appenders: "set[Appender] | None"
 
-    @property
-    def is_closed(self) -> bool: ...
-
 
 class Appender(RecordAccumulator):
     """Gathers records of many threads and appends them in batches. log.appender() makes one.
@@ -37,7 +34,7 @@ class Appender(RecordAccumulator):
 
     def __init__(self, log: Any, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
         self._linger = number("linger_ms", linger_ms, 0, MAX_LINGER_MS) / 1000
-        if log.is_closed:
+        if log._closed:
             raise LogClosedError(f"{log.path} is closed")
         self._batch = Wakeup()  # a batch is being gathered
         self._stopped = Wakeup()
