@@ -55,6 +55,7 @@ def bench_memory(
     limits: dict[str, Any] = {
         "segment_bytes": 256 << 20,
         "retention_bytes": 512 << 20,
+        "retention_ms": -1,
         "file_delete_delay_ms": 0,
     }
     ours = contestant("kstore", data, lambda: None, work, **limits)
