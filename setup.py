@@ -21,7 +21,13 @@ CFLAGS += ["-Werror"] if os.environ.get("KSTORE_WERROR") else []
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, str]]]] = {
     # compile flags, link flags, Cython directives, macros
-    "release": (["-O3", "-g0"], ["-Wl,--strip-all", "-Wl,-z,noseparate-code"], {}, []),
+    # C needs no tables for unwinding: no exception of C++ goes through it, and a debugger has the debug build
+    "release": (
+        ["-O3", "-g0", "-fno-asynchronous-unwind-tables"],
+        ["-Wl,--strip-all", "-Wl,-z,noseparate-code"],
+        {},
+        [],
+    ),
     "debug": (["-O0", "-g3", "-UNDEBUG"], [], {}, []),
     "asan": (["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer", *SANITIZE], SANITIZE, {}, []),
     "coverage": (["-O0", "-g0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
