@@ -288,7 +288,9 @@ cdef class LogAppender:
             return self.refusal
         if self.commit.failed:
             return "a sync failed"
-        return None if self.unfinished is None else f"{self.unfinished} was not finished"
+        if self.unfinished is not None:
+            return f"{self.unfinished} was not finished"
+        return None if self.active is None else self.active.lost_index()
 
     @property
     def _end_offset(self):
@@ -375,6 +377,8 @@ cdef class LogAppender:
     cdef int check_usable(self) except -1:
         if self._closed or self.active is None:  # None: __init__ did not run, or the collector took it
             raise LogClosedError("the log is closed" if self.active is None else f"{self.active.directory} is closed")
+        if self.active.is_lost():
+            self.refusal = self.refusal or self.active.lost_index()
         if self.refusal is not None or self.commit.failed or self.unfinished is not None:
             raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
         return 0
@@ -435,6 +439,8 @@ cdef class LogAppender:
         """Writes what is staged. Where it fails, nothing of it is in the log; see `fail` for when that is uncertain."""
         cdef ActiveSegment active = self.active
         cdef int status
+        if active.is_lost():
+            self.check_usable()
         if size < SMALL:
             status = active.write(data, size)
         else:

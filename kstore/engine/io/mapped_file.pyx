@@ -2,7 +2,7 @@
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cython cimport final, no_gc
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from posix.mman cimport (
     MADV_RANDOM,
@@ -19,6 +19,10 @@ from posix.mman cimport (
 
 from kstore.engine.io.file cimport MAP, SYNC, SYNCS, UNMAP, File, gate, note
 
+cdef extern from "sigbus.h" nogil:
+    int ks_add_mapping(void *start, size_t size, ks_mapped_state *state)
+    void ks_remove_mapping(void *start)
+
 cdef enum:
     STEP = 64 << 10  # blocks are had in steps of this many bytes
 
@@ -30,6 +34,7 @@ cdef class MappedFile:
 
     The file is sparse: a page is touched only after `reserve` has got its block, because a store into a hole of a full
     disk kills the process. For the same reason nothing shortens the file below what was reserved and is still read.
+    If another program does so, the mapping becomes zeros and `is_lost` says so, on Linux; see sigbus.h.
     """
 
     def __cinit__(self, File file not None, int64_t size):
@@ -46,6 +51,11 @@ cdef class MappedFile:
             if at == MAP_FAILED and errno != EINTR:
                 PyErr_SetFromErrnoWithFilenameObject(OSError, file.path)
         madvise(at, <size_t>size, MADV_RANDOM)  # a hint: otherwise the first touch reads megabytes of nothing ahead
+        self.state.fd = file.fd
+        self.state.length = size
+        if ks_add_mapping(at, <size_t>size, &self.state) < 0:
+            munmap(at, <size_t>size)
+            raise MemoryError()
         self.data = <uint8_t *>at
         self.size = size
         note(MAP, file, 0, 0, NULL)
@@ -54,6 +64,7 @@ cdef class MappedFile:
         if self.data is not NULL:
             if self.file is not None:
                 note(UNMAP, self.file, 0, 0, NULL)
+            ks_remove_mapping(self.data)
             munmap(self.data, <size_t>self.size)
 
     cdef int reserve(self, int64_t size) noexcept nogil:
@@ -78,13 +89,31 @@ cdef class MappedFile:
         self.reserved = until
         return 0
 
+    cdef int resize(self, int64_t size) noexcept nogil:
+        """Gives the file another length; the mapping keeps its size. -1 with errno set."""
+        cdef int64_t before = self.state.length
+        if size < before:
+            self.state.length = size
+        if self.file.resize(size) < 0:
+            self.state.length = before
+            return -1
+        self.state.length = size
+        return 0
+
+    cdef bint look(self) noexcept nogil:
+        """The same as `is_lost`, after a look at the length of the file. A page behind its end need not be touched."""
+        return ks_look(&self.state)
+
     cdef int sync(self) noexcept nogil:
-        """Brings what was stored to the disk; -1 with errno set on failure."""
+        """Brings what was stored to the disk; -1 with errno set on failure, EIO if the mapping is lost."""
         if self.reserved == 0:
             return 0
         note(SYNCS, self.file, 0, 0, NULL)
         while gate(1) or msync(self.data, <size_t>self.reserved, MS_SYNC) < 0:
             if errno != EINTR:
                 return -1
+        if self.look():
+            (&errno)[0] = EIO
+            return -1
         note(SYNC, self.file, 0, 0, NULL)
         return 0

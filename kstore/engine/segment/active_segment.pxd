@@ -55,6 +55,8 @@ cdef class ActiveSegment:
 
     cdef int prepare(self) except -1
     cdef int reserve(self, int64_t batches) noexcept nogil
+    cdef str lost_index(self)
+    cdef int check_indexes(self) except -1
     cdef int roll_reason(
         self, int64_t size, int64_t max_timestamp, int64_t last_offset, int64_t now, int64_t segment_bytes,
         int64_t segment_ms,
@@ -69,3 +71,7 @@ cdef class ActiveSegment:
     cdef object fresh(self, str kind)
     cdef inline int64_t offset_limit(self) noexcept nogil
     cdef inline int64_t time_limit(self) noexcept nogil
+
+    cdef inline bint is_lost(self) noexcept nogil:
+        """Whether another program has shortened an index file: no more is to be published."""
+        return self.time_map is not None and (self.time_map.is_lost() or self.offset_map.is_lost())

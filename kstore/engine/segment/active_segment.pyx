@@ -15,6 +15,7 @@ from libkstore.format cimport KS_OFFSET_ENTRY, KS_TIME_ENTRY, ks_batch
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.engine.io.file import unlink
 from kstore.engine.segment.index import TimestampOffset, TransactionIndex
+from kstore.errors import LogFailedError
 
 cdef extern from *:
     """
@@ -170,6 +171,21 @@ cdef class ActiveSegment:
             return -1
         return 0
 
+    cdef str lost_index(self):
+        """Which index file another program has shortened, and that it has; None if none was found to be."""
+        if not self.is_lost():
+            return None
+        return f"{(self.time_map if self.time_map.is_lost() else self.offset_map).file.path} was shortened by another program"
+
+    cdef int check_indexes(self) except -1:
+        """LogFailedError if another program has shortened an index file."""
+        if self.time_map is not None:
+            self.offset_map.look()
+            self.time_map.look()
+        if self.is_lost():
+            raise LogFailedError(f"nothing is written until the log is opened again: {self.lost_index()}")
+        return 0
+
     # ---- appending ------------------------------------------------------------------------------------------------
 
     cdef int roll_reason(
@@ -301,14 +317,15 @@ cdef class ActiveSegment:
     def seal(self):
         """Trims its files: the last time entry is added, indexes and log get their exact lengths (spec 4.2). OSError.
 
-        The blocks allocated ahead are given back."""
+        The blocks allocated ahead are given back. LogFailedError if another program has shortened an index file."""
         cdef int status = 0
         if self.time_map is not None:
             self.times.put(self.staged.indexed.max_timestamp, self.staged.indexed.max_timestamp_offset)
+            self.check_indexes()
             with nogil:
-                status = self.offset_map.file.resize(self.offsets.count * KS_OFFSET_ENTRY)
+                status = self.offset_map.resize(self.offsets.count * KS_OFFSET_ENTRY)
                 if status == 0:
-                    status = self.time_map.file.resize(self.times.count * KS_TIME_ENTRY)
+                    status = self.time_map.resize(self.times.count * KS_TIME_ENTRY)
         if status == 0:
             with nogil:
                 status = self.log.resize(self.staged.size)
@@ -323,9 +340,9 @@ cdef class ActiveSegment:
             self.times.count = self.published.time_entries
             self.offset_map.reserved = 0
             self.time_map.reserved = 0
-            status = self.offset_map.file.resize(self.offset_map.size)
+            status = self.offset_map.resize(self.offset_map.size)
             if status == 0:
-                status = self.time_map.file.resize(self.time_map.size)
+                status = self.time_map.resize(self.time_map.size)
             if status == 0:
                 status = self.offset_map.reserve(self.offsets.count * KS_OFFSET_ENTRY)
             if status == 0:
@@ -338,6 +355,7 @@ cdef class ActiveSegment:
         cdef int status
         if indexes:
             self.prepare()
+            self.check_indexes()
         with nogil:
             status = self.log.sync_all()
             if status == 0 and indexes:

@@ -32,6 +32,10 @@ cdef class IndexEntries:
     cdef int reserve(self, int64_t more) noexcept nogil
     cdef int one_more(self, int64_t offset) noexcept nogil
 
+    cdef inline bint is_lost(self) noexcept nogil:
+        """Whether these are a mapped file's entries and another program has shortened it: they may be zeros."""
+        return self.owner is not None and self.owner.is_lost()
+
 
 cdef class OffsetIndex(IndexEntries):
     cdef int64_t floor(self, int64_t target) noexcept nogil

@@ -8,7 +8,7 @@ IndexEntries is what the first two have in common: entries of one size, as they 
 their own, or in a mapped file, where they are appended. A view of a mapped index has a count of its own, which no
 append changes. A reader copies the entries once (2 MB for a segment of 1 GiB) instead of mapping the file: a broker
 shortens index files when it rolls, and a map of a shortened file kills the process. The writer, who owns its files,
-maps them.
+maps them; if another program shortens them all the same, entries become zeros.
 
 The file is long because the three share their entries and their errors.
 """
@@ -314,7 +314,9 @@ cdef class OffsetIndex(IndexEntries):
         cdef int64_t slot = self.floor_position(end) + 1
         if slot == 0 and self.count and self.position_at(0) == end:
             slot = 1
-        return OffsetPosition(self.offset_at(slot), self.position_at(slot)) if slot < self.count else None
+        if slot >= self.count or self.position_at(slot) < end:  # below: entries are out of order, and tell nothing
+            return None
+        return OffsetPosition(self.offset_at(slot), self.position_at(slot))
 
     def append(self, int64_t offset, int64_t position):
         """Adds an entry. ValueError when full or out of order, OverflowError past base offset + 2^31 - 1."""

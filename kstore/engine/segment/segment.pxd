@@ -32,6 +32,9 @@ cdef class Segment:
     cdef File opened(self)
     cdef object changed(self, str what, int64_t offset)
     cdef int64_t limit(self) except -1
+    cdef int load_offsets(self) except -1
+    cdef int load_times(self) except -1
+    cdef int check_mapped(self) except -1
     cdef OffsetIndex offsets(self)
     cdef TimeIndex times(self)
     cdef ReadWindow borrow(self)
@@ -49,7 +52,7 @@ cdef class Segment:
     cdef int64_t end_of_batches(self, int64_t *next_offset) except -1
     cdef int torn(self, int64_t position, int64_t target) except -1
     cdef int64_t after(self, ReadWindow w, int64_t position, ks_batch *b) except -2
-    cdef OffsetIndex distrusted(self, int64_t slot, int64_t found)
+    cdef OffsetIndex distrusted(self, OffsetIndex index, int64_t slot, int64_t found)
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)
     cdef bytes contents(self, str kind, int64_t width, str absent=*)
     cdef int check_last_time(self) except -1

@@ -17,7 +17,7 @@ from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_fields cimport header_table
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex
 from kstore.engine.segment.recovery_walk cimport recovery_walk as walk_all
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
@@ -218,6 +218,11 @@ cdef class Segment:
     # ---- indexes --------------------------------------------------------------------------------------------------
 
     cdef OffsetIndex offsets(self):
+        if self._offset_index is None or self._offset_index.is_lost():
+            self.load_offsets()
+        return self._offset_index
+
+    cdef int load_offsets(self) except -1:
         cdef OffsetIndex index
         if self._offset_index is None:
             try:
@@ -235,9 +240,14 @@ cdef class Segment:
                 self._offset_index = index
             except CorruptIndexError as e:
                 self.rebuild(e)
-        return self._offset_index
+        return self.check_mapped()
 
     cdef TimeIndex times(self):
+        if self._time_index is None or self._time_index.is_lost():
+            self.load_times()
+        return self._time_index
+
+    cdef int load_times(self) except -1:
         cdef TimeIndex index
         if self._time_index is None:
             try:
@@ -248,7 +258,25 @@ cdef class Segment:
                 self.check_last_time()
             except CorruptIndexError as e:
                 self.rebuild(e)
-        return self._time_index
+        return self.check_mapped()
+
+    cdef int check_mapped(self) except -1:
+        """Replaces the indexes of a writer, which readers of this process share, if another program has shortened a
+        file of theirs. That the file is so short may show only in the first look at it."""
+        cdef IndexEntries index
+        for index in (self._offset_index, self._time_index):
+            if index is not None and index.owner is not None and index.owner.look():
+                self.rebuild(
+                    CorruptIndexError(
+                        "size of an index file",
+                        file=index.path or index.owner.file.path,
+                        position=0,
+                        expected=f"{index.owner.state.length} bytes",
+                        found="fewer",
+                    )
+                )
+                break
+        return 0
 
     cdef int check_last_time(self) except -1:
         """The last entry decides which segment a time is looked up in, so it is compared with its batch at once."""
@@ -285,12 +313,14 @@ cdef class Segment:
     @property
     def offset_index(self):
         """Its OffsetIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
-        return self.offsets()
+        self.load_offsets()
+        return self._offset_index
 
     @property
     def time_index(self):
         """Its TimeIndex, rebuilt in memory if the file is missing or damaged. CorruptRecordError, OSError."""
-        return self.times()
+        self.load_times()
+        return self._time_index
 
     @property
     def transaction_index(self):
@@ -417,10 +447,13 @@ cdef class Segment:
                 found = step(w, position, min(ahead + LOOK, <int64_t>NEAR) if whole else <int64_t>LOOK, b, &fault)
                 if found == WALK_SYSTEM:
                     w.raise_failure(-1)
-                if found >= 0 and b.magic == 2 and b.base_offset <= target and b.last_offset == index.offset_at(slot):
+                if (
+                    found >= 0 and b.magic == 2 and b.base_offset <= target <= b.last_offset
+                    and b.last_offset == index.offset_at(slot)
+                ):
                     return position
                 if found < 0 or b.last_offset > index.offset_at(slot):
-                    index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
+                    index = self.distrusted(index, slot, b.last_offset if found >= 0 else -1)
                     slot = index.floor(target)
                     continue
             slot = index.floor(target)
@@ -430,7 +463,7 @@ cdef class Segment:
                 if found == WALK_SYSTEM:
                     w.raise_failure(-1)
                 if found < 0 or b.last_offset > index.offset_at(slot):
-                    index = self.distrusted(slot, b.last_offset if found >= 0 else -1)
+                    index = self.distrusted(index, slot, b.last_offset if found >= 0 else -1)
                     slot = index.floor(target)
                     continue
             found = self.walk_to(target, position, index.offset_at(slot) if slot >= 0 else -1, w, b, &fault)
@@ -441,7 +474,7 @@ cdef class Segment:
                 or (slot >= 0 and found == WALK_DAMAGED)
                 or (found == WALK_NONE and index.count and target <= index.offset_at(index.count - 1))
             ):
-                index = self.distrusted(max(slot, <int64_t>0), b.last_offset if found >= 0 else -1)
+                index = self.distrusted(index, max(slot, <int64_t>0), b.last_offset if found >= 0 else -1)
                 slot = index.floor(target)
                 continue
             if found == WALK_DAMAGED:
@@ -473,9 +506,8 @@ cdef class Segment:
         self.load_between(w, index.position_at(index.count - 1) if index.count else 0, self.limit())
         self.give_back(w)
 
-    cdef OffsetIndex distrusted(self, int64_t slot, int64_t found):
-        """The index made anew, because the entry in `slot` does not fit the log."""
-        cdef OffsetIndex index = self.offsets()
+    cdef OffsetIndex distrusted(self, OffsetIndex index, int64_t slot, int64_t found):
+        """The index made anew, because the entry in `slot` of this one does not fit the log."""
         self.rebuild(
             CorruptIndexError(
                 "entry of an offset index",
@@ -558,14 +590,16 @@ cdef class Segment:
         """Checks the batch at `position`, and those that a lookup passed by, if it lies behind the offset looked for:
         in a gap no batch holds that, but damage looks like a gap. Headers of old messages do not tell where they
         begin."""
+        cdef OffsetIndex index
         cdef int64_t slot
         if position < 0 and (offset >= self.end_offset or self.end_offset == INT64_MAX):
             return 0
         if position >= 0 and (b.base_offset <= offset or b.magic < 2):
             return 0
-        slot = self.offsets().floor(offset)
+        index = self.offsets()
+        slot = index.floor(offset)
         self.load_between(
-            w, self.offsets().position_at(slot) if slot >= 0 else 0, position if position >= 0 else self.limit()
+            w, index.position_at(slot) if slot >= 0 else 0, position if position >= 0 else self.limit()
         )
         if position < 0:
             return 0
@@ -707,7 +741,7 @@ cdef class Segment:
             if size == WALK_SYSTEM:
                 w.raise_failure(-1)
             if slot >= 0 and last < index.offset_at(slot) and attempt == 0:
-                index = self.distrusted(slot, last)
+                index = self.distrusted(index, slot, last)
                 continue
             break
         self.give_back(w)

@@ -1,0 +1,35 @@
+/* Whether a mapping can still be relied on: no longer once another program has made its file shorter. */
+#ifndef KSTORE_MAPPED_STATE_H
+#define KSTORE_MAPPED_STATE_H
+
+#include <stdint.h>
+#include <sys/stat.h>
+
+typedef struct ks_mapped_state {
+    int64_t length; /* of the file, as long as nobody else changes it */
+    int fd;
+    int lost;
+} ks_mapped_state;
+
+/* Whether the mapping is lost, asked after something was read from it: who has seen its zeros sees this too. */
+static inline int ks_is_lost(const ks_mapped_state *state)
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&state->lost, __ATOMIC_RELAXED);
+}
+
+/* The same after a look at the length of the file. Our own change of the length may be under way meanwhile: it is set
+   before the file becomes shorter, and after it has become longer. */
+static inline int ks_look(ks_mapped_state *state)
+{
+    struct stat st;
+    int64_t before = __atomic_load_n(&state->length, __ATOMIC_ACQUIRE), after;
+    if (fstat(state->fd, &st) == 0) {
+        after = __atomic_load_n(&state->length, __ATOMIC_ACQUIRE);
+        if (st.st_size < (before < after ? before : after))
+            __atomic_store_n(&state->lost, 1, __ATOMIC_RELEASE);
+    }
+    return ks_is_lost(state);
+}
+
+#endif
