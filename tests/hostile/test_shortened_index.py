@@ -175,6 +175,63 @@ def test_what_a_reader_found_makes_every_change_refuse(tmp_path: Path, name: str
     assert done.returncode == 0, done.stderr
 
 
+def test_the_index_of_a_segment_that_was_sealed_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    code = """
+log = opened("t-0")
+segment = log.segments[0]
+log.roll()
+for name in (INDEX, TIME_INDEX):
+    os.truncate("t-0/" + name, 4096)
+assert segment.translate(1200).base_offset == 1200
+assert segment.find_timestamp(2200)[0] == 1200
+check([log.get(1200)], 1200, 1201)
+assert log.append(value(COUNT)) == COUNT
+log.close()
+with kstore.open("t-0") as log:
+    assert log.recovery.clean
+    check(log.records(0), 0, COUNT + 1)
+"""
+    done = child(tmp_path, code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_threads_that_read_meanwhile_find_right_records(tmp_path: Path) -> None:
+    code = """
+import threading
+
+def read(log, failures, step):
+    try:
+        for n in range(0, COUNT, step):
+            check([log.get(n)], n, n + 1)
+            assert log.find(timestamp=1000 + n).offset == n
+            records = list(log.read(n, max_bytes=500, whole_batches=True))
+            check(records, n, n + len(records))
+            assert records
+    except Exception as e:
+        failures.append(e)
+
+for attempt in range(6):
+    log = opened(f"t-{attempt}")
+    failures = []
+    threads = [threading.Thread(target=read, args=(log, failures, step)) for step in (7, 11, 13)]
+    for thread in threads:
+        thread.start()
+    for name in (INDEX, TIME_INDEX):
+        os.truncate(f"{log.path}/{name}", 4096 * (attempt % 3))
+    with contextlib.suppress(kstore.LogFailedError):
+        for n in range(COUNT, 2 * COUNT):
+            log.append(value(n), timestamp=1000 + n)
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    check(log.records(0), 0, log.log_end_offset)
+    with contextlib.suppress(kstore.LogFailedError):
+        log.close()
+"""
+    done = child(tmp_path, code)
+    assert done.returncode == 0, done.stderr
+
+
 # Who else wants to know of SIGBUS, and when: before the first writer, between it and the next, behind both.
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_faulthandler_does_not_end_a_writer_and_still_tells_of_others(tmp_path: Path, at: int) -> None:

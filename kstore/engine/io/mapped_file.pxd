@@ -22,6 +22,7 @@ cdef class MappedFile:
     cdef int resize(self, int64_t size) noexcept nogil
     cdef int sync(self) noexcept nogil
     cdef bint look(self) noexcept nogil
+    cdef str loss(self)
 
     cdef inline bint is_lost(self) noexcept nogil:
         """Whether another program has shortened the file. What was read before this call counts only if it has not."""

@@ -104,6 +104,10 @@ cdef class MappedFile:
         """The same as `is_lost`, after a look at the length of the file. A page behind its end need not be touched."""
         return ks_look(&self.state)
 
+    cdef str loss(self):
+        """What another program did to the file; None if that `is_lost` is not so."""
+        return f"{self.file.path} was shortened by another program" if self.is_lost() else None
+
     cdef int sync(self) noexcept nogil:
         """Brings what was stored to the disk; -1 with errno set on failure, EIO if the mapping is lost."""
         if self.reserved == 0:

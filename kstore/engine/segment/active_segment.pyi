@@ -71,7 +71,7 @@ class ActiveSegment:
     def seal(self) -> None:
         """Trims its files: the last time entry is added, indexes and log get their exact lengths (spec 4.2). OSError.
 
-        The blocks allocated ahead are given back."""
+        The blocks allocated ahead are given back. LogFailedError if another program has shortened an index file."""
     def unseal(self) -> None:
         """Makes a sealed segment writable again, because the next one could not be made. OSError."""
     def sync(self, *, indexes: bool = True) -> None:

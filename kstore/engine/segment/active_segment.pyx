@@ -172,18 +172,13 @@ cdef class ActiveSegment:
         return 0
 
     cdef str lost_index(self):
-        """Which index file another program has shortened, and that it has; None if none was found to be."""
-        if not self.is_lost():
-            return None
-        return f"{(self.time_map if self.time_map.is_lost() else self.offset_map).file.path} was shortened by another program"
+        """Which index file another program has shortened, and that it has; None if none is known."""
+        return None if self.time_map is None else self.offset_map.loss() or self.time_map.loss()
 
     cdef int check_indexes(self) except -1:
         """LogFailedError if another program has shortened an index file."""
-        if self.time_map is not None:
-            self.offset_map.look()
-            self.time_map.look()
-        if self.is_lost():
-            raise LogFailedError(f"nothing is written until the log is opened again: {self.lost_index()}")
+        if self.offset_map.look() or self.time_map.look():
+            raise LogFailedError("nothing is written until the log is opened again: " + self.lost_index())
         return 0
 
     # ---- appending ------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ cdef class IndexEntries:
     cdef IndexEntries view(self, int64_t count)
     cdef int reserve(self, int64_t more) noexcept nogil
     cdef int one_more(self, int64_t offset) noexcept nogil
+    cdef object shortened(self)
 
     cdef inline bint is_lost(self) noexcept nogil:
         """Whether these are a mapped file's entries and another program has shortened it: they may be zeros."""

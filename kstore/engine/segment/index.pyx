@@ -131,6 +131,15 @@ cdef class IndexEntries:
         self.room = more
         return 0
 
+    @final
+    cdef object shortened(self):
+        """The CorruptIndexError of a mapped file that another program has shortened; None if none has."""
+        if self.owner is None or not self.owner.look():
+            return None
+        return CorruptIndexError(
+            "size of a writer's index", file=self.owner.file.path, expected=self.owner.state.length, found="fewer bytes"
+        )
+
     def __len__(self):
         return self.count
 

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from kstore.engine.io.file cimport File, FileHandle
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Records
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex
+from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex
 from libkstore.format cimport ks_batch, ks_fault
 
 
@@ -34,7 +34,7 @@ cdef class Segment:
     cdef int64_t limit(self) except -1
     cdef int load_offsets(self) except -1
     cdef int load_times(self) except -1
-    cdef int check_mapped(self) except -1
+    cdef int replace_lost(self, IndexEntries index) except -1
     cdef OffsetIndex offsets(self)
     cdef TimeIndex times(self)
     cdef ReadWindow borrow(self)

@@ -240,7 +240,7 @@ cdef class Segment:
                 self._offset_index = index
             except CorruptIndexError as e:
                 self.rebuild(e)
-        return self.check_mapped()
+        return self.replace_lost(self._offset_index)
 
     cdef TimeIndex times(self):
         if self._time_index is None or self._time_index.is_lost():
@@ -258,24 +258,14 @@ cdef class Segment:
                 self.check_last_time()
             except CorruptIndexError as e:
                 self.rebuild(e)
-        return self.check_mapped()
+        return self.replace_lost(self._time_index)
 
-    cdef int check_mapped(self) except -1:
-        """Replaces the indexes of a writer, which readers of this process share, if another program has shortened a
-        file of theirs. That the file is so short may show only in the first look at it."""
-        cdef IndexEntries index
-        for index in (self._offset_index, self._time_index):
-            if index is not None and index.owner is not None and index.owner.look():
-                self.rebuild(
-                    CorruptIndexError(
-                        "size of an index file",
-                        file=index.path or index.owner.file.path,
-                        position=0,
-                        expected=f"{index.owner.state.length} bytes",
-                        found="fewer",
-                    )
-                )
-                break
+    cdef int replace_lost(self, IndexEntries index) except -1:
+        """Rebuilds the indexes if this one is a writer's, which readers of its process share, and another program has
+        shortened the file. A reader that keeps the index must ask: it may not touch what is gone before."""
+        reason = index.shortened()
+        if reason is not None:
+            self.rebuild(reason)
         return 0
 
     cdef int check_last_time(self) except -1:
