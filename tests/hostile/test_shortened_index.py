@@ -1,12 +1,14 @@
 """Another program shortens an index file that a writer has mapped. The system answers a touch of what is gone with SIGBUS."""
 
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kstore.engine.segment.index import OffsetIndex
 from tests.helpers import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no handler")
@@ -241,8 +243,11 @@ def test_faulthandler_does_not_end_a_writer_and_still_tells_of_others(tmp_path: 
         [
             *steps,
             "for each in (log, other):",
+            "    index = each.segments[0].offset_index",
             "    for name in (INDEX, TIME_INDEX):",
             "        os.truncate(f'{each.path}/{name}', 0)",
+            "    each.segments[0].offset_index  # the length of the file tells, so nothing is touched",
+            "    index.lookup(700)",
             "    check([each.get(700)], 700, 701)",
             "    assert each.find(timestamp=1800).offset == 800",
             "    each.close()",
@@ -308,3 +313,8 @@ assert seen == [1, 2]
 """
     done = child(tmp_path, code)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_entry_of_zeros_is_no_upper_bound() -> None:
+    index = OffsetIndex(0, struct.pack(">iiii", 10, 100, 0, 0))
+    assert index.fetch_upper_bound(0, 100) is None  # of (10, 100), exactly there, Kafka takes the next

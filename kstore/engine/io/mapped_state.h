@@ -8,8 +8,10 @@
 typedef struct ks_mapped_state {
     int64_t length; /* of the file, as long as nobody else changes it */
     int fd;
-    int lost;
+    int lost; /* 0, or one of these */
 } ks_mapped_state;
+
+enum { KS_SHORTER = 1, KS_ZEROS = 2 }; /* the file was found to be shorter; zeros are in place of the mapping */
 
 /* Whether the mapping is lost, asked after something was read from it: who has seen its zeros sees this too. */
 static inline int ks_is_lost(const ks_mapped_state *state)
@@ -26,8 +28,8 @@ static inline int ks_look(ks_mapped_state *state)
     int64_t before = __atomic_load_n(&state->length, __ATOMIC_ACQUIRE), after;
     if (fstat(state->fd, &st) == 0) {
         after = __atomic_load_n(&state->length, __ATOMIC_ACQUIRE);
-        if (st.st_size < (before < after ? before : after))
-            __atomic_store_n(&state->lost, 1, __ATOMIC_RELEASE);
+        if (st.st_size < (before < after ? before : after) && !ks_is_lost(state))
+            __atomic_store_n(&state->lost, KS_SHORTER, __ATOMIC_RELEASE);
     }
     return ks_is_lost(state);
 }

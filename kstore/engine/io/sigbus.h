@@ -34,8 +34,8 @@ static struct sigaction ks_actions[KS_ACTIONS]; /* the first: before ours; other
 static int ks_newest_action;
 static int ks_passing_on; /* how many threads are in the handler of somebody else */
 
-/* Puts zeros in place of the mapping that has this address, or, if that is 0, of those whose files are found to be
-   shorter now. Whether there were any. */
+/* Puts zeros in place of the mapping that has this address, or, if that is 0, of all whose files are shorter. Whether
+   there were any. */
 static int ks_lose_mappings(uintptr_t address)
 {
     ks_mapping *m;
@@ -48,9 +48,9 @@ static int ks_lose_mappings(uintptr_t address)
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if ((version & 1) || __atomic_load_n(&m->version, __ATOMIC_RELAXED) != version || start == 0)
             continue; /* not in use, or not yet */
-        if (address ? address < start || address - start >= size : ks_is_lost(state) || !ks_look(state))
+        if (address ? address < start || address - start >= size : !ks_look(state) || ks_is_lost(state) == KS_ZEROS)
             continue;
-        __atomic_store_n(&state->lost, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&state->lost, KS_ZEROS, __ATOMIC_RELEASE);
         found |= mmap((void *)start, size, PROT_READ | PROT_WRITE,
                       MAP_FIXED | MAP_ANONYMOUS | MAP_PRIVATE | MAP_NORESERVE, -1, 0) != MAP_FAILED;
     }
