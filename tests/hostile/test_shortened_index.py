@@ -1,5 +1,6 @@
 """Another program shortens an index file that a writer has mapped. The system answers a touch of what is gone with SIGBUS."""
 
+import os
 import signal
 import struct
 import subprocess
@@ -129,7 +130,11 @@ def child(tmp_path: Path, code: str, *arguments: str) -> "subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-c", PREFACE + code, *arguments],
         cwd=tmp_path,
-        env=processes.environment(PYTHONFAULTHANDLER=""),
+        env=processes.environment(
+            PYTHONFAULTHANDLER="",
+            # AddressSanitizer would take the signal that the process dies of, and end it in its own way.
+            ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":handle_sigbus=0",
+        ),
         capture_output=True,
         text=True,
         timeout=300,
