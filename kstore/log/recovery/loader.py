@@ -271,8 +271,9 @@ class _Loader:
                     self._note_misnamed(name)
         stems.sort()
         known = {offset for offset, _ in stems}
+        known_stems = {stem for _, stem in stems}
         for name in names:
-            if name.endswith(layout.INDEX_KINDS):
+            if name.endswith(layout.INDEX_KINDS) and name.rpartition(".")[0] not in known_stems:
                 offset = layout.parse_offset(name)
                 if offset is None:
                     self.listing.note(Code.NO_NAME_OF_AN_INDEX, name)

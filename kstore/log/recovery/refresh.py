@@ -38,15 +38,18 @@ def look(path: Path, options: LoadOptions) -> Loaded:
     come to rest. LogNotFoundError, CorruptFileError, OSError."""
     if path.is_file():
         return load_file(path, options.index_interval_bytes, options.max_decompressed_bytes)
+    before = None  # as a look found it damaged; a healthy one pays nothing
     for attempt in range(_LOOKS):
-        before = _traces(path)
         try:
             return load(path, **options._asdict())
         except LogNotFoundError:
             raise
         except (FileNotFoundError, CorruptFileError) as e:
-            if isinstance(e, CorruptFileError) and before == _traces(path):
-                raise
+            if isinstance(e, CorruptFileError):
+                now = _traces(path)
+                if now == before:
+                    raise  # nobody has changed it since the look before, which found the same
+                before = now
             if attempt == _LOOKS - 1:
                 if isinstance(e, KstoreError):
                     raise
