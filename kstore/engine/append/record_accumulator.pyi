@@ -30,8 +30,8 @@ class Ticket:
 class RecordAccumulator:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
 
-    `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that
-    the batch does not wait too long."""
+    `_began` is called before the first record of a batch is taken, with the mutex held: the deriving class sees to it
+    that the batch does not wait too long."""
 
     def __new__(cls, log: RecordAppender, batch_bytes: int = 16384, **options: object) -> Self: ...
     def append(

@@ -92,8 +92,8 @@ cdef class Ticket:
 cdef class RecordAccumulator:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
 
-    `_began` is called when the first record of a batch comes, with the mutex held: the deriving class sees to it that
-    the batch does not wait too long.
+    `_began` is called before the first record of a batch is taken, with the mutex held: the deriving class sees to it
+    that the batch does not wait too long.
     """
 
     cdef RecordAppender log
@@ -102,7 +102,7 @@ cdef class RecordAccumulator:
     cdef int64_t batch_bytes
     cdef int64_t now              # the clock, as last read
     cdef PendingBatch batch           # the open one, or the last
-    cdef bint gathering           # a batch is open
+    cdef bint gathering           # a batch is open, and has a record
     cdef bint finished            # it is closed, and not yet written
     cdef bint closed
 
@@ -131,7 +131,7 @@ cdef class RecordAccumulator:
         return 0
 
     def _began(self):
-        """The first record of a batch has come."""
+        """The first record of a batch comes."""
 
     def append(self, value, key=None, timestamp=None, headers=None):
         """Takes one record and returns its Ticket, whose wait() gives the offset. Arguments as for log.append.
@@ -152,8 +152,6 @@ cdef class RecordAccumulator:
             if self.closed:
                 raise LogClosedError("the appender is closed")
             builder = self.builder
-            if builder.batch.records_count == 0:
-                self.gathering = False  # its first record was interrupted or found no memory: it begins anew
             if timestamp is None or self.log.log_append_time or not self.gathering:
                 self.now = self.log.now()
             now = self.now  # a given timestamp is judged by the time its batch began: reading clocks costs
@@ -176,6 +174,7 @@ cdef class RecordAccumulator:
                 body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size
             ) < 0:
                 raise MemoryError(f"a record of {body} bytes")
+            self.gathering = True  # only now: if its first record is interrupted or finds no memory, it begins anew
             ticket = Ticket.__new__(Ticket)
             ticket.appender = self
             ticket.batch = self.batch
@@ -193,15 +192,11 @@ cdef class RecordAccumulator:
         if builder.begin(0, 0, KS_LOG_APPEND_TIME if self.log.log_append_time else 0) < 0:
             raise MemoryError("a batch")
         self.batch = PendingBatch()
-        self.gathering = True
         self._began()
         return 0
 
     cdef int write(self) except -1:
         """Appends the open batch to the log; it stays open, to be tried again, where that fails."""
-        if self.builder.batch.records_count == 0:  # its first record found no memory
-            self.gathering = False
-            return 0
         if not self.finished:
             self.builder.finish()
             self.finished = True
