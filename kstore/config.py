@@ -487,6 +487,8 @@ def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = Fals
 
 def _topic_options(topic: Mapping[str, object]) -> dict[str, Any]:
     """A topic's configuration in Kafka's notation, in Python's."""
+    if not isinstance(topic, Mapping):
+        raise TypeError(f"topic is a mapping of option names and values, not {topic!r:.80}")
     options = {}
     for name, value in topic.items():
         if name not in _TOPIC_NAMES:

@@ -194,9 +194,19 @@ def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
         if not line.strip():
             continue
         try:
-            yield _row(json.loads(line), is_base64)._replace(line=number)
+            yield _row(json.loads(line, object_pairs_hook=_names_once), is_base64)._replace(line=number)
         except (ValueError, TypeError, RecursionError) as e:
             raise ValueError(f"line {number}: {e}") from None
+
+
+def _names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. json alone would keep the last value of a name, without a word about those before."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands twice in an object; headers of one name can be given as pairs")
+    return found
 
 
 def _row(fields: Any, is_base64: bool) -> Row:

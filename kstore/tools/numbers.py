@@ -1,6 +1,7 @@
 """Numbers and times as arguments of the command line: one out of range is refused as wrong usage, in words."""
 
 import math
+import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
@@ -14,10 +15,11 @@ def whole(what: str, least: int = 0, most: int = MAX_OFFSET) -> Callable[[str], 
     """A type for argparse: an int within limits, which errors call `what`."""
 
     def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ArgumentTypeError(f"{text!r} is not {what}") from None
+        if not re.fullmatch(
+            "[+-]?[0-9]{1,99}", text
+        ):  # int() takes 1_000, spaces and digits of other scripts, too
+            raise ArgumentTypeError(f"{text!r} is not {what}")
+        number = int(text)
         if not least <= number <= most:
             raise ArgumentTypeError(f"{what} is from {least} to {most}, not {number}")
         return number

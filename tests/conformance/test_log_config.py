@@ -521,3 +521,9 @@ class TestLog:
         with pytest.raises(InvalidConfigError):
             log.configure(retention_ms=-2)
         assert log.config.retention_ms == 5
+
+
+@pytest.mark.parametrize("wrong", ["segment.bytes=1", b"", 5, ["segment.bytes"], None])
+def test_a_topic_is_a_mapping(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="topic is a mapping of option names and values, not "):
+        LogConfig.from_topic(wrong)
