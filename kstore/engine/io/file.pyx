@@ -414,6 +414,14 @@ cdef class File:
                 self.raise_errno()
         return <int64_t>st.st_size
 
+    cdef int64_t allocated(self) except -1:
+        """How many bytes of it are on the disk, about: its holes are not."""
+        cdef struct_stat st
+        while gate(READS) or fstat(self.fd, &st) < 0:
+            if errno != EINTR:
+                self.raise_errno()
+        return <int64_t>st.st_blocks * 512
+
     cpdef int64_t next_data(self, int64_t position) noexcept:
         """The first byte from `position` on that is not in a hole of the file; INT64_MAX if a hole is all that follows,
         `position` if that cannot be told."""

@@ -250,9 +250,10 @@ cdef class Reader:
     cdef int64_t resume(self, int64_t position) except -1:
         """The first byte from `position` on where a sound batch begins in order, or the end.
 
-        Bytes made to look like many large batches must not make this take the square of their number: what is read
-        for checksums is bounded, and past the bound the rest of the segment counts as damaged."""
-        cdef int64_t budget = 32 * (self.end - position) + (64 << 20)
+        Bytes made to look like many large batches must not make this take the square of their number, nor a few of
+        them the size of a hole: what is read for checksums is bounded, and past the bound the rest of the segment
+        counts as damaged."""
+        cdef int64_t budget = 32 * min(self.end - position, self.segment.opened().allocated()) + (64 << 20)
         cdef int64_t origin = self.segment.origin, data, turn
         cdef int status = 1
         while status > 0 and position < self.end and budget >= 0:
