@@ -70,32 +70,50 @@ class build_ext_in_parallel(build_ext):
                     module.unlink()
 
 
+def spare_missing_tracebacks(extensions: list[Extension]) -> list[Extension]:
+    """Lets the C code of an `except` clause live without a traceback.
+
+    Cython 3.3 drops its reference to the traceback there, and the process ends if there is none: if there was no memory
+    for one."""
+    for extension in extensions:
+        for source in map(Path, extension.sources):
+            written = source.read_text()
+            spared = written.replace(
+                "#define __Pyx_DECREF(r) Py_DECREF(r)", "#define __Pyx_DECREF(r) Py_XDECREF(r)"
+            )
+            if spared != written:
+                source.write_text(spared)
+    return extensions
+
+
 setup(
     cmdclass={"build_py": build_py_with_headers, "build_ext": build_ext_in_parallel},
-    ext_modules=cythonize(
-        [
-            Extension(
-                ".".join(source.with_suffix("").parts),
-                [source.as_posix()],
-                include_dirs=INCLUDE,
-                depends=NEEDED,
-                extra_compile_args=CFLAGS + cflags,
-                extra_link_args=ldflags,
-                define_macros=macros,
-            )
-            for source in MODULES
-        ],
-        include_path=["include"],
-        emit_linenums=MODE == "debug",  # gdb shows the lines of the .pyx
-        nthreads=os.cpu_count() or 1,
-        # the coverage plugin needs the .c beside the .pyx
-        build_dir=None if MODE == "coverage" else f"build/cython-{MODE}",
-        compiler_directives={
-            "language_level": 3,
-            "auto_pickle": False,
-            "autotestdict": False,
-            "warn.unused": True,
-            **directives,
-        },
+    ext_modules=spare_missing_tracebacks(
+        cythonize(
+            [
+                Extension(
+                    ".".join(source.with_suffix("").parts),
+                    [source.as_posix()],
+                    include_dirs=INCLUDE,
+                    depends=NEEDED,
+                    extra_compile_args=CFLAGS + cflags,
+                    extra_link_args=ldflags,
+                    define_macros=macros,
+                )
+                for source in MODULES
+            ],
+            include_path=["include"],
+            emit_linenums=MODE == "debug",  # gdb shows the lines of the .pyx
+            nthreads=os.cpu_count() or 1,
+            # the coverage plugin needs the .c beside the .pyx
+            build_dir=None if MODE == "coverage" else f"build/cython-{MODE}",
+            compiler_directives={
+                "language_level": 3,
+                "auto_pickle": False,
+                "autotestdict": False,
+                "warn.unused": True,
+                **directives,
+            },
+        )
     ),
 )

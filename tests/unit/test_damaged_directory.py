@@ -52,7 +52,9 @@ def five_segments(directory: Path) -> list[kstore.Segment]:
     for i in range(100):
         log.append(b"%03d" % i + b"x" * 80)
     log.abandon()
-    for checkpoint in directory.glob("recovery-point*"):  # the background may have flushed segments already, or not
+    for checkpoint in directory.glob(
+        "recovery-point*"
+    ):  # the background may have flushed segments already, or not
         checkpoint.unlink()
     return list(kstore.open(directory, recover=False).segments)
 
@@ -262,7 +264,9 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
     read = bytes_read()
     with pytest.warns(kstore.DataLossWarning):
         kstore.open(tmp_path / "t-0", "a").close()
-    assert bytes_read() - read < 256 << 20  # what looks like a batch as large as the hole is not read to the end
+    assert (
+        bytes_read() - read < 256 << 20
+    )  # what looks like a batch as large as the hole is not read to the end
     assert path.stat().st_size == size
     (kept,) = (tmp_path / "t-0").glob("*.cut")
     assert kept.stat().st_size == (1 << 40) - size

@@ -501,7 +501,8 @@ cdef class RecordAppender(LogAppender):
         Where the disk is full half way, those that were written are accounted for. Any other failure between the two
         would leave producers of which the log knows less than it holds, so nothing is written after it."""
         cdef int64_t last = -1
-        with self._unfinished("an append of producers") as change:
+        change = self._unfinished("an append of producers").__enter__()
+        try:  # no `with`: Cython's ends the process if there is no memory for a traceback
             try:
                 last = self.put_joined(found, now) if joined else self.put_each(now)
             except BaseException:
@@ -511,6 +512,10 @@ cdef class RecordAppender(LogAppender):
                     change.undone()
                 raise
             self._account(batches)
+        except BaseException as e:
+            change.__exit__(type(e), e, None)
+            raise
+        change.__exit__(None, None, None)
         return last
 
     cdef int64_t put_each(self, int64_t now) except -1:

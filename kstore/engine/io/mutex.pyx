@@ -57,18 +57,24 @@ cdef class Mutex:
         if ks_owned_lock_is_mine(&self.lock):
             self.waiting.append(call)
         else:
-            with self:
+            self.acquire()
+            try:  # no `with`: Cython's ends the process if there is no memory for a traceback
                 call()
+            finally:
+                self.leave()
 
     def __enter__(self):
         self.acquire()
 
     def __exit__(self, *error):
+        self.leave()
+
+    cdef int leave(self) except -1:
         while True:
             try:
                 self.run_waiting()
             finally:
                 ks_owned_lock_release(&self.lock)
             if not self.waiting:
-                return
+                return 0
             self.acquire()  # it came after the last look

@@ -8,7 +8,7 @@ from libc.string cimport memset
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, LOOK, NEAR, WALK_SYSTEM, step
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, index_batch, ks_index_state
+from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, ks_index_state
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
     KS_CONTROL,
@@ -145,6 +145,8 @@ cdef object recovery_walk(
             position += size
     if size == WALK_SYSTEM:
         w.raise_failure(-1)
+    if put == INDEX_MEMORY:  # no damage
+        raise MemoryError()
     if unordered and not follows_on and b.base_offset <= last:  # the batch before is the one out of line
         ks_fail(&fault, KS_E_OFFSET, 0, b.base_offset - 1, last)
         error = error_of(&fault, path, previous, -1)
@@ -168,7 +170,8 @@ cdef object recovery_walk(
             expected="a whole batch",
             found=f"{w.limit - position} bytes",
         )
-    times.put(indexed.max_timestamp, indexed.max_timestamp_offset)
+    if times.put(indexed.max_timestamp, indexed.max_timestamp_offset) == INDEX_MEMORY:
+        raise MemoryError()
     return RecoveryWalk(
         position, next_offset, count, offsets, times,
         TimestampOffset(indexed.max_timestamp, indexed.max_timestamp_offset), epochs, error,

@@ -3,8 +3,8 @@
 from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t
 
 from kstore.engine.io.read_window cimport ReadWindow
-from kstore.engine.record.batch_walk cimport FAR, NEAR, step
-from kstore.engine.segment.index cimport OffsetIndex, TimeIndex, index_batch, ks_index_state
+from kstore.engine.record.batch_walk cimport FAR, NEAR, WALK_SYSTEM, step
+from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, ks_index_state
 from kstore.engine.segment.recovery_walk cimport check_marker
 from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OK, ks_batch, ks_check_batch, ks_fault
@@ -16,12 +16,14 @@ cdef int64_t sound(
     ReadWindow w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b
 ) noexcept nogil:
     """The size of the batch at `position` if it is whole, its checksum right and its offsets above `last` and below
-    `end`: what recovery would keep. Its header is in b. Negative where it is not."""
+    `end`: what recovery would keep. Its header is in b. Negative if it is not; WALK_SYSTEM if that cannot be told."""
     cdef ks_fault fault
     cdef int64_t size = step(w, position, ahead, b, &fault), have
     if size < 0:
         return size
     have = w.fill(position, size, ahead)
+    if have < 0:
+        return WALK_SYSTEM
     if (
         have < size
         or ks_check_batch(w.at(position), w.at(position) + have, b, &fault) != KS_OK
@@ -52,6 +54,7 @@ def grown(Segment segment not None, int64_t end_offset):
     cdef int64_t position = segment.limit(), size, last = segment.base_offset - 1
     cdef int64_t end = end_of(segment, end_offset)
     cdef int64_t length = segment.opened().length() - segment.origin
+    cdef int put = 0
     if length <= position and end_offset == segment.end_offset:
         return segment
     if position:
@@ -65,11 +68,17 @@ def grown(Segment segment not None, int64_t end_offset):
     w.reset(segment.opened(), length, segment.origin)
     with nogil:
         while (size := sound(w, position, FAR, last, end, &b)) >= 0:
-            index_batch(
+            put = index_batch(
                 &indexed, offsets, times, segment.index_interval_bytes, INT64_MAX, INT64_MAX, &b, position
             )
+            if put == INDEX_MEMORY:
+                break
             last = b.last_offset
             position += size
+    if put == INDEX_MEMORY:
+        raise MemoryError()
+    if size == WALK_SYSTEM:
+        w.raise_failure(-1)
     if position == segment.limit() and end_offset == segment.end_offset:
         return segment
     twin = segment.shown_until(position, end_offset)
@@ -87,7 +96,7 @@ def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20
     cdef Segment twin
     cdef ReadWindow w
     cdef ks_batch b
-    cdef int64_t position = segment.limit(), size, until = position + most
+    cdef int64_t position = segment.limit(), size = 0, until = position + most
     cdef int64_t end = end_of(segment, segment.end_offset)
     cdef int64_t length = segment.opened().length() - segment.origin
     if length <= position:
@@ -98,6 +107,8 @@ def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20
         while position < until and (size := sound(w, position, NEAR, last_offset, end, &b)) >= 0:
             last_offset = b.last_offset
             position += size
+    if size == WALK_SYSTEM:
+        w.raise_failure(-1)
     if position == segment.limit():
         segment.give_back(w)
         return segment, last_offset

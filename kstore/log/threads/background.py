@@ -22,12 +22,14 @@ class Background(threading.Thread):
     is_begun = False
     _is_over = False
     _process = -1  # where it runs
+    _runs: dict[str, bool] = {}  # noqa: RUF012 - empty, until the thread begins, or somebody gives it up: one step
 
     def start(self) -> None:
         """RuntimeError if there can be no more threads; so at the end of the interpreter, when it would never run."""
         if sys.is_finalizing():
             raise RuntimeError("can't start new thread at interpreter shutdown")
         self._over = Wakeup()
+        self._runs = {}
         self._process = os.getpid()
         _thread.start_new_thread(self._start, ())
         self.is_begun = True
@@ -35,13 +37,19 @@ class Background(threading.Thread):
     def _start(self) -> None:
         try:
             super().start()
-        except RuntimeError:  # there can be no more threads: it is over before it began
-            self._is_over = True
+        except (RuntimeError, MemoryError):  # there can be no more threads
+            self._give_up()
             self._over.set()
+
+    def _give_up(self) -> bool:
+        """It will not run, though it may yet begin. False if it has begun."""
+        return not self._runs.setdefault("", False)
 
     def run(self) -> None:
         """What it was made for."""
         self.is_begun = True
+        if not self._runs.setdefault("", True):
+            return
         try:
             super().run()
         finally:
@@ -51,12 +59,17 @@ class Background(threading.Thread):
     @property
     def is_over(self) -> bool:
         """Whether it has ended, or will never run: in a child of fork, and at the end of the interpreter."""
-        return self._is_over or sys.is_finalizing() or self._process != os.getpid()
+        return (
+            self._is_over
+            or not self._runs.get("", True)
+            or sys.is_finalizing()
+            or self._process != os.getpid()
+        )
 
     def wait(self) -> None:
         """Waits until it is over, or outside."""
-        if self is threading.current_thread() or not self.is_begun:
-            return
+        if self is threading.current_thread() or not self.is_begun or self._give_up():
+            return  # what has not begun by now may have found no memory for it, and would be waited for in vain
         try:
             while not (self.is_over or self.outside):
                 self._over.wait(_PATIENCE)

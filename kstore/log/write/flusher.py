@@ -99,7 +99,7 @@ class Flusher:
                     log._store_recovery_point()
             except LogClosedError:
                 pass  # closing syncs everything itself
-            except (OSError, KstoreError) as e:
+            except (OSError, KstoreError, MemoryError) as e:
                 self.failure = e  # if the log refuses to write from here on, closing it tells
             reports = log._reports
             del log

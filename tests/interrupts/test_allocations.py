@@ -1,0 +1,126 @@
+"""An allocation of an operation finds no memory, be it in C, in Cython or in Python: nothing is lost, and the log goes on.
+
+KSTORE_ALLOCATIONS=N tries N allocations of each operation, the same for the same KSTORE_INTERRUPTS_SEED. In one child in two,
+those that follow fail, too, for a while. It is no part of `make test`, because CPython 3.11 and numpy do not survive every
+failure themselves: their "error return without exception set" is left out, but they also free twice when they compile, and
+wait for threads that had no memory to begin.
+"""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+import kstore
+import kstore.log.writer
+from tests.interrupts.children import run, say
+from tests.interrupts.operations import OPERATIONS, Operation
+from tests.interrupts.points import SEED, in_directories, sample
+from tests.interrupts.world import World
+
+testcapi = pytest.importorskip(
+    "_testcapi", reason="this Python is without its own tests, which can let allocations fail"
+)
+MOST = int(os.environ.get("KSTORE_ALLOCATIONS", "0"))  # of each operation
+A_WHILE = 20  # allocations
+ROOT = Path(kstore.__file__).parent
+
+
+def spare_the_test(world: World) -> None:
+    """Its own bookkeeping has memory, and what CPython loses on the way is not complained of."""
+    acknowledge = world.ack
+
+    def ack(first: int, values: Iterable[bytes]) -> None:
+        testcapi.remove_mem_hooks()
+        acknowledge(first, values)
+
+    world.ack = ack  # type: ignore[method-assign]
+    world.descriptors += 10
+    complain = sys.unraisablehook
+    sys.unraisablehook = lambda e: None if isinstance(e.exc_value, MemoryError) else complain(e)
+    ended = (
+        threading.excepthook
+    )  # a thread that found no memory is started again when there is something to do
+    threading.excepthook = lambda e: None if isinstance(e.exc_value, MemoryError) else ended(e)
+
+
+def fail(operation: Operation, nth: int, count: int, directory: Path) -> None:
+    """Tries the operation while so many of its allocations fail, from the nth on, and goes on with the log."""
+    world = operation.world(directory)
+    spare_the_test(world)
+    with contextlib.suppress(MemoryError, kstore.KstoreError, OSError):
+        try:
+            testcapi.set_nomemory(nth - 1, nth - 1 + count)
+            try:
+                operation.act(world)
+            finally:
+                testcapi.remove_mem_hooks()
+        except (TypeError, SystemError) as e:
+            if not re.search("not PosixPath|without (setting an )?exception", str(e)):
+                raise
+    world.go_on()
+
+
+def count_allocations(operation: Operation, directory: Path) -> int:
+    """How many there are, about: the operation still fails if many from there on fail."""
+    low, high = 0, 64
+
+    def fails(nth: int) -> bool:
+        def work() -> None:
+            world = operation.world(directory / str(nth))
+            testcapi.set_nomemory(nth, nth + 1000)
+            try:
+                operation.act(world)
+            finally:
+                testcapi.remove_mem_hooks()
+            say("it did not fail")
+
+        ended = run(work)
+        shutil.rmtree(directory / str(nth), ignore_errors=True)
+        return "it did not fail" not in ended.text
+
+    while fails(high):
+        low, high = high, 4 * high
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return high
+
+
+@pytest.mark.skipif(MOST == 0, reason="KSTORE_ALLOCATIONS=N")
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_memory(ram: Path, name: str) -> None:
+    operation = OPERATIONS[name]
+    total = count_allocations(operation, ram)
+    rng = random.Random(SEED)
+
+    def task(nth: int) -> tuple[int, Callable[[Path], None]]:
+        count = rng.choice((1, A_WHILE))
+        return nth, lambda own: fail(operation, nth, count, own)
+
+    chosen = sorted(set(sample(total, MOST, SEED)))
+    wrong = {
+        nth: ended.wrong + ended.text[-1500:]
+        for nth, ended in in_directories(ram, [task(nth) for nth in chosen])
+        if ended.wrong
+    }
+    assert not wrong, f"seed {SEED}, {len(wrong)} of {len(chosen)} of {total} allocations: {wrong}"
+
+
+def test_no_with_statement_in_cython() -> None:
+    """Cython's `with` ends the process if its block raises and there is no memory for a traceback."""
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in ROOT.rglob("*.pyx")
+        for line in path.read_text().splitlines()
+        if re.match(r"\s+with (?!nogil|gil)", line)
+    ]
+    assert list(ROOT.rglob("*.pyx"))
+    assert found == []
