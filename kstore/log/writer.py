@@ -22,6 +22,7 @@ from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.file import (
     File,
+    is_crowded,
     make_directory,
     open_files,
     rename,
@@ -66,6 +67,7 @@ from kstore.log.write.log_validator import validate
 from kstore.log.write.rebase_segment import renumber
 from kstore.log.write.reports import Reports
 from kstore.log.write.retention import Decision, decide_for
+from kstore.log.write.sealed_segments import SealedSegments
 from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
@@ -213,7 +215,7 @@ class LogWriter(RecordAppender, PartitionLog):
             active.prepare_indexes()
         else:
             active = self._make_active(layout.segment_stem(end), end, now, end)
-        self._publish(segments[:-1], active)
+        self._publish(SealedSegments(segments[:-1]), active)
         self._start = loaded.log_start_offset
         self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
@@ -302,13 +304,29 @@ class LogWriter(RecordAppender, PartitionLog):
         segment, end = view
         loaded = replace(
             self._loaded,
-            segments=(*held[0], segment),
+            segments=held[0].and_then(segment),
             log_start_offset=start,
             log_end_offset=max(end, start),
             leader_epochs=epochs,
         )
         self._shown = (seen, loaded)
         return loaded
+
+    def _bounds(self) -> tuple[int, int]:
+        """Where the log starts and ends at this moment. Unlike `_current` this does not look at all segments."""
+        _, end = self._segments[1].view()
+        start = self._start
+        return start, max(end, start)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read. It may be inside a segment, or inside a batch."""
+        return self._bounds()[0] if not self._closed else self._now().log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record will get: one more than the last."""
+        return self._bounds()[1] if not self._closed else self._now().log_end_offset
 
     @property
     def config(self) -> LogConfig:
@@ -357,8 +375,7 @@ class LogWriter(RecordAppender, PartitionLog):
         return WriterSource(self, self._current, self._notify_at_change, isolation)
 
     def _read_transactions(self) -> Transactions:
-        now = self._current()
-        return self._producer_states.transactions(now.log_start_offset, now.log_end_offset)
+        return self._producer_states.transactions(*self._bounds())
 
     def _known_transactions(self) -> Transactions:
         return self._read_transactions()
@@ -367,8 +384,7 @@ class LogWriter(RecordAppender, PartitionLog):
         """The offset at which readers of committed records must stop: where the oldest open transaction begins, or the
         end.
         """
-        now = self._current()
-        return self._producer_states.last_stable_offset(now.log_start_offset, now.log_end_offset)
+        return self._producer_states.last_stable_offset(*self._bounds())
 
     def producers(self) -> dict[int, ProducerState]:
         """What is known of each idempotent producer, as a dict from producer id to its state."""
@@ -418,7 +434,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 change.undone()
                 raise
             self._owe_sync(files, True, old.base_offset)
-            self._publish((*self._sealed, sealed), active)
+            self._publish(self._sealed.with_one_more(sealed), active)
+        if is_crowded():  # with many writers, even a few open files each are too many
+            self._sync_owed()
         self._reports.info("%s: a segment begins at offset %d (%s)", self.path, base, reason)
         if self._flusher is not None:
             self._flusher.sealed()
@@ -652,14 +670,14 @@ class LogWriter(RecordAppender, PartitionLog):
         # a power cut must not leave a log that ends, or begins, before the active one
         sync_directory(self._directory)
         with self._unfinished("the deletion of segments"):
-            for segment in self._sealed[:count]:
+            for segment in self._sealed.first(count):
                 try:
                     self._deleted.set_aside(segment, due)
                 except OSError as e:
                     failure = e
                     break
                 gone.append(segment)
-            kept = self._sealed[len(gone) :]
+            kept = self._sealed.without_first(len(gone))
             # the start first: readers must not miss records that the log still seems to begin with
             self._start = max(self._start, (kept[0] if kept else self.active).base_offset)
             self._publish(kept, self.active)
@@ -768,7 +786,7 @@ class LogWriter(RecordAppender, PartitionLog):
         active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
         active.prepare_indexes()
         file = File(rest.path, "r+")
-        self._publish(tuple(kept[:-1]), active, file)
+        self._publish(SealedSegments(kept[:-1]), active, file)
         self._move_end(offset, end_of_rest)
         lowered = offset < self._start
         self._start = min(self._start, offset)
@@ -825,7 +843,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self.active.seal()
             self._remove(segments, now_ms)
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
-            self._publish((), active)
+            self._publish(SealedSegments(), active)
             self._move_end(offset, offset)
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_checkpoint.clear()

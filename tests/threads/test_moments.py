@@ -68,7 +68,7 @@ def test_the_end_is_looked_at_before_what_holds_readers_back(
         log.append(b"0")
         written, looked = threading.Event(), threading.Event()
         writing = threading.Thread(target=log.append_batches, args=[batch(0)])
-        producers, current = log._producer_states.producers, log._current
+        producers, bounds = log._producer_states.producers, log._bounds
         apply = producers.apply
 
         def apply_late(batch: kstore.RecordBatch) -> Any:
@@ -80,11 +80,11 @@ def test_the_end_is_looked_at_before_what_holds_readers_back(
             if threading.current_thread() is not writing:
                 writing.start()
                 written.wait(30)
-            return current()
+            return bounds()
 
         monkeypatch.setattr(producers, "apply", apply_late)
         with monkeypatch.context() as patch:
-            patch.setattr(log, "_current", look_late)
+            patch.setattr(log, "_bounds", look_late)
             assert log.last_stable_offset() == 1
         assert log.log_end_offset == 2
         looked.set()

@@ -19,7 +19,7 @@ cdef class LogAppender:
     cdef ks_owned_lock mutex
     cdef unsigned long leader      # the thread that syncs for all; 0 for none
     cdef readonly ActiveSegment active
-    cdef readonly tuple _sealed    # the segments before the active one
+    cdef readonly object _sealed   # the segments before the active one, as the deriving class keeps them
     cdef readonly tuple _segments  # (_sealed, active), replaced as one: readers take no lock
     cdef BatchBuilder builder
     cdef int64_t end

@@ -247,7 +247,7 @@ cdef class LogAppender:
         change.what = what
         return change
 
-    def _publish(self, tuple sealed not None, ActiveSegment active not None, File cut=None):
+    def _publish(self, sealed not None, ActiveSegment active not None, File cut=None):
         """The segments are these from here on, for appends and readers; the mutex is held.
 
         `cut`: the file of the active segment, made as short as that is in the same step, which no signal interrupts.

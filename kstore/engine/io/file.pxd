@@ -50,6 +50,7 @@ cdef class FileHandle:
     cdef uint64_t inode     # 0: it was never open
 
     cdef File open(self, str path)
+    cdef File find(self, str path)
     cdef void leave(self) noexcept
     cdef void let_go(self) noexcept
 

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from typing import Any, Final, final
 
@@ -52,6 +53,12 @@ def sync_file(path: str) -> bool:
 
 def read_whole(path: str, most: int = ...) -> bytes:
     """The content of a small file. OSError; EFBIG for more than `most` bytes, which no such file has."""
+
+def list_directory(path: str) -> list[str]:
+    """The names in a directory, as os.listdir gives them. OSError."""
+
+def scan_directory(path: str) -> os._ScandirIterator[str]:
+    """What os.scandir gives. OSError."""
 
 def set_mtime_ms(path: str, mtime_ms: int) -> None:
     """Sets the time of a file's last change. OSError."""
@@ -124,12 +131,16 @@ class FileHandle:
     stays open, and is found again."""
 
     def pin(self, file: File | None = None) -> None:
-        """Keeps the file open as long as the handle exists; one may be given."""
+        """Keeps the file open as long as the handle exists; one may be given. One that is not given is kept only while
+        others keep less than half of what the system's limit allows."""
     def is_at(self, path: str) -> bool:
         """Whether this path stands for the file, which was open before."""
 
 def open_files() -> tuple[int, int]:
     """(how many files of segments are open for reading, how many may be)."""
+
+def is_crowded() -> bool:
+    """Whether writers, iterators and slices hold half of the descriptors that the process may have, or more."""
 
 def limit_open_files(most: int | None) -> None:
     """Lets no more files of segments stay open than this; None: half of what the system's limit allows."""

@@ -238,6 +238,7 @@ cdef int note_name(str call, str path, detail=None) except -1:
 cdef void **idle = NULL
 cdef Py_ssize_t idle_count = 0, idle_room = 0, hand = 0
 cdef int64_t most_idle = -1    # -1: as the system's limit allows
+cdef int64_t opened_count = 0  # descriptors of all Files and Directories, those of the handles included
 
 
 cdef inline bint mode_reads(int flags) noexcept nogil:
@@ -256,6 +257,7 @@ cdef class File:
     """
 
     def __cinit__(self, str path not None, str mode="r"):
+        global opened_count
         self.fd = -1
         self.path = path
         cdef bytes name = path.encode("utf-8", "surrogateescape")
@@ -284,7 +286,7 @@ cdef class File:
                         self.fd = c_open(raw, flags, 0o644)
                     if self.fd >= 0 or errno != EINTR:
                         break
-            if self.fd >= 0 or (errno != EMFILE and errno != ENFILE) or not close_one():
+            if self.fd >= 0 or not makes_room():
                 break
         if self.fd < 0 and errno == ENOENT and mode == "r":
             name += b".deleted"
@@ -296,6 +298,7 @@ cdef class File:
             raise OSError(_errno.ELOOP, "a symbolic link is not written through", path)
         if self.fd < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+        opened_count += 1
         if fstat(self.fd, &st) < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
         if not S_ISREG(st.st_mode):
@@ -304,8 +307,10 @@ cdef class File:
             tracer("open", path, st.st_ino, 0, mode)
 
     def __dealloc__(self):
+        global opened_count
         if self.fd >= 0:
             c_close(self.fd)
+            opened_count -= 1
 
     cdef int raise_errno(self) except -1:
         PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
@@ -548,18 +553,22 @@ cdef class Directory:
     cdef readonly int fd
 
     def __cinit__(self, str path not None):
+        global opened_count
         self.fd = -1
         cdef bytes name = path.encode("utf-8", "surrogateescape")
         while True:
             self.fd = c_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            if self.fd >= 0 or (errno != EMFILE and errno != ENFILE) or not close_one():
+            if self.fd >= 0 or not makes_room():
                 break
         if self.fd < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+        opened_count += 1
 
     def __dealloc__(self):
+        global opened_count
         if self.fd >= 0:
             c_close(self.fd)
+            opened_count -= 1
 
 
 # ---- names ----------------------------------------------------------------------------------------------------------
@@ -609,20 +618,45 @@ def sync_directory(str path not None):
     cdef const char *raw = name
     cdef int fd = -1, status = -1
     note_name("syncs_directory", path)
-    with nogil:
-        while True:
-            if fd < 0 and gate(READS) == 0:
-                fd = c_open(raw, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            if fd >= 0:
-                status = -1 if gate(CHANGES) else fsync(fd)
-            if status == 0 or errno != EINTR:
-                break
+    while True:
+        with nogil:
+            while True:
+                if fd < 0 and gate(READS) == 0:
+                    fd = c_open(raw, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                if fd >= 0:
+                    status = -1 if gate(CHANGES) else fsync(fd)
+                if status == 0 or errno != EINTR:
+                    break
+        if fd >= 0 or not makes_room():
+            break
     error = errno
     if fd >= 0:
         c_close(fd)
     if status < 0:
         raise OSError(error, os.strerror(error), path)
     note_name("sync_directory", path)
+
+
+def list_directory(str path not None):
+    """The names in a directory, as os.listdir gives them. OSError."""
+    while True:
+        try:
+            return os.listdir(path)
+        except OSError as e:
+            (&errno)[0] = e.errno
+            if not makes_room():
+                raise
+
+
+def scan_directory(str path not None):
+    """What os.scandir gives. OSError."""
+    while True:
+        try:
+            return os.scandir(path)
+        except OSError as e:
+            (&errno)[0] = e.errno
+            if not makes_room():
+                raise
 
 
 def set_mtime_ms(str path not None, int64_t mtime_ms):
@@ -694,18 +728,12 @@ cdef class FileHandle:
     cdef File open(self, str path):
         """What `at` does if the file is not open."""
         global idle, idle_count, idle_room
-        cdef struct_stat st
         cdef File file = None if self.closed is None else self.closed()
         cdef void **more
         while idle_count >= most_to_keep() and close_one():
             pass
         if file is None:
-            file = File(path)
-            if fstat(file.fd, &st) < 0:
-                file.raise_errno()
-            if self.inode and (self.inode != <uint64_t>st.st_ino or self.device != <uint64_t>st.st_dev):
-                raise FileNotFoundError(_errno.ENOENT, "another file has its name now", path)
-            self.device, self.inode = st.st_dev, st.st_ino
+            file = self.find(path)
         if self.file is not None:  # another thread was quicker
             return self.file
         if idle_count == idle_room:
@@ -720,6 +748,26 @@ cdef class FileHandle:
         self.used = True
         self.closed = None
         self.file = file
+        return file
+
+    cdef File find(self, str path):
+        """Opens the file that this handle stands for, also where it was given the suffix .deleted and another has its
+        name."""
+        cdef struct_stat st
+        cdef File file = File(path)
+        if fstat(file.fd, &st) < 0:
+            file.raise_errno()
+        if self.inode == 0:
+            self.device, self.inode = st.st_dev, st.st_ino
+        elif self.inode != <uint64_t>st.st_ino or self.device != <uint64_t>st.st_dev:
+            try:
+                file = File(path + ".deleted")
+                if fstat(file.fd, &st) < 0:
+                    file.raise_errno()
+            except FileNotFoundError:
+                pass
+            if self.inode != <uint64_t>st.st_ino or self.device != <uint64_t>st.st_dev:
+                raise FileNotFoundError(_errno.ENOENT, "another file has its name now", path)
         return file
 
     cdef void leave(self) noexcept:
@@ -745,11 +793,12 @@ cdef class FileHandle:
             pass
 
     def pin(self, File file=None):
-        """Keeps the file open as long as the handle exists; one may be given."""
+        """Keeps the file open as long as the handle exists; one may be given. One that is not given is kept only while
+        others keep less than half of what the system's limit allows."""
         if file is not None:
             self.leave()
             self.file = file
-        elif self.file is not None:
+        elif self.file is not None and opened_count - idle_count < limit_of_system() // 2:
             self.leave()
 
     def is_at(self, str path not None):
@@ -781,19 +830,37 @@ cdef bint close_one() noexcept:
     return False
 
 
-cdef int64_t most_to_keep() noexcept:
-    """How many handles may have an open file. Half of the descriptors that the process may have, unless it was set."""
+cdef bint makes_room() noexcept:
+    """After a call that has failed: whether it did for want of a descriptor, and there is one now."""
+    return (errno == EMFILE or errno == ENFILE) and close_one()
+
+
+cdef int64_t limit_of_system() noexcept:
+    """How many descriptors the process may have."""
     cdef rlimit limit
+    if getrlimit(RLIMIT_NOFILE, &limit) != 0 or limit.rlim_cur > 1 << 30:
+        return 1 << 30
+    return <int64_t>limit.rlim_cur
+
+
+cdef int64_t most_to_keep() noexcept:
+    """How many handles may have an open file. Unless it was set, half of the descriptors that the process may have;
+    fewer where they would have more than three quarters together with what is held open otherwise."""
+    cdef int64_t limit
     if most_idle >= 0:
         return most_idle
-    if getrlimit(RLIMIT_NOFILE, &limit) != 0 or limit.rlim_cur > 1 << 30:
-        return 1 << 29
-    return <int64_t>limit.rlim_cur // 2
+    limit = limit_of_system()
+    return max(min(limit // 2, limit * 3 // 4 - (opened_count - idle_count)), <int64_t>4)
 
 
 def open_files():
     """(how many files of segments are open for reading, how many may be)."""
     return idle_count, most_to_keep()
+
+
+def is_crowded():
+    """Whether writers, iterators and slices hold half of the descriptors that the process may have, or more."""
+    return opened_count - idle_count >= limit_of_system() // 2
 
 
 def limit_open_files(most):

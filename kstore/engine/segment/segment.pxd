@@ -28,6 +28,7 @@ cdef class Segment:
     cdef TimeIndex _time_index
     cdef object _transaction_index
     cdef object _max_timestamp_so_far
+    cdef object __weakref__
 
     cdef File opened(self)
     cdef object changed(self, str what, int64_t offset)

@@ -145,8 +145,11 @@ class Segment:
 
         A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the number of
         bytes after the last batch that counts."""
+    def remember_file(self) -> None:
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name."""
     def keep_open(self) -> None:
-        """Opens the .log, and keeps it open as long as the segment exists: its name will go."""
+        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
+        descriptors are held already."""
     def is_file_of_its_name(self) -> bool:
         """Whether the .log's name still stands for the file that this segment has open."""
     def check_end(self) -> None:

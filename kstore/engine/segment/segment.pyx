@@ -147,8 +147,14 @@ cdef class Segment:
         """The .log as a File, which stays open as long as somebody has it."""
         return self.opened()
 
+    def remember_file(self):
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name."""
+        if self._handle.inode == 0:
+            self.opened()
+
     def keep_open(self):
-        """Opens the .log, and keeps it open as long as the segment exists: its name will go."""
+        """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
+        descriptors are held already."""
         self.opened()
         self._handle.pin()
 

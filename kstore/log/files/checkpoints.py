@@ -16,7 +16,11 @@ Entry = TypeVar("Entry")
 
 
 def _read(
-    path: Path, parse: Callable[[list[str]], Entry], form: str, salvage: list[Entry] | None = None
+    path: Path,
+    content: bytes,
+    parse: Callable[[list[str]], Entry],
+    form: str,
+    salvage: list[Entry] | None = None,
 ) -> list[Entry]:
     """The entries of a checkpoint file: a version line, a count, and so many lines; an empty file has none.
 
@@ -29,7 +33,7 @@ def _read(
         )
 
     # Not splitlines(), which knows more ends of lines than Java.
-    lines = read_whole(str(path)).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
@@ -73,9 +77,27 @@ def _parse_offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
     )
 
 
+# What some files said, by path, and their content then. Each partition that is opened asks for the files of its log
+# directory anew, in which there is a line for each partition: to parse them takes long, and to compare them does not.
+_parsed: dict[Path, tuple[bytes, dict[TopicPartition, int]]] = {}
+_MOST_PARSED = 8
+
+
+def _remember(path: Path, content: bytes, offsets: dict[TopicPartition, int]) -> None:
+    _parsed.pop(path, None)
+    _parsed[path] = content, offsets
+    for oldest in list(_parsed)[:-_MOST_PARSED]:
+        _parsed.pop(oldest, None)
+
+
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """The offsets of one of the four checkpoint files of a log directory. OSError, CorruptCheckpointError."""
-    return dict(_read(path, _parse_offset_entry, "TOPIC PARTITION OFFSET"))
+    content = read_whole(str(path))
+    known = _parsed.get(path)
+    if known is None or known[0] != content:
+        known = content, dict(_read(path, content, _parse_offset_entry, "TOPIC PARTITION OFFSET"))
+        _remember(path, *known)
+    return dict(known[1])
 
 
 def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheckpointError | None]:
@@ -90,7 +112,7 @@ def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheck
         return {}, None
     except CorruptCheckpointError as e:
         with contextlib.suppress(CorruptCheckpointError):
-            _read(path, _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
+            _read(path, read_whole(str(path)), _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
         return dict(found), e
 
 
@@ -101,21 +123,23 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
         epoch, start_offset = words
         return _parse_number(epoch, -(2**31), 2**31 - 1), _parse_number(start_offset, -(2**63), 2**63 - 1)
 
-    return _read(path, parse, "EPOCH START_OFFSET")
+    return _read(path, read_whole(str(path)), parse, "EPOCH START_OFFSET")
 
 
-def _write(path: Path, lines: list[str]) -> None:
-    write_whole(str(path), "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode())
+def _content(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Replaces one of the four checkpoint files of a log directory, durably. OSError."""
-    _write(path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+    content = _content([f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+    write_whole(str(path), content)
+    _remember(path, content, dict(offsets))
 
 
 def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
     """Replaces a leader-epoch-checkpoint, durably. OSError."""
-    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries])
+    write_whole(str(path), _content([f"{epoch} {start_offset}" for epoch, start_offset in entries]))
 
 
 def write_topic_id(path: Path, topic_id: uuid.UUID) -> None:

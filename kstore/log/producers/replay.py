@@ -4,12 +4,17 @@ A writer gives the snapshots of its directory, in which this removes and writes 
 snapshots in memory: so both come to the same answer.
 """
 
+from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import replace
+from operator import attrgetter
 
 from kstore.engine.segment.index import TransactionIndex
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.states import Expiry, ProducerStates, batches_of_producers
 from kstore.log.recovery.loader import Loaded
+
+_base_offset = attrgetter("base_offset")
 
 
 def rebuild(
@@ -29,7 +34,8 @@ def rebuild(
         loaded = replace(loaded, recovered_producers=True)
     segments = loaded.segments
     end = loaded.log_end_offset
-    recovered = set() if truncated else set(loaded.recovery.recovered_segments)
+    seen = frozenset(loaded.recovery.recovered_segments)
+    recovered: frozenset[int] = frozenset() if truncated else seen
     clean = loaded.recovery.clean and not truncated
     indexes: dict[int, TransactionIndex] = {}
     bases = [segment.base_offset for segment in segments]
@@ -37,7 +43,7 @@ def rebuild(
     for segment in segments:
         if segment.base_offset in recovered:
             index = indexes[segment.base_offset] = TransactionIndex(segment.base_offset)
-            producers = _replay(snapshots, loaded, segment.base_offset, before, expiry, strict)
+            producers = _replay(snapshots, loaded, segment.base_offset, before, seen, expiry, strict)
             if loaded.recovered_producers:  # otherwise the scan has seen that there are none
                 for batch in batches_of_producers(segment, segment.base_offset, strict=strict):
                     aborted = producers.apply(batch)
@@ -49,7 +55,7 @@ def rebuild(
         snapshots.remove_strays(bases)
     wanted = {*bases[-2:], end}
     none = clean and not snapshots.offsets
-    producers = _replay(snapshots, loaded, end, wanted, expiry, strict)
+    producers = _replay(snapshots, loaded, end, wanted, seen, expiry, strict)
     if none:
         # Kafka then looks at no batch and writes empty snapshots, also at the start of the log. Here the batches tell:
         # an open transaction whose snapshot was lost must not pass for committed.
@@ -64,11 +70,13 @@ def _replay(
     loaded: Loaded,
     to_offset: int,
     wanted: set[int],
+    recovered: Collection[int],
     expiry: Expiry | None,
     strict: bool,
 ) -> ProducerStates:
     """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
-    written at the `wanted` offsets that it passes, and there."""
+    written at the `wanted` offsets that it passes, and there. `recovered`: the base offsets of segments that recovery
+    has walked."""
     producers = ProducerStates()
     snapshots.remove_outside(loaded.log_start_offset, to_offset)
     newest = snapshots.read_newest(to_offset)
@@ -79,14 +87,18 @@ def _replay(
         if expiry is not None:
             producers.forget(expiry)
     from_offset = last
-    for segment in loaded.segments:
+    segments = loaded.segments
+    for at in range(max(bisect_right(segments, from_offset, key=_base_offset) - 1, 0), len(segments)):
+        segment = segments[at]
         base = segment.base_offset
-        if segment.end_offset <= from_offset or base >= to_offset:
+        if base >= to_offset:
+            break
+        if segment.end_offset <= from_offset:
             continue
         if base in wanted and base > last:
             snapshots.write(base, producers.states.values())
             last = base
-        if loaded.recovered_producers or base not in loaded.recovery.recovered_segments:
+        if loaded.recovered_producers or base not in recovered:
             for batch in batches_of_producers(segment, from_offset, strict=strict):
                 producers.apply(batch)
     producers.end_offset = to_offset

@@ -1,33 +1,56 @@
 """The .snapshot files of a partition: which there are, which stay, writing one (spec 3.5, 6.7, 8.5)."""
 
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from kstore.engine.io.file import read_whole, unlink, write_whole
+from kstore.engine.io.file import list_directory, read_whole, unlink, write_whole
 from kstore.errors import CorruptFileError, CorruptSnapshotError
 from kstore.log.files import layout
 from kstore.log.producers.states import ProducerState, encode_snapshot, read_snapshot
 
 
 class SnapshotFiles:
-    """The producer snapshots in one directory."""
+    """The producer snapshots in one directory.
+
+    There is one for every segment of a log, so nothing that is done for a segment may look at all of them.
+    """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._paths: dict[int, str] = {}
-        for path in Path(directory).iterdir() if not Path(directory).is_file() else ():
-            offset = layout.parse_offset(path.name)
-            if offset is not None and path.name.partition(".")[2] == "snapshot":
-                self._paths[offset] = str(path)
+        for name in list_directory(directory) if not Path(directory).is_file() else ():
+            offset = layout.parse_offset(name)
+            if offset is not None and name.partition(".")[2] == "snapshot":
+                self._paths[offset] = f"{directory}/{name}"
+        self._order = deque(sorted(self._paths))  # of all offsets, and of some whose snapshots have gone
 
     @property
     def offsets(self) -> list[int]:
-        return sorted(self._paths)
+        return [offset for offset in self._order if offset in self._paths]
 
     @property
     def latest(self) -> int:
         """The offset of the newest; -1 where there is none."""
-        return max(self._paths, default=-1)
+        while self._order and self._order[-1] not in self._paths:
+            self._order.pop()
+        return self._order[-1] if self._order else -1
+
+    def _begins_until(self, offset: int) -> bool:
+        """Whether the oldest is at this offset or below."""
+        while self._order and self._order[0] not in self._paths:
+            self._order.popleft()
+        return bool(self._order) and self._order[0] <= offset
+
+    def _enter(self, offset: int) -> None:
+        """Takes one into account."""
+        latest = self.latest
+        is_known = offset in self._paths
+        self._paths[offset] = self.path_of(offset)
+        if offset > latest:
+            self._order.append(offset)
+        elif not is_known:
+            self._order = deque(sorted(self._paths))
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._paths
@@ -38,7 +61,7 @@ class SnapshotFiles:
     def write(self, offset: int, states: Iterable[ProducerState], *, durable: bool = False) -> None:
         """Writes the state at an offset. OSError."""
         write_whole(self.path_of(offset), encode_snapshot(states), durable=durable)
-        self._paths[offset] = self.path_of(offset)
+        self._enter(offset)
 
     def remove(self, offset: int) -> None:
         """Removes one, if it is there. OSError."""
@@ -68,9 +91,10 @@ class SnapshotFiles:
 
     def remove_outside(self, log_start_offset: int, log_end_offset: int) -> None:
         """Removes those that say nothing of the log: at its start or below, or above its end."""
-        for offset in self.offsets:
-            if offset > log_end_offset or offset <= log_start_offset:
-                self.remove(offset)
+        while self.latest > log_end_offset:
+            self.remove(self.latest)
+        while self._begins_until(log_start_offset):
+            self.remove(self._order[0])
 
     def read(self, offset: int) -> list[ProducerState]:
         """The producers in one. CorruptSnapshotError, OSError."""
@@ -78,8 +102,8 @@ class SnapshotFiles:
 
     def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
         """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by Kafka."""
-        for offset in reversed(self.offsets):
-            if offset <= most:
+        for offset in reversed(self._order):
+            if offset <= most and offset in self._paths:
                 try:
                     return offset, self.read(offset)
                 except CorruptFileError:
@@ -96,7 +120,7 @@ class SnapshotsInMemory(SnapshotFiles):
 
     def write(self, offset: int, states: Iterable[ProducerState], *, durable: bool = False) -> None:
         self._written[offset] = encode_snapshot(states)
-        self._paths[offset] = self.path_of(offset)
+        self._enter(offset)
 
     def remove(self, offset: int) -> None:
         self._paths.pop(offset, None)

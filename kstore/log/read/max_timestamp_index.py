@@ -25,7 +25,8 @@ class MaxTimestampIndex:
         try:
             if not mine:  # who is there may be this very thread, interrupted: to wait would take for ever
                 known = known.copy()
-            for segment in self.segments[len(known) :]:
+            for at in range(len(known), len(self.segments)):
+                segment = self.segments[at]
                 largest = segment.largest_timestamp
                 if segment.damage is not None:  # it is the largest of a part only
                     raise segment.damage.with_traceback(None)
@@ -38,10 +39,14 @@ class MaxTimestampIndex:
         return bisect_left(known, timestamp)
 
     def moved_to(self, segments: tuple[Segment, ...]) -> "MaxTimestampIndex":
-        """The same for other segments, keeping what is known of the first ones that are the same objects."""
-        same = 0
-        for mine, theirs in zip(self.segments, segments, strict=False):
-            if mine is not theirs:
-                break
-            same += 1
-        return MaxTimestampIndex(segments, self._known[:same])
+        """The same for other segments, keeping what is known of the first ones that are the same objects.
+
+        A log changes at its ends only: two views of it have the same segments up to some place, and none behind it."""
+        low, high = 0, min(len(self._known), len(segments))
+        while low < high:
+            middle = (low + high) // 2
+            if self.segments[middle] is segments[middle]:
+                low = middle + 1
+            else:
+                high = middle
+        return MaxTimestampIndex(segments, self._known[:low])

@@ -68,8 +68,10 @@ class Scan:
 
     def _begin(self, split: ScanSplit, after: int) -> ColumnScanner:
         """A scanner of a split; `after` is the last offset before it, or -1."""
+        # a split lies in one segment; the one behind it says that it is not the last
+        until = split.segment_at + 2 if split.end >= 0 else len(self._segments)
         scanner = ColumnScanner(
-            self._segments[split.segment_at :],
+            self._segments[split.segment_at : until],
             self._start,
             self._stop,
             first_position=split.position,

@@ -1,9 +1,9 @@
 """Whether a directory is a partition's: any other would be read as a log without records."""
 
 import glob
-import os
 from pathlib import Path
 
+from kstore.engine.io.file import scan_directory
 from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
 
@@ -25,7 +25,7 @@ def require_partition(path: Path) -> None:
         return
     weak = False
     directories = []
-    with os.scandir(path) as entries:
+    with scan_directory(str(path)) as entries:
         for entry in entries:
             if _is_sign(entry.name):
                 return

@@ -1,13 +1,13 @@
 """A log that is read, brought up to date with what others have written."""
 
 import contextlib
-import os
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import NamedTuple
 
 from kstore.config import MAX64
+from kstore.engine.io.file import list_directory, scan_directory
 from kstore.engine.segment.segment import Segment
 from kstore.engine.segment.segment_growth import grown
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
@@ -61,7 +61,7 @@ def look(path: Path, options: LoadOptions) -> Loaded:
 def _traces(path: Path) -> list[tuple[str, int, int, int]]:
     """What tells that files of a directory were changed."""
     found = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
+    with contextlib.suppress(FileNotFoundError), scan_directory(str(path)) as entries:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
                 stat = entry.stat()
@@ -95,7 +95,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     last = before.segments[-1] if before.segments else None
     stems = {}
     try:
-        names = os.listdir(path)  # noqa: PTH208 - iterdir takes thrice as long
+        names = list_directory(str(path))
     except FileNotFoundError:
         raise LogNotFoundError(f"no partition directory at {path}") from None
     for name in names:

@@ -3,35 +3,47 @@
 import contextlib
 import errno
 import os
+import weakref
 from collections import deque
 
 from kstore.engine.io.file import rename, unlink
 from kstore.engine.segment.segment import Segment
+from kstore.errors import LogChangedError
 from kstore.log.files import layout
 
 SUFFIX = ".deleted"
 
 
 class DeletedSegments:
-    """Files that were given the suffix .deleted, and go when their time has come, oldest first."""
+    """Files that were given the suffix .deleted, and go when their time has come, oldest first.
+
+    A reader of this process that has a segment finds its .log under the new name. When that goes, the file is kept open
+    for the readers that still have it: not before, because a log may let go of more segments at once than a process may
+    have descriptors.
+    """
 
     def __init__(self) -> None:
         self._files: deque[tuple[int, str]] = deque()  # (when it may go, path)
+        self._read: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()  # by path
 
     def set_aside(self, segment: Segment, due_ms: int) -> None:
         """Takes the .log of a segment out of the log: without it the other files are no segment. OSError.
 
         If a full disk has no room for the longer name, the file goes at once.
         """
-        segment.keep_open()  # readers that have it go on reading
+        segment.remember_file()
+        path = segment.path + SUFFIX
+        self._keep(path)  # of an earlier segment with this name, which is replaced
         try:
-            rename(segment.path, segment.path + SUFFIX)
+            rename(segment.path, path)
         except OSError as e:
             if e.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
+            segment.keep_open()
             unlink(segment.path)
         else:
-            self._files.append((due_ms, segment.path + SUFFIX))
+            self._files.append((due_ms, path))
+            self._read[path] = segment
 
     def set_rest_aside(self, segment: Segment, snapshot: str | None, due_ms: int) -> None:
         """Does the same with its other files, and with a snapshot. Those that cannot be renamed keep their names until
@@ -47,5 +59,14 @@ class DeletedSegments:
     def unlink(self, now_ms: int) -> None:
         """Removes those whose time has come. OSError."""
         while self._files and self._files[0][0] <= now_ms:
-            unlink(self._files[0][1], missing_ok=True)
+            path = self._files[0][1]
+            self._keep(path)
+            unlink(path, missing_ok=True)
             self._files.popleft()
+
+    def _keep(self, path: str) -> None:
+        """Keeps a file whose name goes open for those that read it."""
+        segment = self._read.get(path)
+        if segment is not None:
+            with contextlib.suppress(OSError, LogChangedError):  # those readers are told
+                segment.keep_open()
