@@ -6,7 +6,7 @@ SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o 
 # Folders whose tests take seconds, and together less than a minute.
 QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
 
-.PHONY: help demo test quick test-spark interop check bench bench-all crash asan debug coverage wheel clean
+.PHONY: help demo test quick test-spark interop check bench bench-all crash fuzz asan debug coverage wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -58,6 +58,10 @@ bench-all: .venv/built .venv/with-bench ## the benchmarks with Kafka (Java 17, M
 COUNT ?= 1000
 crash: .venv/built .venv/with-test ## kill a writer at COUNT=1000 random moments
 	KSTORE_CRASHES=$(COUNT) $(BIN)/python -m pytest tests/crash --timeout 0 $(ARGS)
+
+SECONDS ?= 600
+fuzz: .venv/built .venv/with-test ## look for bytes and calls that crash it, for SECONDS=600 in all (clang; gcc for what runs in Python)
+	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(ARGS)
 
 asan: .venv/built .venv/with-test .venv/with-examples ## the tests that feed it damaged bytes, with AddressSanitizer and UBSan
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/hostile/asan.sh $(ARGS)

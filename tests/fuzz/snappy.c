@@ -1,0 +1,10 @@
+/* A raw snappy block: the first two bytes are the room for what it unpacks to. */
+#include "fuzzer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t room = next_byte(&data, &size);
+    room = room << 8 | next_byte(&data, &size);
+    check_snappy(data, size, room);
+    return 0;
+}
