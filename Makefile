@@ -41,7 +41,7 @@ test-spark: .venv/built ## the Spark tests with another Spark: VERSION=4.0.1 or 
 		pytest pytest-timeout hypothesis pytest-benchmark cramjam deflate lz4 zstandard
 	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
-check: .venv/built .venv/with-lint .venv/with-spark ## linters, formatter and type checkers
+check: .venv/built .venv/with-lint .venv/with-spark .venv/with-test ## linters, formatter and type checkers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	PATH=$(CURDIR)/$(BIN):$$PATH cython-lint kstore include  # it looks for its helpers on the PATH

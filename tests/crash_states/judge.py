@@ -8,7 +8,7 @@ from pathlib import Path
 
 import kstore
 from kstore.errors import KstoreError, LogNotFoundError
-from tests.crash_states.image import Image
+from kstore.testing.image import Image
 from tests.crash_states.lives import Setting
 from tests.crash_states.promises import Promise, complaints, value_of
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import kstore
+from kstore.testing.recorder import Recorder, Trace
 from tests.crash_states.promises import Promise, Promises, number_of
-from tests.crash_states.recorder import Recorder, Trace
 
 TIME = 1_700_000_000_000
 STAGING = "staged"

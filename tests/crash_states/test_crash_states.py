@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from kstore.testing.power_cuts import State, crash_states
+from kstore.testing.recorder import Trace
 from tests.crash_states.judge import Judge
 from tests.crash_states.lives import live
-from tests.crash_states.player import State, states
 from tests.crash_states.promises import Promise
-from tests.crash_states.recorder import Trace
 
 LIVES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))
 SEED = os.environ.get("KSTORE_CRASH_SEED") or "1"  # another one for other lives
@@ -44,7 +44,7 @@ def check(scratch: Path, seed: str, trace: Trace) -> int:
     """Judges the states of a life; how many."""
     judge = Judge(scratch)
     count = 0
-    for state in states(trace, most=MOST, moments=MOMENTS, seed=seed):
+    for state in crash_states(trace, most=MOST, moments=MOMENTS, seed=seed):
         count += 1
         wrong = judge.judge(state.image, state.value, trace.setting, ordered=state.model == "ordered")
         assert not wrong, report(trace, state, seed, wrong)
@@ -67,7 +67,7 @@ def report(trace: Trace, state: State, seed: str, wrong: list[str]) -> str:
 
 def some(trace: Trace, count: int, seed: str) -> Iterator[State]:
     """So many states of a life, to begin another one from."""
-    every = list(states(trace, most=1, moments=4 * count, seed=seed))
+    every = list(crash_states(trace, most=1, moments=4 * count, seed=seed))
     return islice(random.Random(seed).sample(every, len(every)), count)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kstore.testing.power_cuts import State, crash_states
+from kstore.testing.recorder import Trace
 from tests.crash_states.defects import DEFECTS
 from tests.crash_states.judge import Judge
 from tests.crash_states.lives import live
-from tests.crash_states.player import State, states
-from tests.crash_states.recorder import Trace
 
 FULL = "KSTORE_CRASH_STATES" in os.environ
 QUICK = (
@@ -41,7 +41,7 @@ def finds(scratch: Path, name: str, lives: int) -> bool:
         first = lived(scratch, name, f"d{number}")
         if complained(scratch, first, number):
             return True
-        every = list(states(first, most=1, moments=20, seed=number))
+        every = list(crash_states(first, most=1, moments=20, seed=number))
         for state in random.Random(number).sample(every, min(6, len(every))):
             later = lived(scratch, name, f"d{number}.{state.at}", state, first.setting)
             if complained(scratch, later, number, 30):
@@ -53,7 +53,7 @@ def complained(scratch: Path, trace: Trace, seed: int, moments: int = 120) -> bo
     judge = Judge(scratch)
     return any(
         judge.judge(state.image, state.value, trace.setting, ordered=state.model == "ordered")
-        for state in states(trace, most=2, moments=moments, seed=seed)
+        for state in crash_states(trace, most=2, moments=moments, seed=seed)
     )
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import kstore
 from kstore.engine.io.file import File, make_directory, rename, sync_directory, unlink, write_whole
-from tests.crash_states.image import Image
-from tests.crash_states.player import Disk, states
-from tests.crash_states.recorder import Recorder, Trace
+from kstore.testing.image import Image
+from kstore.testing.power_cuts import Disk, crash_states
+from kstore.testing.recorder import Recorder, Trace
 
 
 def recorded(root: Path, *calls: object) -> Trace:
@@ -20,7 +20,7 @@ def recorded(root: Path, *calls: object) -> Trace:
 def left(trace: Trace, model: str = "strict") -> set[tuple[tuple[str, bytes], ...]]:
     """What may be there after the last call."""
     last = len(trace.calls) - 1
-    return {tuple(sorted(s.image.files.items())) for s in states(trace, models=[model]) if s.at == last}
+    return {tuple(sorted(s.image.files.items())) for s in crash_states(trace, models=[model]) if s.at == last}
 
 
 def test_a_synced_file_has_its_content_but_no_name(ram: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_removed_name_may_come_back_until_its_directory_is_synced(ram: Path) -
 def test_write_whole_leaves_the_old_or_the_new(ram: Path) -> None:
     (ram / "a").write_bytes(b"old")
     trace = recorded(ram, lambda: write_whole(str(ram / "a"), b"new"))
-    seen = {state.image.files["a"] for state in states(trace)}
+    seen = {state.image.files["a"] for state in crash_states(trace)}
     assert seen == {b"old", b"new"}
     assert left(trace) == {(("a", b"new"),)}
 
@@ -70,7 +70,9 @@ def test_a_write_is_torn_at_pages(ram: Path) -> None:
     trace = recorded(ram, lambda: File(str(ram / "a"), "r+").write(0, b"x" * 1536))
     assert (("a", b"x" * 512 + bytes(1024)),) in left(trace)
     assert (("a", bytes(512) + b"x" * 512 + bytes(512)),) in {
-        tuple(s.image.files.items()) for seed in range(40) for s in states(trace, models=["pages"], seed=seed)
+        tuple(s.image.files.items())
+        for seed in range(40)
+        for s in crash_states(trace, models=["pages"], seed=seed)
     }
 
 
@@ -83,7 +85,7 @@ def test_files_of_an_ordered_disk_grow_by_what_is_there(ram: Path) -> None:
     trace = recorded(ram, write)
     whole = b"".join(bytes([i + 1]) * 512 for i in range(4))
     for seed in range(20):
-        for state in states(trace, models=["ordered"], seed=seed):
+        for state in crash_states(trace, models=["ordered"], seed=seed):
             assert whole.startswith(state.image.files.get("a", b""))
 
 

@@ -18,7 +18,7 @@ from typing import IO
 
 import pytest
 
-from tests.crash_states.image import Image
+from kstore.testing.image import Image
 from tests.crash_states.judge import Judge
 from tests.crash_states.lives import Setting
 from tests.crash_states.promises import Promise

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 import kstore
+from kstore.testing.recorder import Recorder
 from tests.crash_states.defects import DEFECTS
 from tests.crash_states.lives import Life, setting_of
 from tests.crash_states.promises import Promises
-from tests.crash_states.recorder import Recorder
 
 LENGTH = struct.Struct(">I")
 

@@ -1,4 +1,4 @@
-"""What a directory holds: files and directories below it, in memory."""
+"""What a directory holds, in memory."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from pathlib import Path
 
 @dataclass
 class Image:
-    """Files by their path below a root, with their content; directories by their path. The root is ""."""
+    """A directory in memory: `files` are contents by path below it, `directories` paths."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, root: Path) -> "Image":
-        """What is there now."""
+        """What a directory holds now."""
         image = cls()
         for path in sorted(root.rglob("*")):
             name = str(path.relative_to(root))
@@ -25,14 +25,14 @@ class Image:
         return image
 
     def write_to(self, root: Path) -> None:
-        """Makes files and directories like these below `root`, which is there and empty."""
+        """Makes these files and directories below `root`, an empty directory."""
         for name in sorted(self.directories):
             Path(root, name).mkdir()
         for name, content in self.files.items():
             Path(root, name).write_bytes(content)
 
     def digest(self) -> bytes:
-        """The same for the same content."""
+        """16 bytes that are the same for the same content."""
         sum_ = hashlib.blake2b(digest_size=16)
         for name in sorted(self.directories):
             sum_.update(b"%d %s/" % (len(name), name.encode()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kstore.engine.io.file import trace_calls
-from tests.crash_states.image import Image
+from kstore.testing.image import Image
 
 
 class Call(NamedTuple):
@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 @dataclass
 class Trace:
-    """What a directory held at first, all of it durable, and the calls that followed."""
+    """What a directory held at first, all of it durable, and the calls that followed. `setting` is the test's own."""
 
     base: Image
     numbers: dict[str, int]  # of the files that were there
@@ -63,9 +63,12 @@ class _Mapped:
 
 
 class Recorder:
-    """`with Recorder(root) as recorder:` records until the end of the block; then `recorder.trace` has it.
+    """Records what kstore does to the files below a directory, until the end of a `with` block. `trace` has the record.
 
-    One recorder at a time in a process. Threads may make calls meanwhile.
+    with Recorder(root) as recorder: ...
+
+    What is there when the recorder is made counts as durable. One recorder at a time in a process. Threads may make
+    calls meanwhile.
     """
 
     def __init__(self, root: Path) -> None:
@@ -90,7 +93,7 @@ class Recorder:
         self._mapped.clear()
 
     def mark(self, value: object) -> None:
-        """Notes what is known at this moment."""
+        """Notes a value at this moment: what the program believes to be durable, say. States of later moments have it."""
         with self._lock:
             self._compare()
             self._add(Call("mark", value=value))

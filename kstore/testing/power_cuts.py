@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tests.crash_states.image import Image
-from tests.crash_states.recorder import Call, Trace, apply
+from kstore.arguments import choice
+from kstore.testing.image import Image
+from kstore.testing.recorder import Call, Trace, apply
 
 MODELS = ("strict", "ordered", "pages")
 PAGES = (512, 4096)
@@ -40,7 +41,11 @@ DIRECTORY = -1
 
 
 class State(NamedTuple):
-    """One directory that may be left. `at`: the number of calls that were made; `value`: that of the last mark."""
+    """A directory as a power cut may leave it.
+
+    `at`: how many calls of the record had been made; `value`: that of the last mark before; `model` and `text`: what
+    reached the disk, in words; `image`: the files.
+    """
 
     at: int
     value: Any
@@ -309,7 +314,7 @@ def _short(places: set[int]) -> str:
 _CHOICES = {"strict": _strict, "ordered": _ordered, "pages": _pages}
 
 
-def states(
+def crash_states(
     trace: Trace,
     *,
     models: Sequence[str] = MODELS,
@@ -320,10 +325,15 @@ def states(
 ) -> Iterator[State]:
     """Every state that a power cut may leave, at every moment of the record, by these models.
 
+    A model says what a disk may hold: "strict" what POSIX promises, "ordered" what ext4 does by default, "pages" any of
+    the pages of each write. See docs/testing.md.
+
     `randoms`: how many random subsets at a moment, besides the regular ones. `most`: at most so many states of a model
     at a moment, `moments`: at about so many moments, both chosen evenly by `seed`. What comes twice with the same value
-    is left out.
+    is left out. ValueError for another model.
     """
+    for model in models:
+        choice("model", model, MODELS)
     step = 1 if moments is None else max(len(trace.calls) / moments, 1)
     due = random.Random(f"{seed}").random() * step
     disk = Disk(trace)
@@ -341,12 +351,12 @@ def states(
         for model in models:
             rng = random.Random(f"{seed} {at} {model}")
             choices = _CHOICES[model](disk, rng, randoms)
-            for choice in choices if most is None else _sample(list(choices), most, rng):
-                image = disk.image(choice)
+            for chosen in choices if most is None else _sample(list(choices), most, rng):
+                image = disk.image(chosen)
                 key = (image.digest(), id(value))
                 if key not in known:
                     known.add(key)
-                    yield State(at, value, model, choice.text, image)
+                    yield State(at, value, model, chosen.text, image)
 
 
 def _sample(choices: list[_Choice], most: int, rng: random.Random) -> list[_Choice]:

@@ -1,0 +1,87 @@
+"""The test kit for users: what its page does not show."""
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.testing import Image, Recorder, count_calls, crash_states, failing
+from kstore.testing.fixtures import kstore_log, kstore_log_directory
+from tests.helpers.processes import environment
+
+__all__ = ["kstore_log", "kstore_log_directory"]  # pytest finds them here
+
+
+def test_import_kstore_does_not_import_it() -> None:
+    script = (
+        "import sys, kstore; kstore.open; kstore.LogStore; assert 'kstore.testing' not in sys.modules; "
+        "import kstore.testing; assert 'pytest' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script], env=environment(), check=True)
+
+
+def test_nothing_fails_behind_the_block(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x")
+        with failing(1, errno.ENOSPC, this_thread=True), pytest.raises(OSError, match="space"):
+            log.append(b"x" * 100)
+        with failing(1000):
+            log.append(b"y")
+        assert count_calls(lambda: [log.append(b"z") for _ in range(3)]) >= 3
+        assert [record.value for record in log] == [b"x", b"y", b"z", b"z", b"z"]
+
+
+def test_a_process_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import sys, kstore, kstore.testing\nlog = kstore.open(sys.argv[1], 'a')\nlog.append(b'one')\n"
+        "with kstore.testing.failing(1, how='kill', this_thread=True): log.append(b'two')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script, tmp_path / "t-0"], env=environment(), check=False
+    )
+    assert done.returncode == -9
+    assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"one"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"nth": 0}, {"nth": 1.5}, {"nth": 1, "error": 0}, {"nth": 1, "how": "softly"}]
+)
+def test_arguments_of_failing(wrong: dict[str, object]) -> None:
+    with pytest.raises((TypeError, ValueError)), failing(**wrong):  # type: ignore[arg-type]
+        pass
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        pass
+    with pytest.raises(ValueError, match="model"):
+        next(crash_states(recorder.trace, models=["btrfs"]))
+
+
+def test_an_image_is_written_as_it_was(tmp_path: Path, kstore_log_directory: Path) -> None:
+    image = Image.of(kstore_log_directory)
+    (tmp_path / "copy").mkdir()
+    image.write_to(tmp_path / "copy")
+    again = Image.of(tmp_path / "copy")
+    assert again == image
+    assert again.digest() == image.digest()
+    again.files["orders-0/leader-epoch-checkpoint"] += b" "
+    assert again.digest() != image.digest()
+
+
+def test_fixtures(kstore_log: kstore.LogWriter, kstore_log_directory: Path) -> None:
+    assert kstore_log.append(b"value") == 0
+    store = kstore.LogStore(kstore_log_directory)
+    assert list(map(str, store)) == ["orders-0", "orders-1"]
+    assert store.closed_cleanly
+    for topic, partition in store:
+        with store.open(topic, partition) as log:
+            found = [(r.offset, r.key, r.value, r.timestamp) for r in log]
+            assert found == [
+                (n, b"k%d" % (n % 10), f"orders-{partition} {n}".encode(), 1_700_000_000_000 + n)
+                for n in range(100)
+            ]
+            assert len(log.segments) > 2
