@@ -14,6 +14,7 @@ import kstore
 from kstore.engine.io.file import fail_call
 from kstore.engine.record.decompress import CodecError, DecompressLimitError, decompress
 from kstore.engine.record.hashes import crc32c
+from tests.helpers.calls import count_calls
 
 NAME = "00000000000000000000"
 
@@ -234,3 +235,18 @@ def test_headers_are_counted_as_the_objects_that_they_become(tmp_path: Path) -> 
     assert len(reader.skipped) == 1
     assert sum(len(batch) for batch in log.scan()) == 1  # columns hold headers as they are
     assert len(kstore.open(directory).get(0).headers) == most + 1  # the default allows 1.5 million
+
+
+@pytest.mark.parametrize("suffix", [".swap", ".cleaned"])
+def test_many_files_of_a_compaction_that_was_interrupted(tmp_path: Path, suffix: str) -> None:
+    """With twice as many files an opening has twice as much to do, not four times as much."""
+    made = []
+    for count in (50, 100):
+        directory = tmp_path / f"t-{count}"
+        directory.mkdir()
+        for offset in range(count):
+            (directory / f"{offset:020}.log").touch()
+            (directory / f"{offset:020}.index").touch()
+            (directory / f"{offset:020}.log{suffix}").touch()
+        made.append(count_calls(lambda directory=directory: kstore.open(directory).segments))
+    assert made[1] < 2.5 * made[0]

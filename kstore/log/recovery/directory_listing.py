@@ -1,5 +1,6 @@
 """The names in a partition directory, and what an interrupted deletion or compaction makes of them (spec 8.2)."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from kstore.engine.io.file import list_directory
@@ -45,29 +46,38 @@ class DirectoryListing:
         extras = [name for name in self.names if name.endswith((".deleted", ".cleaned", ".swap"))]
         if not extras:
             return
-        cleaned = [
-            offset
-            for name in extras
-            if name.endswith(".cleaned") and (offset := layout.parse_offset(name)) is not None
-        ]
+        first_cleaned = min(
+            (
+                offset
+                for name in extras
+                if name.endswith(".cleaned") and (offset := layout.parse_offset(name)) is not None
+            ),
+            default=None,
+        )
         swaps = []
         for name in sorted(extras):
             if name.endswith(".deleted"):
                 if not name.endswith(".checkpoint.deleted"):
                     self._drop(Code.REMOVAL_UNDER_WAY, name)
-            elif name.endswith(".cleaned") or (cleaned and (layout.parse_offset(name) or 0) >= min(cleaned)):
+            elif name.endswith(".cleaned") or (
+                first_cleaned is not None and (layout.parse_offset(name) or 0) >= first_cleaned
+            ):
                 self._drop(Code.COMPACTION_UNFINISHED, name)
             else:
                 swaps.append(name)
+        placed = sorted(
+            (offset, name)
+            for name in self.names
+            if not name.endswith(".swap") and (offset := layout.parse_offset(name)) is not None
+        )
         for name in swaps:
             offset = layout.segment_offset(name.removesuffix(".swap"))
             if offset is None:
                 continue
             swapped = make(layout.segment_stem(offset), offset, dict.fromkeys(layout.SEGMENT_KINDS, ".swap"))
             end = swapped.read_next_offset()
-            for other in [n for n in self.names if not n.endswith(".swap")]:
-                at = layout.parse_offset(other)
-                if at is not None and offset <= at < end:
+            for _, other in placed[bisect_left(placed, (offset, "")) : bisect_left(placed, (end, ""))]:
+                if other in self.names:
                     self._drop(Code.COMPACTION_REPLACES, other, name)
         for name in swaps:
             if name in self.names:
