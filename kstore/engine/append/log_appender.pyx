@@ -202,7 +202,8 @@ cdef class LogAppender:
     # LogAppender._assign_epoch       Before a batch is staged whose leader epoch is not the last one; -1 if it has
     #                                 none. If it raises, nothing is appended.
     # LogAppender._roll               Before a batch is staged that needs a new segment. Publishes another active
-    #                                 segment, or raises and leaves the old one active: nothing is appended.
+    #                                 segment, or raises: nothing is appended. The old one is active then, unless a sync
+    #                                 has failed: then nothing more is written.
     # LogAppender._flush_due          After a write, once flush.messages records are not durable. They are in the log:
     #                                 it must not raise, and leaves the flush to another thread.
     # RecordAppender._validate        For batches that must be decompressed to be checked, or encoded again. Changes

@@ -1,4 +1,3 @@
-import os
 from collections.abc import Callable
 from typing import Any, Final, final
 
@@ -54,11 +53,8 @@ def sync_file(path: str) -> bool:
 def read_whole(path: str, most: int = ...) -> bytes:
     """The content of a small file. OSError; EFBIG for more than `most` bytes, which no such file has."""
 
-def list_directory(path: str) -> list[str]:
-    """The names in a directory, as os.listdir gives them. OSError."""
-
-def scan_directory(path: str) -> os._ScandirIterator[str]:
-    """What os.scandir gives. OSError."""
+def frees_descriptor(number: int) -> bool:
+    """After another call has failed with this errno: whether it did for want of a descriptor, and there is one now."""
 
 def set_mtime_ms(path: str, mtime_ms: int) -> None:
     """Sets the time of a file's last change. OSError."""

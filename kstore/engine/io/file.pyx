@@ -637,26 +637,10 @@ def sync_directory(str path not None):
     note_name("sync_directory", path)
 
 
-def list_directory(str path not None):
-    """The names in a directory, as os.listdir gives them. OSError."""
-    while True:
-        try:
-            return os.listdir(path)
-        except OSError as e:
-            (&errno)[0] = e.errno
-            if not makes_room():
-                raise
-
-
-def scan_directory(str path not None):
-    """What os.scandir gives. OSError."""
-    while True:
-        try:
-            return os.scandir(path)
-        except OSError as e:
-            (&errno)[0] = e.errno
-            if not makes_room():
-                raise
+def frees_descriptor(int number):
+    """After another call has failed with this errno: whether it did for want of a descriptor, and there is one now."""
+    (&errno)[0] = number
+    return makes_room()
 
 
 def set_mtime_ms(str path not None, int64_t mtime_ms):

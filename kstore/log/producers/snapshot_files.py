@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from kstore.engine.io.file import list_directory, read_whole, unlink, write_whole
+from kstore.engine.io.file import read_whole, unlink, write_whole
 from kstore.errors import CorruptFileError, CorruptSnapshotError
 from kstore.log.files import layout
+from kstore.log.files.listing import list_directory
 from kstore.log.producers.states import ProducerState, encode_snapshot, read_snapshot
 
 

@@ -3,9 +3,9 @@
 from bisect import bisect_left
 from collections.abc import Callable
 
-from kstore.engine.io.file import list_directory
 from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
+from kstore.log.files.listing import list_directory
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.steps import Code, Step

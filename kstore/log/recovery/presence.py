@@ -3,9 +3,9 @@
 import glob
 from pathlib import Path
 
-from kstore.engine.io.file import scan_directory
 from kstore.errors import LogNotFoundError
 from kstore.log.files import layout
+from kstore.log.files.listing import scan_directory
 
 _SIGNS = (layout.LEADER_EPOCHS, layout.METADATA)
 _WEAK_SIGNS = (

@@ -7,12 +7,12 @@ from time import sleep
 from typing import NamedTuple
 
 from kstore.config import MAX64
-from kstore.engine.io.file import list_directory, scan_directory
 from kstore.engine.segment.segment import Segment
 from kstore.engine.segment.segment_growth import grown
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
+from kstore.log.files.listing import list_directory, scan_directory
 from kstore.log.files.log_dir_state import read_state
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory

@@ -1,0 +1,28 @@
+"""What a directory holds, also if every descriptor is in use: then one is closed that is kept open for reading."""
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from kstore.engine.io.file import frees_descriptor
+
+_Found = TypeVar("_Found")
+
+
+def list_directory(path: str) -> list[str]:
+    """The names in a directory. OSError."""
+    return _asked(os.listdir, path)
+
+
+def scan_directory(path: str) -> "os._ScandirIterator[str]":
+    """What os.scandir gives. OSError."""
+    return _asked(os.scandir, path)
+
+
+def _asked(ask: Callable[[str], _Found], path: str) -> _Found:
+    while True:
+        try:
+            return ask(path)
+        except OSError as e:
+            if not frees_descriptor(e.errno or 0):
+                raise
