@@ -188,6 +188,25 @@ class LogDirState:
             with self._writing:
                 self._store(layout.HIGH_WATERMARKS, offset)
 
+    def cleaner_offset(self) -> int | None:
+        """Where the part ends that was compacted; None if that is not known. Of a damaged file what can be read counts."""
+        with self._writing:
+            offsets, _ = checkpoints.salvage_offsets(self.directory / layout.CLEANER_OFFSETS)
+        if self._alone and len(offsets) == 1:  # perhaps by the name that the directory had before
+            return next(iter(offsets.values()))
+        return offsets.get(self.name)
+
+    def store_cleaner_offset(self, offset: int) -> None:
+        """Writes where the compacted part ends, durably. OSError."""
+        with self._writing:
+            self._store(layout.CLEANER_OFFSETS, offset)
+
+    def lower_cleaner_offset(self, offset: int) -> None:
+        """What lies at this offset and behind it will not be what was compacted. OSError."""
+        known = self.cleaner_offset()
+        if known is not None and known > offset:
+            self.store_cleaner_offset(offset)
+
     def _store(self, file: str, offset: int | None) -> None:
         path = self.directory / file
         offsets, damage = checkpoints.salvage_offsets(path)

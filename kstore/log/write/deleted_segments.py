@@ -24,14 +24,25 @@ class DeletedSegments:
         If a full disk has no room for the longer name, the file goes at once.
         """
         segment.keep_open()  # readers that have it go on reading
+        self._set_file_aside(segment.path, due_ms)
+
+    def set_all_aside(self, segment: Segment, due_ms: int) -> None:
+        """Does it with all files of a segment, whose names others will have. OSError."""
+        self.set_aside(segment, due_ms)
+        for kind in layout.INDEX_KINDS:
+            path = segment.path_of(kind)
+            if os.path.exists(path):  # noqa: PTH110
+                self._set_file_aside(path, due_ms)
+
+    def _set_file_aside(self, path: str, due_ms: int) -> None:
         try:
-            rename(segment.path, segment.path + SUFFIX)
+            rename(path, path + SUFFIX)
         except OSError as e:
             if e.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            unlink(segment.path)
+            unlink(path)
         else:
-            self._files.append((due_ms, segment.path + SUFFIX))
+            self._files.append((due_ms, path + SUFFIX))
 
     def set_rest_aside(self, segment: Segment, snapshot: str | None, due_ms: int) -> None:
         """Does the same with its other files, and with a snapshot. Those that cannot be renamed keep their names until
