@@ -91,7 +91,11 @@ def test_the_dirty_ratio(tmp_path: Path) -> None:
         assert second.segments == ()
         assert "is not above" in second.reason
         assert 0 < second.dirty_ratio < 0.9
-        assert (second.first_dirty_offset, second.end_offset, second.first_uncleanable_offset) == (100, 100, 103)
+        assert (second.first_dirty_offset, second.end_offset, second.first_uncleanable_offset) == (
+            100,
+            100,
+            103,
+        )
         log.configure(min_cleanable_dirty_ratio=0.1)
         assert log.compact().records_removed == 3
         assert log.compact().segments == ()
@@ -189,7 +193,10 @@ def test_segments_are_put_together(tmp_path: Path) -> None:
 
 def test_keys_that_do_not_fit(tmp_path: Path) -> None:
     """Three keys at a time: as many passes as it takes, each of which takes the log further."""
-    options = {"log_cleaner_dedupe_buffer_size": (1 << 20) + 1, "log_cleaner_io_buffer_load_factor": 3.5 / 43690}
+    options = {
+        "log_cleaner_dedupe_buffer_size": (1 << 20) + 1,
+        "log_cleaner_io_buffer_load_factor": 3.5 / 43690,
+    }
     with opened(tmp_path / "t-0", **options) as log:
         fill(log, 100, keys=7)
         log.roll()

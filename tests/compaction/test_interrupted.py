@@ -11,6 +11,8 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call
+from tests.crash_states.player import states
+from tests.crash_states.recorder import Recorder
 
 OPTIONS = {
     "cleanup_policy": "compact",
@@ -19,6 +21,9 @@ OPTIONS = {
     "min_cleanable_dirty_ratio": 0,
     "file_delete_delay_ms": 0,
 }
+STATES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))  # every moment and state, if not 0
+MOMENTS = None if STATES else 120
+MOST = None if STATES else 2
 NOW = int(time.time() * 1000)  # a producer that is silent for long would be forgotten
 
 
@@ -198,3 +203,35 @@ def test_a_log_goes_on_after_a_full_disk(ram: Path) -> None:
         shutil.rmtree(directory)
         if done > 3:
             return
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of a record that nobody has flushed
+def test_power_cuts(ram: Path) -> None:
+    """Whatever of the calls had reached the disk when the power failed: old segments or new ones."""
+    sample = Sample(ram)
+    root = ram / "recorded"
+    root.mkdir()
+    sample.copy(root / "t-0")
+    with Recorder(root) as recorder:
+        clean(root / "t-0")
+    seen = set()
+    for state in states(recorder.trace, models=("strict", "ordered"), most=MOST, moments=MOMENTS):
+        digest = state.image.digest()
+        if digest in seen:
+            continue
+        seen.add(digest)
+        left = ram / "left"
+        left.mkdir()
+        state.image.write_to(left)
+        try:
+            sample.check(kstore.open(left / "t-0"))
+            with kstore.open(left / "t-0", "a", **OPTIONS) as log:
+                sample.check(log)
+            assert not left_behind(left / "t-0")
+            sample.check(kstore.open(left / "t-0"))
+        except BaseException as e:
+            calls = [f"  {at} {call}" for at, call in enumerate(recorder.trace.calls[: state.at + 1])][-30:]
+            e.add_note("\n".join([f"after call {state.at}, {state.model}: {state.text}", *calls]))
+            raise
+        shutil.rmtree(left)
+    assert len(seen) > 50
