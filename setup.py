@@ -33,7 +33,7 @@ MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, st
     "coverage": (["-O0", "-g0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
 }
 cflags, ldflags, directives, macros = MODES[MODE]
-# Compiled for size in a release: what an installed kstore may take is limited (tests/packaging/wheel.sh).
+# Compiled for less size in a release: what an installed kstore may take is limited (tests/packaging/wheel.sh).
 SMALL = {"kstore/engine/compact/cleaner.pyx"}
 
 
@@ -83,7 +83,7 @@ setup(
                 depends=NEEDED,
                 extra_compile_args=CFLAGS
                 + cflags
-                + (["-Os"] if MODE == "release" and source.as_posix() in SMALL else []),
+                + (["-O2"] if MODE == "release" and source.as_posix() in SMALL else []),
                 extra_link_args=ldflags,
                 define_macros=macros,
             )
