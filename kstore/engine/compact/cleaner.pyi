@@ -9,6 +9,9 @@ from kstore.engine.segment.segment import Segment
 class OffsetMap:
     """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec 10.3).
 
+    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an eighth
+    of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than one.
+
     A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
     records behind it nothing is known."""
 

@@ -56,6 +56,8 @@ cdef extern from "offset_map.h" nogil:
         pass
     ctypedef struct ks_offset_map:
         int64_t used
+        int64_t slot_count
+    int ks_map_grow(ks_offset_map *m, int64_t slot_count)
     int ks_map_init(ks_offset_map *m, int64_t slot_count, const uint8_t *secret)
     void ks_map_free(ks_offset_map *m)
     ks_key_hash ks_hash_key(const ks_offset_map *m, const uint8_t *key, size_t size)
@@ -64,7 +66,9 @@ cdef extern from "offset_map.h" nogil:
     int64_t ks_map_get(const ks_offset_map *m, ks_key_hash hash)
 
 cdef enum:
-    TOGETHER = 16          # records whose slots of the map are fetched from memory at a time
+    TOGETHER = 32          # records whose slots of the map are fetched from memory at a time
+    FIRST_SLOTS = 1 << 12  # of a map
+    STEP_SLOTS = 700000    # of the largest map but for the full one: 16 MiB
     WRITE_AT = 1 << 20     # bytes that are written at once
 
 cdef enum:                 # what becomes of a batch of which no record stays
@@ -90,11 +94,15 @@ cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 cdef class OffsetMap:
     """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec 10.3).
 
+    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an eighth
+    of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than one.
+
     A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
     records behind it nothing is known.
     """
 
     cdef ks_offset_map map
+    cdef int64_t most_slots
     cdef readonly int64_t latest_offset
     cdef readonly int64_t max_entries
 
@@ -107,7 +115,8 @@ cdef class OffsetMap:
         self.max_entries = min(<int64_t>(slots * load_factor), slots)
         if most_keys < slots // 2:
             slots = 2 * most_keys
-        if ks_map_init(&self.map, slots + 1, <const uint8_t *>PyBytes_AS_STRING(secret)) < 0:
+        self.most_slots = slots + 1
+        if ks_map_init(&self.map, min(self.most_slots, <int64_t>FIRST_SLOTS), <const uint8_t *>PyBytes_AS_STRING(secret)) < 0:
             raise MemoryError("a map of offsets")
 
     def __dealloc__(self):
@@ -116,10 +125,21 @@ cdef class OffsetMap:
     def __len__(self):
         return self.map.used
 
+    cdef int make_room(self) noexcept nogil:
+        """Sees to it that TOGETHER more keys can be put. -1 if there is no memory."""
+        cdef int64_t more = 2 * self.map.slot_count
+        if self.map.slot_count >= self.most_slots or self.map.used + TOGETHER <= self.map.slot_count // 4 * 3:
+            return 0
+        if more > min(self.most_slots // 8, <int64_t>STEP_SLOTS):
+            more = self.most_slots
+        return ks_map_grow(&self.map, more)
+
     def put(self, bytes key not None, int64_t offset):
         """Notes the last offset of a key. ValueError if the map is full."""
         if self.map.used >= self.max_entries:
             raise ValueError("the map is full")
+        if self.make_room() < 0:
+            raise MemoryError("a map of offsets")
         ks_map_put(
             &self.map, ks_hash_key(&self.map, <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)), offset
         )
@@ -305,6 +325,8 @@ cdef class MapBuilder(SegmentWalk):
             return ks_fail(fault, KS_E_COUNT, 57, 0, left)
         while left:
             n = 0
+            if self.map.make_room() < 0:
+                return NO_MEMORY
             for _ in range(min(left, <int64_t>TOGETHER)):
                 status = parse(&p, end, b, &r, fault)
                 if status != KS_OK:

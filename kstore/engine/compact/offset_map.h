@@ -9,6 +9,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
 
 typedef struct ks_key_hash {
     uint64_t a;
@@ -22,25 +27,40 @@ typedef struct ks_key_slot {
 
 typedef struct ks_offset_map {
     ks_key_slot *slots;
+    void *memory;
+    size_t memory_size;
     uint64_t slot_count;
     int64_t used;
     uint64_t secret[2];
 } ks_offset_map;
 
-/* -1 if there is no memory. `slot_count` is at least 1. */
+/* -1 if there is no memory. `slot_count` is at least 1.
+ *
+ * Keys lie all over the map, so in small pages nearly every look at one would also have to look the page up. */
 static inline int ks_map_init(ks_offset_map *m, int64_t slot_count, const uint8_t *secret)
 {
-    m->slots = (ks_key_slot *)calloc((size_t)slot_count, sizeof(ks_key_slot)); /* pages are taken when they are touched */
+    const size_t huge = (size_t)2 << 20;
+    m->memory_size = (size_t)slot_count * sizeof(ks_key_slot) + huge;
+    m->memory = mmap(NULL, m->memory_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m->memory == MAP_FAILED) {
+        m->memory = NULL;
+        return -1;
+    }
+#ifdef MADV_HUGEPAGE
+    (void)madvise(m->memory, m->memory_size, MADV_HUGEPAGE);
+#endif
+    m->slots = (ks_key_slot *)(((uintptr_t)m->memory + huge - 1) / huge * huge); /* all zeros: empty */
     m->slot_count = (uint64_t)slot_count;
     m->used = 0;
     memcpy(m->secret, secret, sizeof(m->secret));
-    return m->slots == NULL ? -1 : 0;
+    return 0;
 }
 
 static inline void ks_map_free(ks_offset_map *m)
 {
-    free(m->slots);
-    m->slots = NULL;
+    if (m->memory != NULL)
+        munmap(m->memory, m->memory_size);
+    m->memory = NULL;
 }
 
 #define KS_ROTATED(x, n) (((x) << (n)) | ((x) >> (64 - (n))))
@@ -118,6 +138,22 @@ static inline void ks_map_put(ks_offset_map *m, ks_key_hash hash, int64_t offset
         m->used++;
     }
     slot->next = offset + 1;
+}
+
+/* The same keys in a map of more slots: -1 if there is no memory, and nothing is changed. */
+static inline int ks_map_grow(ks_offset_map *m, int64_t slot_count)
+{
+    ks_offset_map larger;
+    uint64_t i;
+    if (ks_map_init(&larger, slot_count, (const uint8_t *)m->secret) < 0)
+        return -1;
+    for (i = 0; i < m->slot_count; i++)
+        if (m->slots[i].next != 0)
+            *ks_map_find(&larger, m->slots[i].hash) = m->slots[i];
+    larger.used = m->used;
+    ks_map_free(m);
+    *m = larger;
+    return 0;
 }
 
 /* The offset of a key; -1 if it is not there. */
