@@ -45,7 +45,15 @@ from kstore.errors import (
     PolicyViolationError,
     ReentrantCallError,
 )
-from kstore.log.compact.compactor import CLEANED, SWAP, Cleaned, LogState, compact
+from kstore.log.compact.compactor import (
+    CLEANED,
+    SWAP,
+    Cleaned,
+    LogState,
+    check_policy,
+    compact,
+    last_offsets,
+)
 from kstore.log.compact.report import Compaction
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
@@ -729,11 +737,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def _compaction_state(self) -> LogState:
         with self._held():
             self._check_place()
-            if not self._config.compacts:
-                raise PolicyViolationError(
-                    f"cleanup_policy is {','.join(self._config.cleanup_policy) or 'empty'}: only with compact are "
-                    "records removed by key"
-                )
+            check_policy(self._config)
             now_ms = self.clock_ms()
             self._producer_states.forget(now_ms)
             now = self._current()
@@ -743,10 +747,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 now.log_end_offset,
                 self.last_stable_offset(),
                 self._read_transactions(),
-                {
-                    pid: state.batches[-1].last_offset if state.batches else -2 - state.producer_epoch
-                    for pid, state in self._producer_states.producers.states.items()
-                },
+                last_offsets(self._producer_states.producers.states),
                 self._log_dir.cleaner_offset(),
                 self._config,
                 now_ms,

@@ -1,7 +1,7 @@
 """One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec 10.4 to 10.6)."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from kstore.config import LogConfig
@@ -9,11 +9,13 @@ from kstore.engine.compact.cleaner import MapBuilder, OffsetMap, SegmentCleaner
 from kstore.engine.io.file import File, set_mtime_ms, sync_directory, unlink
 from kstore.engine.segment.index import AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 from kstore.engine.segment.segment import Segment
+from kstore.errors import PolicyViolationError
 from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
 from kstore.log.compact.report import CompactedSegment, Compaction
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
 from kstore.log.files import layout
+from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 
 SLOT_BYTES = 24  # of the map of offsets, for each key
@@ -35,6 +37,22 @@ class LogState(NamedTuple):
     checkpoint: int | None
     config: LogConfig
     now_ms: int
+
+
+def last_offsets(states: Mapping[int, ProducerState]) -> dict[int, int]:
+    """What LogState has of producers."""
+    return {
+        pid: state.batches[-1].last_offset if state.batches else -2 - state.producer_epoch
+        for pid, state in states.items()
+    }
+
+
+def check_policy(config: LogConfig) -> None:
+    """PolicyViolationError unless a log of this configuration is compacted."""
+    if not config.compacts:
+        raise PolicyViolationError(
+            f"cleanup_policy is {','.join(config.cleanup_policy) or 'empty'}: only with compact are records removed by key"
+        )
 
 
 class Compacted(Protocol):

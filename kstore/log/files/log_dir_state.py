@@ -80,6 +80,16 @@ def read_state(path: Path) -> State:
     return State(clean, recovery_point, log_start_offset, tuple(complaints), by_broker)
 
 
+def read_cleaner_offset(path: Path) -> int | None:
+    """Where the part of a partition ends that was compacted; None if that is not known. Of a damaged file what can be
+    read counts. OSError."""
+    directory = directory_of(path)
+    offsets, _ = checkpoints.salvage_offsets(directory / layout.CLEANER_OFFSETS)
+    if directory == Path(os.path.abspath(path)) and len(offsets) == 1:  # noqa: PTH100
+        return next(iter(offsets.values()))  # perhaps by the name that the directory had before
+    return offsets.get(name_of(path))
+
+
 def _is_a_brokers(marker: Path) -> bool:
     """Whether a broker wrote a clean marker: it has an epoch, where kstore writes -1 (spec 1.7)."""
     try:
@@ -189,12 +199,9 @@ class LogDirState:
                 self._store(layout.HIGH_WATERMARKS, offset)
 
     def cleaner_offset(self) -> int | None:
-        """Where the part ends that was compacted; None if that is not known. Of a damaged file what can be read counts."""
+        """Where the part ends that was compacted; None if that is not known."""
         with self._writing:
-            offsets, _ = checkpoints.salvage_offsets(self.directory / layout.CLEANER_OFFSETS)
-        if self._alone and len(offsets) == 1:  # perhaps by the name that the directory had before
-            return next(iter(offsets.values()))
-        return offsets.get(self.name)
+            return read_cleaner_offset(self.path)
 
     def store_cleaner_offset(self, offset: int) -> None:
         """Writes where the compacted part ends, durably. OSError."""
