@@ -794,11 +794,11 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._deleted.set_rest_aside(segment, snapshot, due)
                 for name in names:
                     rename(f"{self._directory}/{name}{SWAP}", f"{self._directory}/{name}")
-                sync_directory(self._directory)
                 segment = self._make_segment()(new.stem, base, end_offset=end)
                 segment.use_indexes(new.offset_index, new.time_index, new.transaction_index)
                 segment.set_max_timestamp(new.max_timestamp)
                 self._publish((*self._sealed[:at], segment, *self._sealed[at + len(old) :]), self.active)
+                sync_directory(self._directory)
 
     def _place_of(self, old: Sequence[Segment]) -> int:
         """Where these segments are among the sealed ones. LogChangedError if they are not, one after the other."""
@@ -1045,8 +1045,8 @@ class LogWriter(RecordAppender, PartitionLog):
             offsets = f"{now.log_start_offset} to {now.log_end_offset} (exclusive)"
             return f"{self._log_dir.fate} while it was open: offsets {offsets} are no longer at this path"
         gone = [segment for segment in now.segments if not os.path.lexists(segment.path)]
-        if not gone:
-            return ""
+        if not gone or any(name.endswith(SWAP) for name in os.listdir(self._directory)):  # noqa: PTH208
+            return ""  # of a compaction that broke off: the next opening finds all there
         more = f", the first of {len(gone)} such files" if len(gone) > 1 else ""
         end = min(gone[0].end_offset, now.log_end_offset)
         offsets = f"{gone[0].base_offset} to {end} (exclusive)"
