@@ -208,6 +208,13 @@ def test_keys_that_do_not_fit(tmp_path: Path) -> None:
         assert done.records_removed == 93
 
 
+def test_much_memory_is_not_taken(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", log_cleaner_dedupe_buffer_size=2**63 - 1) as log:
+        fill(log)
+        log.roll()
+        assert log.compact().records_removed == 90
+
+
 def test_truncation_makes_the_rest_dirty_again(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log:
         fill(log, 100)

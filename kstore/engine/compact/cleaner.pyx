@@ -68,6 +68,7 @@ cdef extern from "offset_map.h" nogil:
 cdef enum:
     TOGETHER = 32          # records whose slots of the map are fetched from memory at a time
     FIRST_SLOTS = 1 << 12  # of a map
+    MOST_SLOTS = 1 << 30
     STEP_SLOTS = 700000    # of the largest map but for the full one: 16 MiB
     WRITE_AT = 1 << 20     # bytes that are written at once
 
@@ -110,6 +111,8 @@ cdef class OffsetMap:
         """`most_keys`: no more will come, so the map need not have room for them."""
         if slots * load_factor <= 1:
             raise ValueError("at least 2 keys must fit")
+        if slots > MOST_SLOTS or most_keys < 0:
+            raise MemoryError("a map of offsets")
         cdef bytes secret = os.urandom(16)
         self.latest_offset = -1
         self.max_entries = min(<int64_t>(slots * load_factor), slots)
@@ -168,6 +171,12 @@ cdef class SegmentWalk:
     cdef int64_t last        # the last offset of the batch before
     cdef int64_t fault_at    # the byte of the segment that a fault's `at` is counted from
     cdef Records cursor      # of a batch that is compressed, or of an old format
+
+    cdef int check_made(self) except -1:
+        """TypeError where __init__ did not run, or no segment was opened."""
+        if self.map is None or self.window is None:
+            raise TypeError("no segment was opened")
+        return 0
 
     cdef int enter(self, Segment segment, int64_t position) except -1:
         self.segment = segment
@@ -283,6 +292,7 @@ cdef class MapBuilder(SegmentWalk):
         cdef ks_fault fault
         cdef int64_t size = 0, begun = self.position
         cdef int status = KS_OK
+        self.check_made()
         if self.is_full:
             return 0
         memset(&b, 0, sizeof(b))
@@ -454,6 +464,11 @@ cdef class SegmentCleaner(SegmentWalk):
         self.indexed.max_timestamp = -1
         self.indexed.max_timestamp_offset = base_offset
 
+    cdef int check_begun(self) except -1:
+        if self.times is None:
+            raise TypeError("no new segment was begun")
+        return 0
+
     def open(self, Segment source not None, bint retain_legacy):
         """Goes on with a segment. `retain_legacy`: records without a value stay, if they are of an old format."""
         self.enter(source, 0)
@@ -468,6 +483,8 @@ cdef class SegmentCleaner(SegmentWalk):
         cdef ks_fault fault
         cdef int64_t size = 0, begun = self.position, made = self.size
         cdef int status = KS_OK
+        self.check_made()
+        self.check_begun()
         memset(&b, 0, sizeof(b))
         with nogil:
             while self.position - begun < most:
@@ -499,6 +516,7 @@ cdef class SegmentCleaner(SegmentWalk):
     def finish(self):
         """Writes what is left of the new segment, and completes its time index. OSError."""
         cdef int status
+        self.check_begun()
         with nogil:
             status = self.write_out()
         if status != KS_OK:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from kstore.config import LogConfig
+from kstore.config import MAX32, LogConfig
 from kstore.engine.compact.cleaner import MapBuilder, OffsetMap, SegmentCleaner
 from kstore.engine.io.file import File, set_mtime_ms, sync_directory, unlink
 from kstore.engine.segment.index import AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
@@ -172,7 +172,7 @@ class _Pass:
         """The last offset of every key from the first dirty offset on, as far as they fit (spec 10.4)."""
         state, found, config = self._state, self._found, self._config
         start, end = found.first_dirty, found.first_uncleanable
-        slots = config.log_cleaner_dedupe_buffer_size // SLOT_BYTES
+        slots = min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES  # no more, as in Kafka
         offsets = OffsetMap(slots, config.log_cleaner_io_buffer_load_factor, most_keys=end - start)
         dirty = between(state.segments, start, end)
         transactions = CleanedTransactions()
