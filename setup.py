@@ -33,6 +33,8 @@ MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, st
     "coverage": (["-O0", "-g0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
 }
 cflags, ldflags, directives, macros = MODES[MODE]
+# Compiled for less size in a release: what an installed kstore may take is limited (tests/packaging/wheel.sh).
+SMALL = {"kstore/engine/compact/cleaner.pyx"}
 
 
 class build_py_with_headers(build_py):
@@ -96,7 +98,9 @@ setup(
                     [source.as_posix()],
                     include_dirs=INCLUDE,
                     depends=NEEDED,
-                    extra_compile_args=CFLAGS + cflags,
+                    extra_compile_args=CFLAGS
+                    + cflags
+                    + (["-O2"] if MODE == "release" and source.as_posix() in SMALL else []),
                     extra_link_args=ldflags,
                     define_macros=macros,
                 )

@@ -38,7 +38,7 @@ log is open. `LogConfig.from_topic` reads a topic's options in Kafka's notation,
 broker's file, in which most options have another name, shown below as *server.properties*.
 
 An option that does not exist, and a value that is not allowed, is refused with `InvalidConfigError` before anything is
-written. "compact" can be set as cleanup_policy, but kstore does not compact yet.
+written.
 
 """
 

@@ -38,6 +38,7 @@ _SOURCES = {
         OutOfOrderSequenceError PolicyViolationError RecordTooLargeError ReentrantCallError
         TransactionCoordinatorFencedError UnexpectedAppendOffsetError UnsupportedCodecError
     """,
+    "kstore.log.compact.report": "CompactedSegment Compaction",
     "kstore.log.files.layout": "TopicPartition",
     "kstore.log.follow.follower": "Follower",
     "kstore.log.partition": "PartitionLog",

@@ -39,6 +39,8 @@ from kstore.errors import ReentrantCallError as ReentrantCallError
 from kstore.errors import TransactionCoordinatorFencedError as TransactionCoordinatorFencedError
 from kstore.errors import UnexpectedAppendOffsetError as UnexpectedAppendOffsetError
 from kstore.errors import UnsupportedCodecError as UnsupportedCodecError
+from kstore.log.compact.report import CompactedSegment as CompactedSegment
+from kstore.log.compact.report import Compaction as Compaction
 from kstore.log.files.layout import TopicPartition as TopicPartition
 from kstore.log.follow.follower import Follower as Follower
 from kstore.log.partition import PartitionLog as PartitionLog
@@ -70,6 +72,8 @@ __all__ = [
     "AbortedTxn",
     "Appended",
     "Appender",
+    "CompactedSegment",
+    "Compaction",
     "ConfigOptions",
     "CorruptCheckpointError",
     "CorruptFileError",

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from kstore._version import __version__
 from kstore.errors import KstoreError
-from kstore.tools import append, dump, find, follow, records, recover, retain, stat, truncate
+from kstore.tools import append, compact, dump, find, follow, records, recover, retain, stat, truncate
 from kstore.tools.terminal import Screen
 
 EXAMPLES = """examples:
@@ -23,10 +23,12 @@ EXAMPLES = """examples:
   kstore append data/orders-0 --key-separator : < lines.txt
   kstore records data/orders-0 --format jsonl | kstore append data/copy-0 --format jsonl
   kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
+  kstore compact data/users-0 --dry-run
   kstore recover data/orders-0 --dry-run
 
 dump, records, follow, find and stat write nothing and take no lock: the directory may belong to a running broker, or to
-one that crashed. append, retain, recover and truncate lock the directory as a broker does, and fail if it is locked.
+one that crashed. append, retain, compact, recover and truncate lock the directory as a broker does, and fail if it is
+locked.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -37,6 +39,7 @@ COMMANDS = {
     "stat": (stat, "describe a partition or a log directory, and what is wrong with it"),
     "append": (append, "append lines or JSON Lines from standard input"),
     "retain": (retain, "delete old segments by size and age, or say which"),
+    "compact": (compact, "keep the last record of each key only, or say what would go"),
     "recover": (recover, "recover a partition after an unclean stop"),
     "truncate": (truncate, "remove the records from an offset to the end"),
 }

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict
 
 from kstore.arguments import INDEX_INTERVAL_BYTES
 from kstore.errors import InvalidConfigError
-from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Ratio, as_text, int32, int64
+from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
 from kstore.properties import read_properties
 
 _MINUTE_MS = 60_000
@@ -37,6 +37,7 @@ class _Key(NamedTuple):
     default: object
     synonyms: tuple[_Synonym, ...]
     text: str
+    of_topic: bool = True  # else only a broker's properties have it
 
 
 class ConfigOption(NamedTuple):
@@ -59,6 +60,12 @@ def _key(kind: Kind, default: object, *synonyms: str | _Synonym, text: str) -> A
     """A field of LogConfig; a synonym that is only a name has the key's own kind and unit."""
     known = tuple(_Synonym(s, kind) if isinstance(s, str) else s for s in synonyms)
     return dataclasses.field(default=default, metadata={"key": _Key(kind, default, known, text)})
+
+
+def _broker_key(kind: Kind, default: object, name: str, *, text: str) -> Any:
+    """A field of LogConfig that a broker has for all its topics; no topic has its own."""
+    key = _Key(kind, default, (_Synonym(name, kind),), text, False)
+    return dataclasses.field(default=default, metadata={"key": key})
 
 
 _NO_EFFECT = (
@@ -101,6 +108,9 @@ class ConfigOptions(TypedDict, total=False):
     local_retention_bytes: int
     remote_log_copy_disable: bool
     remote_log_delete_on_disable: bool
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_max_bytes_per_second: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,33 +206,32 @@ class LogConfig:
         "log.cleanup.policy",
         text='What happens to old records, as a tuple of words or as text with commas. "delete": retain() deletes old '
         'segments, by retention_ms and retention_bytes. "compact": of each key the newest record is kept; records need a '
-        "key then. kstore does not compact yet. Neither: all records are kept.",
+        "key then, and compact() removes the others. Neither: all records are kept.",
     )
     delete_retention_ms: int = _key(
         int64(0),
         24 * _HOUR_MS,
         "log.cleaner.delete.retention.ms",
-        text="How long compaction keeps the records that delete a key, and transaction markers. kstore does not compact "
-        "yet.",
+        text="How long compact() keeps records that delete a key, and transaction markers, after it first met them.",
     )
     min_compaction_lag_ms: int = _key(
         int64(0),
         0,
         "log.cleaner.min.compaction.lag.ms",
-        text="How long a record is safe from compaction. kstore does not compact yet.",
+        text="How long compact() leaves a segment alone, from its newest record on.",
     )
     max_compaction_lag_ms: int = _key(
         int64(1),
         MAX64,
         "log.cleaner.max.compaction.lag.ms",
-        text="Time after which a record must be compacted. If cleanup_policy has compact, a segment also ends at this "
-        "age. kstore does not compact yet.",
+        text="Time after which a record must be compacted: compact() then begins whatever min_cleanable_dirty_ratio says. "
+        "If cleanup_policy has compact, a segment also ends at this age.",
     )
     min_cleanable_dirty_ratio: float = _key(
         Ratio(),
         0.5,
         "log.cleaner.min.cleanable.ratio",
-        text="Share of bytes not yet compacted above which compaction begins. kstore does not compact yet.",
+        text="Share of bytes not yet compacted above which compact() begins.",
     )
     file_delete_delay_ms: int = _key(
         int64(0),
@@ -324,6 +333,26 @@ class LogConfig:
         False,
         text="Whether remote segments are deleted when remote storage is disabled. " + _NO_EFFECT,
     )
+    log_cleaner_dedupe_buffer_size: int = _broker_key(
+        int64((1 << 20) + 1),
+        128 << 20,
+        "log.cleaner.dedupe.buffer.size",
+        text="Most memory that compact() takes for what it knows of keys: 24 bytes a key. If the keys do not fit, it goes "
+        "over the log several times. Of a broker, not of a topic.",
+    )
+    log_cleaner_io_buffer_load_factor: float = _broker_key(
+        Ratio(),
+        0.9,
+        "log.cleaner.io.buffer.load.factor",
+        text="How full the memory for keys may become, as a share. A larger value takes in more keys, and is slower. Of a "
+        "broker, not of a topic.",
+    )
+    log_cleaner_io_max_bytes_per_second: float = _broker_key(
+        Positive(),
+        1.7976931348623157e308,
+        "log.cleaner.io.max.bytes.per.second",
+        text="Most bytes that compact() reads and writes in a second, together. Of a broker, not of a topic.",
+    )
 
     def __new__(cls, **options: Any) -> Self:
         """Refuses unknown names in kstore's own words; what is known is for the dataclass's own constructor."""
@@ -380,7 +409,7 @@ class LogConfig:
 
         `from_topic` makes the same configuration from it.
         """
-        values = {name: getattr(self, name) for name in _KEYS}
+        values = {name: getattr(self, name) for name, key in _KEYS.items() if key.of_topic}
         return {_dotted(n): as_text(value) for n, value in values.items() if value != _KEYS[n].default}
 
     @classmethod
@@ -417,15 +446,12 @@ class LogConfig:
 
 _KEYS: dict[str, _Key] = {field.name: field.metadata["key"] for field in dataclasses.fields(LogConfig)}
 _THROTTLES = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
-_TOPIC_NAMES = {name.replace("_", ".") for name in _KEYS} | _THROTTLES
+_TOPIC_NAMES = {name.replace("_", ".") for name, key in _KEYS.items() if key.of_topic} | _THROTTLES
 _TOPIC_NAME_OF = {s.name: name for name, key in _KEYS.items() for s in key.synonyms}
 _BROKER_LOG_NAMES = _TOPIC_NAME_OF.keys() | {
     "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
     "log.cleaner.enable",
-    "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.buffer.size",
-    "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
     "log.dir",
     "log.dir.failure.timeout.ms",
@@ -442,9 +468,9 @@ def _dotted(name: str) -> str:
 
 
 def _unit_of(name: str) -> str:
-    return (
-        "records" if name == "flush_messages" else next((u for u in ("bytes", "ms") if name.endswith(u)), "")
-    )
+    if name == "flush_messages":
+        return "records"
+    return next((u for u in ("bytes", "ms") if name.endswith(u)), "bytes" if name.endswith("_size") else "")
 
 
 def _help(option: ConfigOption) -> str:
@@ -546,6 +572,13 @@ def _check_together(config: LogConfig) -> None:
         raise refuse(
             "min_compaction_lag_ms",
             f"min.compaction.lag.ms is {least}, allowed is at most max.compaction.lag.ms, {most}",
+        )
+    slots = config.log_cleaner_dedupe_buffer_size // 24
+    if slots * config.log_cleaner_io_buffer_load_factor <= 1:
+        raise refuse(
+            "log_cleaner_io_buffer_load_factor",
+            f"log.cleaner.io.buffer.load.factor is {config.log_cleaner_io_buffer_load_factor}, allowed is what leaves "
+            f"room for more than one key of {slots}",
         )
     if not config.remote_storage_enable:
         return

@@ -82,6 +82,22 @@ class Ratio:
         return self.check(float(text))
 
 
+class Positive:
+    """A number above 0, infinity included. NaN is refused."""
+
+    allowed = "a number above 0"
+
+    def check(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ValueError(value)
+        return float(value)
+
+    def parse(self, text: str) -> float:
+        if _DECIMAL.fullmatch(text.strip()) is None:
+            raise ValueError(text)
+        return self.check(float(text))
+
+
 class Boolean:
     """True or False; as text in any case."""
 

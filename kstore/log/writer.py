@@ -30,6 +30,7 @@ from kstore.engine.io.file import (
     unlink,
     write_whole,
 )
+from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.engine.segment.segment import Segment
@@ -37,6 +38,7 @@ from kstore.errors import (
     InvalidConfigError,
     InvalidRecordError,
     KstoreError,
+    LogChangedError,
     LogClosedError,
     LogFailedError,
     LogLockedError,
@@ -44,6 +46,16 @@ from kstore.errors import (
     PolicyViolationError,
     ReentrantCallError,
 )
+from kstore.log.compact.compactor import (
+    CLEANED,
+    SWAP,
+    Cleaned,
+    LogState,
+    check_policy,
+    compact,
+    last_offsets,
+)
+from kstore.log.compact.report import Compaction
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
 from kstore.log.files.lock import is_locked
@@ -154,6 +166,7 @@ class LogWriter(RecordAppender, PartitionLog):
                     directory.rmdir()
             raise
         self._left = False
+        self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
         try:
             self._load(keep_cut, clean, recovery_point, log_start_offset, topic_id, now)
@@ -196,6 +209,7 @@ class LogWriter(RecordAppender, PartitionLog):
         recovery = loaded.recovery
         if recovery.truncated_bytes:
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
+            self._log_dir.lower_cleaner_offset(loaded.log_end_offset)
         losses = [*recovery.losses, *recovery.missing]
         self._told_of = recovery
         if losses:
@@ -701,6 +715,124 @@ class LogWriter(RecordAppender, PartitionLog):
             sync_directory(self._directory)
             self._store(self._point_to_store(), self._start_to_store())
 
+    # ---- compaction -----------------------------------------------------------------------------------------------
+
+    def compact(self, *, dry_run: bool = False) -> Compaction:
+        """Removes records that a later record of the same key supersedes, from all segments but the active one.
+
+        Offsets, order and timestamps of the others stay. A record without a value deletes its key, and goes too
+        delete_retention_ms after the first compaction that met it. Segments become fewer and larger. Returns a
+        Compaction, which says what went and why; dry_run=True finds that out and changes nothing.
+
+        It works if cleanup_policy contains compact, and begins if the share of bytes that were not compacted is above
+        min_cleanable_dirty_ratio, or max_compaction_lag_ms is over. Records younger than min_compaction_lag_ms stay, and
+        so does what follows the last stable offset. Other threads may append and read meanwhile: who reads already goes
+        on in the old files, which are removed after file_delete_delay_ms. One compaction runs at a time; another call
+        waits. Closing the log stops it.
+
+        Raises:
+            PolicyViolationError: cleanup_policy does not contain compact.
+            CorruptFileError: a segment is damaged. It stays as it is, and so do those after it.
+            LogChangedError: the log was truncated, or segments were deleted, meanwhile. What was compacted stays so.
+            LogClosedError: the log was closed meanwhile.
+            OSError: a file could not be read or written. The log is as before, or partly compacted, or refuses to
+                write until it is opened again.
+        """
+        if not isinstance(dry_run, bool):
+            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        self._refuse_reentrance()
+        with self._compacting:
+            done = compact(self, dry_run=dry_run)
+            with self._held():
+                if not self._closed:
+                    self._deleted.unlink(self.clock_ms())
+        if done.segments and not dry_run:
+            text = "%s: compacted offsets %d to %d (exclusive): %d bytes less"
+            self._reports.info(text, self.path, done.first_dirty_offset, done.end_offset, done.bytes_gained)
+        self._reports.pass_on()
+        return done
+
+    def _compaction_state(self) -> LogState:
+        with self._held():
+            self._check_place()
+            check_policy(self._config)
+            now_ms = self.clock_ms()
+            self._producer_states.forget(now_ms)
+            now = self._current()
+            return LogState(
+                now.segments,
+                now.log_start_offset,
+                now.log_end_offset,
+                self.last_stable_offset(),
+                self._read_transactions(),
+                last_offsets(self._producer_states.producers.states),
+                self._log_dir.cleaner_offset(),
+                self._config,
+                now_ms,
+            )
+
+    def _check_compacting(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"{self.path} is closed")
+        if self._refusal is not None:
+            raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
+
+    def _compacted_to(self, offset: int) -> None:
+        with self._held():
+            self._check_place()
+            self._log_dir.store_cleaner_offset(offset)
+
+    def _replace_segments(self, old: Sequence[Segment], new: Cleaned) -> None:
+        """Spec 8.7: at any moment the files are the old segments, or an opening makes them the new one."""
+        with self._held():
+            self._check_place()
+            at = self._place_of(old)
+            due = self.clock_ms() + self._config.file_delete_delay_ms
+            names = [new.stem + kind for kind in new.kinds]
+            self._drop_unfinished(names)
+            # Readers that have the first one must not take the new files of its name for its own.
+            _ = old[0].offset_index, old[0].time_index, old[0].transaction_index
+            base, end = old[0].base_offset, old[-1].end_offset
+            with self._unfinished(f"the replacement of the segments from {base} to {end}") as change:
+                try:
+                    for name in names:
+                        rename(f"{self._directory}/{name}{CLEANED}", f"{self._directory}/{name}{SWAP}")
+                    sync_directory(self._directory)  # from here on the new one counts
+                except OSError:
+                    for name in reversed(names):  # the .log last: without it the others are no segment
+                        for suffix in (CLEANED, SWAP):
+                            unlink(f"{self._directory}/{name}{suffix}", missing_ok=True)
+                    sync_directory(self._directory)
+                    change.undone()
+                    raise
+                self._deleted.set_all_aside(old[0], due)
+                for segment in old[1:]:
+                    self._deleted.set_aside(segment, due)
+                    snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
+                    self._deleted.set_rest_aside(segment, snapshot, due)
+                for name in names:
+                    rename(f"{self._directory}/{name}{SWAP}", f"{self._directory}/{name}")
+                segment = self._make_segment()(new.stem, base, end_offset=end)
+                segment.use_indexes(new.offset_index, new.time_index, new.transaction_index)
+                segment.set_max_timestamp(new.max_timestamp)
+                self._publish(self._sealed.with_one_for(at, len(old), segment), self.active)
+                sync_directory(self._directory)
+
+    def _place_of(self, old: Sequence[Segment]) -> int:
+        """Where these segments are among the sealed ones. LogChangedError if they are not, one after the other."""
+        sealed = self._sealed.first(len(self._sealed))
+        at = next((i for i, segment in enumerate(sealed) if segment is old[0]), -1)
+        if at < 0 or [id(s) for s in sealed[at : at + len(old)]] != [id(s) for s in old]:
+            what = "segments were deleted, or the log was truncated, while it was compacted"
+            raise LogChangedError(old[0].path, old[0].base_offset, self._start, self._end_offset, what)
+        return at
+
+    def _drop_unfinished(self, names: Sequence[str]) -> None:
+        """Removes what an earlier compaction could not remove: beside it an opening would not take the new files."""
+        for name in list_directory(self._directory):
+            if name.endswith((CLEANED, SWAP)) and name.removesuffix(CLEANED) not in names:
+                unlink(f"{self._directory}/{name}")
+
     def delete_records(self, before_offset: int) -> int:
         """Makes `before_offset` (-1: the log end offset) the first offset that can be read, durably, and returns it.
 
@@ -762,6 +894,7 @@ class LogWriter(RecordAppender, PartitionLog):
             with self._unfinished(f"the truncation to {offset}") as change:
                 try:
                     self._lower_recovery_point(rest)
+                    self._log_dir.lower_cleaner_offset(rest)
                 except OSError:
                     change.undone()
                     raise
@@ -835,6 +968,7 @@ class LogWriter(RecordAppender, PartitionLog):
             try:
                 # If a crash leaves no file, this is all that is known: it must not begin at 0, nor miss anything.
                 self._store(min(self._point_to_store(), offset, self._first_base()), self._start)
+                self._log_dir.lower_cleaner_offset(offset)
             except OSError:
                 change.undone()
                 raise
@@ -887,6 +1021,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._tell_end()
         with self._held():
             self._end()
+        with self._compacting:
+            pass  # it stops now, and nothing of it is left in the directory that another may open next
         if self._flusher is not None:
             self._flusher.stop()
         self._drain()  # who syncs now has taken files that must be on the disk before the marker says so
@@ -927,8 +1063,8 @@ class LogWriter(RecordAppender, PartitionLog):
             offsets = f"{now.log_start_offset} to {now.log_end_offset} (exclusive)"
             return f"{self._log_dir.fate} while it was open: offsets {offsets} are no longer at this path"
         gone = [segment for segment in now.segments if not os.path.lexists(segment.path)]
-        if not gone:
-            return ""
+        if not gone or any(name.endswith(SWAP) for name in list_directory(self._directory)):
+            return ""  # of a compaction that broke off: the next opening finds all there
         more = f", the first of {len(gone)} such files" if len(gone) > 1 else ""
         end = min(gone[0].end_offset, now.log_end_offset)
         offsets = f"{gone[0].base_offset} to {end} (exclusive)"
@@ -962,6 +1098,8 @@ class LogWriter(RecordAppender, PartitionLog):
             return
         with self._held():
             self._end()
+        with self._compacting:
+            pass
         if self._flusher is not None:
             self._flusher.stop(wait=False)
         self._leave(clean=False)
@@ -1002,6 +1140,7 @@ def _forked() -> None:
     """A child of fork must not write: the log is its parent's."""
     for writer in list(_writers):
         writer._after_fork()
+        writer._compacting = Mutex()  # a thread that the child does not have may be in it
     _writers.clear()
 
 

@@ -5,6 +5,7 @@ The file is long because it has the tests of one class of Kafka in one place.
 
 import copy
 import pickle
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,13 @@ DEFAULTS = {
     "local.retention.bytes": -2,
     "remote.log.copy.disable": False,
     "remote.log.delete.on.disable": False,
+}
+
+# Of a broker only: no topic has them, and they are called the same in server.properties.
+BROKER_DEFAULTS = {
+    "log.cleaner.dedupe.buffer.size": 134217728,
+    "log.cleaner.io.buffer.load.factor": 0.9,
+    "log.cleaner.io.max.bytes.per.second": sys.float_info.max,
 }
 
 # The least and the greatest allowed value, and the nearest that are not.
@@ -100,9 +108,35 @@ def test_kafka_config_to_props() -> None:
     """Every key and its default; an empty server.properties and an empty topic make the same."""
     config = LogConfig()
     assert {name: get(config, name) for name in DEFAULTS} == DEFAULTS
-    assert len(LogConfig.__slots__) == len(DEFAULTS)
+    assert {name: get(config, name) for name in BROKER_DEFAULTS} == BROKER_DEFAULTS
+    assert len(LogConfig.__slots__) == len(DEFAULTS | BROKER_DEFAULTS)
     assert LogConfig.from_topic({}) == LogConfig.from_server_properties({}) == config
     assert config.to_topic() == {}
+
+
+def test_options_of_the_cleaner() -> None:
+    """A broker's properties have them under their own names; a topic has none of them."""
+    given = {
+        "log.cleaner.dedupe.buffer.size": "2000000",
+        "log.cleaner.io.buffer.load.factor": "0.5",
+        "log.cleaner.io.max.bytes.per.second": "1e6",
+    }
+    config = LogConfig.from_server_properties(given)
+    assert [get(config, name) for name in given] == [2_000_000, 0.5, 1e6]
+    assert config.to_topic() == {}
+    for name, value in given.items():
+        with pytest.raises(InvalidConfigError, match="no such topic configuration"):
+            LogConfig.from_topic({name: value})
+    for name, wrong in [
+        ("log_cleaner_dedupe_buffer_size", 1 << 20),
+        ("log_cleaner_io_buffer_load_factor", 1.1),
+        ("log_cleaner_io_buffer_load_factor", 0),
+        ("log_cleaner_io_max_bytes_per_second", 0),
+        ("log_cleaner_io_max_bytes_per_second", float("nan")),
+        ("log_cleaner_io_max_bytes_per_second", True),
+    ]:
+        with pytest.raises(InvalidConfigError, match=name.replace("_", ".")):
+            one(name, wrong)
 
 
 @pytest.mark.parametrize(("name", "least", "most", "wrong"), RANGES)

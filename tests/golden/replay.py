@@ -189,6 +189,19 @@ class Replay:
         deleted = sum(d.delete for d in self.log.retain())
         return {"deleted_segments": deleted, "log_start_offset": self.log.log_start_offset}
 
+    def clean(self, op: dict[str, Any]) -> dict[str, Any]:
+        """Kafka's story cleans whatever the dirty ratio is."""
+        assert self.log is not None
+        self.log.configure(min_cleanable_dirty_ratio=0)
+        done = self.log.compact()
+        return {
+            "first_dirty": done.first_dirty_offset,
+            "first_uncleanable": done.first_uncleanable_offset,
+            "cleaner_checkpoint": done.end_offset,
+            "bytes_written": sum(segment.bytes_after for segment in done.segments),
+            "messages_written": sum(segment.records_after for segment in done.segments),
+        }
+
     def flush(self, op: dict[str, Any]) -> dict[str, Any]:
         assert self.log is not None
         return {"recovery_point": self.log.flush()}

@@ -26,14 +26,18 @@ import org.apache.kafka.server.util.FileLock;
 import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
+import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.CleanerConfig;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
+import org.apache.kafka.storage.internals.log.LogToClean;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.internals.log.VerificationGuard;
+import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 import scala.jdk.javaapi.CollectionConverters;
@@ -74,6 +78,16 @@ final class Driver {
         }
     }
 
+    /** One pass of Kafka's cleaner over these offsets. */
+    private static void clean(UnifiedLog log, Clock clock, JsonNode op, ObjectNode reply) throws Exception {
+        log.updateHighWatermark(log.logEndOffset());
+        Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(op.path("slots").asInt(10_000) * 24), 65_536, 1_048_588, 0.9,
+            new Throttler(Double.MAX_VALUE, Long.MAX_VALUE, "throttler", "bytes", clock), clock, tp -> { });
+        LogToClean todo =
+            new LogToClean(log, op.get("first_dirty").asLong(), op.get("first_uncleanable").asLong(), false);
+        reply.put("end_offset", cleaner.clean(todo).getKey());
+    }
+
     private static LogConfig config(JsonNode op) {
         Map<String, String> config = new TreeMap<>();
         op.path("config").properties().forEach(e -> config.put(e.getKey(), e.getValue().asText()));
@@ -105,6 +119,7 @@ final class Driver {
                 op.get("offset").asLong(), LogStartOffsetIncrementReason.ClientRecordDeletion);
             case "truncate_to" -> log.truncateTo(op.get("offset").asLong());
             case "truncate_fully" -> log.truncateFullyAndStartAt(op.get("offset").asLong(), Optional.empty());
+            case "clean" -> clean(log, clock, op, reply);
             case "records" -> reply.set("records", new Report(log).records());
             case "summary" -> reply.set("summary", new Report(log).summary());
             case "check" -> reply.set("wrong", new Report(log).check());

@@ -334,6 +334,7 @@ def test_a_full_disk_behind_stdout_is_an_error(odd: str) -> None:
         ["recover"],
         ["truncate", "--to", "0"],
         ["retain", "--defaults"],
+        ["compact"],
     ],
 )
 def test_no_command_takes_a_log_directory_for_a_partition(
@@ -425,6 +426,8 @@ def test_a_dry_run_refuses_what_the_real_one_refuses(
         ["truncate", file, "--to", "0"],
         ["retain", path, "--config", "retention.ms=1", "--config", "no.such.option=1"],
         ["retain", file, "--defaults"],
+        ["compact", path, "--config", "cleanup.policy=delete"],
+        ["compact", file],
         ["recover", file],
     ):
         refused = run(capsys, *words)

@@ -1,3 +1,4 @@
+# cython: binding=False
 """Batches that come in encoded: what Kafka checks before it appends them, and what it corrects (spec 6.3, 6.5).
 
 The quick path handles what producers send mostly: v2 batches, not packed. Packed ones, and messages of magic 0 and 1,

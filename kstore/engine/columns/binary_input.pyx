@@ -1,3 +1,4 @@
+# cython: binding=False
 """What `log.extend` takes, as columns of C: read once with the GIL, and then by index without it.
 
 A column of cells comes as a sequence of bytes-like objects and None, as a numpy array, or as anything that exports

@@ -1,3 +1,4 @@
+# cython: binding=False
 """A lock for Python code that nothing leaves locked: neither a signal, nor the collection of garbage, nor a fork."""
 
 from collections import deque

@@ -1,3 +1,4 @@
+# cython: binding=False
 """What a follower waits on: inotify says that a directory has changed, an eventfd that another thread asks for it.
 
 Both have a descriptor that becomes readable.

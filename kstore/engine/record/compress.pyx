@@ -1,3 +1,4 @@
+# cython: binding=False
 """The compressing side of the four codecs (spec 2.6): the records of one batch in, the batch's payload out.
 
 The bytes between the framings are made by libraries: libdeflate (deflate), snappy (cramjam), LZ4 (lz4), Zstandard

@@ -1,3 +1,4 @@
+# cython: binding=False
 """The two hashes of Kafka: CRC-32C guards a batch, murmur2 of a key chooses its partition."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

@@ -1,3 +1,4 @@
+# cython: binding=False
 """Reading on and on into columns: one pass over the bytes, the GIL taken only for what is not plain.
 
 Plain is an uncompressed batch of magic 2 that is sound, in order, and no business of a transaction. All else (the next

@@ -1,3 +1,4 @@
+# cython: binding=False
 """The segment that is written: its .log, and its indexes as mapped files (spec 4, 5.1)."""
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject

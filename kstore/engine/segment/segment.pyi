@@ -150,6 +150,9 @@ class Segment:
     def keep_open(self) -> None:
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
         descriptors are held already."""
+    def is_replaced(self) -> bool:
+        """Whether the .log's name stands for another file now than the one that this segment has opened before: so a
+        compaction leaves it."""
     def is_file_of_its_name(self) -> bool:
         """Whether the .log's name still stands for the file that this segment has open."""
     def check_end(self) -> None:

@@ -189,6 +189,11 @@ cdef class Segment:
             self.opened()
         return self._handle.is_at(self.path)
 
+    def is_replaced(self):
+        """Whether the .log's name stands for another file now than the one that this segment has opened before: so a
+        compaction leaves it."""
+        return self._handle.inode != 0 and os.path.exists(self.path) and not self._handle.is_at(self.path)
+
     cdef Segment another(self, int64_t end_offset):
         """Another segment of the same names, with the same options. It has opened no file yet."""
         return Segment(
@@ -322,9 +327,12 @@ cdef class Segment:
     def transaction_index(self):
         """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""
         if self._transaction_index is None:
-            self._transaction_index = TransactionIndex(
+            index = TransactionIndex(
                 self.base_offset, self.contents(".txnindex", KS_ABORTED_ENTRY) or b"", path=self.path_of(".txnindex")
             )
+            if self.is_replaced():  # the file of a compacted segment need not name those whose batches are in this one
+                raise self.changed("it was replaced", self.base_offset)
+            self._transaction_index = index
         return self._transaction_index
 
     @property

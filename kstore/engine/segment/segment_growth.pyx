@@ -1,3 +1,4 @@
+# cython: binding=False
 """A segment that another process appends to: what came since it was opened, as another segment of the same file."""
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t

@@ -80,6 +80,16 @@ def read_state(path: Path) -> State:
     return State(clean, recovery_point, log_start_offset, tuple(complaints), by_broker)
 
 
+def read_cleaner_offset(path: Path) -> int | None:
+    """Where the part of a partition ends that was compacted; None if that is not known. Of a damaged file what can be
+    read counts. OSError."""
+    directory = directory_of(path)
+    offsets, _ = checkpoints.salvage_offsets(directory / layout.CLEANER_OFFSETS)
+    if directory == Path(os.path.abspath(path)) and len(offsets) == 1:  # noqa: PTH100
+        return next(iter(offsets.values()))  # perhaps by the name that the directory had before
+    return offsets.get(name_of(path))
+
+
 def _is_a_brokers(marker: Path) -> bool:
     """Whether a broker wrote a clean marker: it has an epoch, where kstore writes -1 (spec 1.7)."""
     try:
@@ -187,6 +197,22 @@ class LogDirState:
         if not self._alone:
             with self._writing:
                 self._store(layout.HIGH_WATERMARKS, offset)
+
+    def cleaner_offset(self) -> int | None:
+        """Where the part ends that was compacted; None if that is not known."""
+        with self._writing:
+            return read_cleaner_offset(self.path)
+
+    def store_cleaner_offset(self, offset: int) -> None:
+        """Writes where the compacted part ends, durably. OSError."""
+        with self._writing:
+            self._store(layout.CLEANER_OFFSETS, offset)
+
+    def lower_cleaner_offset(self, offset: int) -> None:
+        """What lies at this offset and behind it will not be what was compacted. OSError."""
+        known = self.cleaner_offset()
+        if known is not None and known > offset:
+            self.store_cleaner_offset(offset)
 
     def _store(self, file: str, offset: int | None) -> None:
         path = self.directory / file

@@ -103,9 +103,13 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         if offset is not None:
             stems[offset] = name[:-4]
     known = {segment.base_offset for segment in before.segments} & stems.keys()
+    left = [segment for segment in before.segments if segment.base_offset in known]
     if (
         last is None
         or last.base_offset not in known
+        # retention takes the first ones; a compaction also others, or puts new files in their place
+        or left[0] is not before.segments[-len(left)]
+        or any(segment.is_replaced() for segment in left)
         or last.origin
         or any(base not in known for base in stems if base < last.base_offset)
         or last.file().size() < last.size
@@ -124,7 +128,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     same = active is last and not later and len(known) == len(before.segments)
     if same and log_start_offset == before.log_start_offset:
         return before
-    segments = [segment for segment in before.segments[:-1] if segment.base_offset in known] + [active]
+    segments = [*left[:-1], active]
     make = SegmentFactory(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):
         segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX64)

@@ -45,6 +45,21 @@ class DeletedSegments:
             self._files.append((due_ms, path))
             self._read[path] = segment
 
+    def set_all_aside(self, segment: Segment, due_ms: int) -> None:
+        """Does it with all files of a segment, whose names others will have. OSError."""
+        self.set_aside(segment, due_ms)
+        for kind in layout.INDEX_KINDS:
+            path = segment.path_of(kind)
+            if os.path.exists(path):  # noqa: PTH110
+                try:
+                    rename(path, path + SUFFIX)
+                except OSError as e:
+                    if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+                        raise
+                    unlink(path)
+                else:
+                    self._files.append((due_ms, path + SUFFIX))
+
     def set_rest_aside(self, segment: Segment, snapshot: str | None, due_ms: int) -> None:
         """Does the same with its other files, and with a snapshot. Those that cannot be renamed keep their names until
         they go: they count for nothing."""

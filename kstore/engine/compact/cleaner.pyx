@@ -1,0 +1,904 @@
+# cython: binding=False
+"""The log cleaner's work on bytes: the last offset of each key, and segments without what it makes superfluous (spec 10).
+
+A MapBuilder goes through the batches that are not cleaned yet and fills an OffsetMap. A SegmentCleaner goes through
+segments and writes what stays of them. Both do a part at each call of `run`, so that whoever calls can stop, wait, or
+look at signals. Batches without codec, producer and transaction pass with the GIL free.
+
+The file is long because both walk over batches in the same way, and share what they find there.
+"""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
+from cpython.mem cimport PyMem_RawFree
+from cython cimport final, no_gc, no_gc_clear
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
+from kstore.engine.io.file cimport File
+from kstore.engine.io.read_window cimport ReadWindow
+from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
+from kstore.engine.record.batch_walk cimport FAR, WALK_DAMAGED, WALK_NONE, WALK_SYSTEM, step
+from kstore.engine.record.compress cimport compress_bound, compress_into, level_of
+from kstore.engine.segment.index cimport INDEX_MEMORY, OffsetIndex, TimeIndex, index_batch, ks_index_state
+from kstore.engine.segment.segment cimport Segment
+from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body
+from libkstore.format cimport (
+    KS_BATCH_OVERHEAD,
+    KS_CODEC_MASK,
+    KS_CONTROL,
+    KS_DELETE_HORIZON,
+    KS_E_COUNT,
+    KS_E_OFFSET,
+    KS_E_SHORT,
+    KS_LOG_APPEND_TIME,
+    KS_OK,
+    KS_TRANSACTIONAL,
+    ks_batch,
+    ks_check_batch,
+    ks_check_place,
+    ks_codec,
+    ks_fail,
+    ks_fault,
+    ks_next_record,
+    ks_plain_record,
+    ks_record,
+)
+
+from kstore.engine.segment.index import TimestampOffset
+from kstore.errors import OffsetOverflowError, RecordTooLargeError
+
+cdef extern from "offset_map.h" nogil:
+    ctypedef struct ks_key_hash:
+        pass
+    ctypedef struct ks_offset_map:
+        int64_t used
+        int64_t slot_count
+    int ks_map_grow(ks_offset_map *m, int64_t slot_count)
+    int ks_map_init(ks_offset_map *m, int64_t slot_count, const uint8_t *secret)
+    void ks_map_free(ks_offset_map *m)
+    ks_key_hash ks_hash_key(const ks_offset_map *m, const uint8_t *key, size_t size)
+    void ks_map_prefetch(const ks_offset_map *m, ks_key_hash hash)
+    void ks_map_put(ks_offset_map *m, ks_key_hash hash, int64_t offset)
+    int64_t ks_map_get(const ks_offset_map *m, ks_key_hash hash)
+
+cdef enum:
+    TOGETHER = 32          # records whose slots of the map are fetched from memory at a time
+    FIRST_SLOTS = 1 << 12  # of a map
+    MOST_SLOTS = 1 << 30
+    STEP_SLOTS = 700000    # of the largest map but for the full one: 16 MiB
+    WRITE_AT = 1 << 20     # bytes that are written at once
+
+cdef enum:                 # what becomes of a batch of which no record stays
+    DELETE = 0
+    RETAIN_EMPTY = 1
+
+cdef enum:                 # statuses of what runs without the GIL, beside KS_OK and KS_E_*
+    MAP_FULL = 1
+    NO_MEMORY = 2
+    OVERFLOW = 3
+    UNWRITTEN = 4
+    OVERSIZED = 5
+    RAISED = 6             # `error` has it
+
+cdef enum:
+    NOT_KNOWN = -1         # of a producer
+
+cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
+
+
+@final
+@no_gc  # it refers to nothing
+cdef class OffsetMap:
+    """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec 10.3).
+
+    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an eighth
+    of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than one.
+
+    A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
+    records behind it nothing is known.
+    """
+
+    cdef ks_offset_map map
+    cdef int64_t most_slots
+    cdef readonly int64_t latest_offset
+    cdef readonly int64_t max_entries
+
+    def __cinit__(self, int64_t slots, double load_factor=0.9, *, int64_t most_keys=INT64_MAX):
+        """`most_keys`: no more will come, so the map need not have room for them."""
+        if slots * load_factor <= 1:
+            raise ValueError("at least 2 keys must fit")
+        if slots > MOST_SLOTS or most_keys < 0:
+            raise MemoryError("a map of offsets")
+        cdef bytes secret = os.urandom(16)
+        self.latest_offset = -1
+        self.max_entries = min(<int64_t>(slots * load_factor), slots)
+        if most_keys < slots // 2:
+            slots = 2 * most_keys
+        self.most_slots = slots + 1
+        if ks_map_init(&self.map, min(self.most_slots, <int64_t>FIRST_SLOTS), <const uint8_t *>PyBytes_AS_STRING(secret)) < 0:
+            raise MemoryError("a map of offsets")
+
+    def __dealloc__(self):
+        ks_map_free(&self.map)
+
+    def __len__(self):
+        return self.map.used
+
+    cdef int make_room(self) noexcept nogil:
+        """Sees to it that TOGETHER more keys can be put. -1 if there is no memory."""
+        cdef int64_t more = 2 * self.map.slot_count
+        if self.map.slot_count >= self.most_slots or self.map.used + TOGETHER <= self.map.slot_count // 4 * 3:
+            return 0
+        if more > min(self.most_slots // 8, <int64_t>STEP_SLOTS):
+            more = self.most_slots
+        return ks_map_grow(&self.map, more)
+
+    def put(self, bytes key not None, int64_t offset):
+        """Notes the last offset of a key. ValueError if the map is full."""
+        if self.map.used >= self.max_entries:
+            raise ValueError("the map is full")
+        if self.make_room() < 0:
+            raise MemoryError("a map of offsets")
+        ks_map_put(
+            &self.map, ks_hash_key(&self.map, <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)), offset
+        )
+        self.latest_offset = offset
+
+    def get(self, bytes key not None):
+        """The last offset of a key; -1 if it is not in the map."""
+        return ks_map_get(
+            &self.map, ks_hash_key(&self.map, <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+        )
+
+    def update_latest_offset(self, int64_t offset):
+        """The map reaches up to this offset."""
+        self.latest_offset = offset
+
+
+@no_gc_clear  # code without the GIL relies on its attributes
+cdef class SegmentWalk:
+    """Goes from batch to batch of one segment, and takes each in."""
+
+    cdef OffsetMap map
+    cdef object transactions  # says of RecordBatches in order whether their records may go: CleanedTransactions
+    cdef Segment segment
+    cdef ReadWindow window
+    cdef int64_t position
+    cdef int64_t last        # the last offset of the batch before
+    cdef int64_t fault_at    # the byte of the segment that a fault's `at` is counted from
+    cdef Records cursor      # of a batch that is compressed, or of an old format
+
+    cdef int check_made(self) except -1:
+        """TypeError where __init__ did not run, or no segment was opened."""
+        if self.map is None or self.window is None:
+            raise TypeError("no segment was opened")
+        return 0
+
+    cdef int enter(self, Segment segment, int64_t position) except -1:
+        self.segment = segment
+        self.window = segment.fresh()
+        self.position = position
+        self.last = segment.base_offset - 1
+        self.cursor = Records.__new__(Records)
+        self.cursor.limit = segment.max_decompressed_bytes
+        return 0
+
+    cdef int64_t next_batch(self, ks_batch *b, ks_fault *fault) noexcept nogil:
+        """The size of the next batch, which was checked and is in the window; or a status of the walk."""
+        cdef int64_t size = step(self.window, self.position, FAR, b, fault), have
+        self.fault_at = self.position
+        if size < 0:
+            return size
+        have = self.window.fill(self.position, size, FAR)
+        if have < 0:
+            return WALK_SYSTEM
+        if ks_check_batch(self.window.at(self.position), self.window.at(self.position) + have, b, fault) != KS_OK:
+            return WALK_DAMAGED
+        if b.base_offset <= self.last or b.last_offset >= self.segment.end_offset:
+            ks_fail(fault, KS_E_OFFSET, 0, self.last + 1, b.base_offset)
+            return WALK_DAMAGED
+        return size
+
+    cdef int end_walk(self, int64_t status, const ks_batch *b, ks_fault *fault) except -1:
+        """Raises for what ended a walk, unless it is the end of the segment."""
+        if status == WALK_SYSTEM:
+            self.window.raise_failure(-1)
+        if status == WALK_DAMAGED:
+            raise_fault(fault, self.segment.path, self.fault_at, b.base_offset)
+        if status == WALK_NONE and self.position < self.window.limit:
+            ks_fail(fault, KS_E_SHORT, 0, KS_BATCH_OVERHEAD, self.window.limit - self.position)
+            raise_fault(fault, self.segment.path, self.position, self.last + 1)
+        return 0
+
+    cdef int fail(self, int status, const ks_batch *b, const ks_fault *fault) except -1:
+        """Raises for a status of what runs without the GIL."""
+        if status == NO_MEMORY:
+            raise MemoryError(self.segment.path)
+        return raise_fault(fault, self.segment.path, self.fault_at, b.base_offset)
+
+    cdef bint can_discard(self, const uint8_t *p, const ks_batch *b) except -1:
+        """Whether the records of a batch may go: its transaction was aborted, or it is the marker of one that is gone."""
+        if b.magic < 2 or not b.attributes & (KS_TRANSACTIONAL | KS_CONTROL):
+            return False
+        return self.transactions.can_discard(
+            RecordBatch.new(p, b, self.segment.path, self.position, self.segment.max_decompressed_bytes)
+        )
+
+    cdef int unpack(self, const uint8_t *p, const ks_batch *b, const uint8_t **start, const uint8_t **end) except -1:
+        """Where the records of a v2 batch lie, unpacked."""
+        start[0] = p + KS_BATCH_OVERHEAD
+        end[0] = p + b.size
+        if ks_codec(b) and b.records_count:
+            self.cursor.begin(p, b, self.segment.path, self.position)
+            start[0] = self.cursor.p
+            end[0] = self.cursor.end
+        return 0
+
+
+cdef inline bint is_plain(const ks_batch *b) noexcept nogil:
+    """Whether nothing needs to be known of a batch beside its bytes."""
+    return b.magic == 2 and b.producer_id < 0 and not b.attributes & (KS_CODEC_MASK | KS_TRANSACTIONAL | KS_CONTROL)
+
+
+cdef inline int parse(
+    const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault
+) noexcept nogil:
+    cdef int status
+    if not ks_plain_record(p, end, b, r):
+        status = ks_next_record(p, end, b, r, fault)
+        if status != KS_OK:
+            return status
+    return ks_check_place(b, r, fault)
+
+
+cdef inline const uint8_t *headers_of(const ks_record *r) noexcept nogil:
+    """Where the headers of a record begin with their count."""
+    cdef const uint8_t *p = r.headers - 1
+    if r.headers_count == 0:
+        return NO_HEADERS
+    if r.value_size >= 0:
+        return r.value + r.value_size
+    while p[-1] & 0x80:  # before it lies the end of another number
+        p -= 1
+    return p
+
+
+@final
+@no_gc_clear
+cdef class MapBuilder(SegmentWalk):
+    """Fills a map with the keys of segments, from `start_offset` on (spec 10.4)."""
+
+    cdef int64_t start_offset
+    cdef readonly bint is_full   # the map has room for no more: it reaches to its latest_offset
+    cdef readonly int64_t records_read
+
+    def __init__(self, OffsetMap map not None, transactions not None, int64_t start_offset):
+        self.map = map
+        self.transactions = transactions
+        self.start_offset = start_offset
+
+    def open(self, Segment segment not None, int64_t position):
+        """Goes on with a segment, at the batch that begins at this byte."""
+        self.enter(segment, position)
+
+    def run(self, int64_t most):
+        """Takes in batches of about `most` bytes; how many bytes they had, 0 at the end of the segment or of the map.
+        CorruptRecordError, OSError."""
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t size = 0, begun = self.position
+        cdef int status = KS_OK
+        self.check_made()
+        if self.is_full:
+            return 0
+        memset(&b, 0, sizeof(b))
+        with nogil:
+            while self.position - begun < most:
+                size = self.next_batch(&b, &fault)
+                if size < 0:
+                    break
+                if is_plain(&b):
+                    status = self.take(
+                        self.window.at(self.position) + KS_BATCH_OVERHEAD, self.window.at(self.position) + size, &b,
+                        &fault,
+                    )
+                else:
+                    with gil:
+                        status = self.take_other(self.window.at(self.position), &b, &fault)
+                if status != KS_OK:
+                    break
+                if b.last_offset >= self.start_offset:
+                    self.map.latest_offset = b.last_offset
+                self.last = b.last_offset
+                self.position += size
+        if size < 0:
+            self.end_walk(size, &b, &fault)
+        elif status == MAP_FULL:
+            self.is_full = True
+        elif status != KS_OK:
+            self.fail(status, &b, &fault)
+        return self.position - begun
+
+    cdef int take(self, const uint8_t *p, const uint8_t *end, const ks_batch *b, ks_fault *fault) noexcept nogil:
+        """The records of a v2 batch."""
+        cdef ks_record r
+        cdef ks_key_hash hashes[TOGETHER]
+        cdef int64_t offsets[TOGETHER]
+        cdef const uint8_t *start = p
+        cdef int64_t left = b.records_count
+        cdef int i, n, status
+        if left < 0:
+            return ks_fail(fault, KS_E_COUNT, 57, 0, left)
+        while left:
+            n = 0
+            if self.map.make_room() < 0:
+                return NO_MEMORY
+            for _ in range(min(left, <int64_t>TOGETHER)):
+                status = parse(&p, end, b, &r, fault)
+                if status != KS_OK:
+                    fault.at += p - start + KS_BATCH_OVERHEAD
+                    return status
+                self.records_read += 1
+                if r.key_size >= 0 and r.offset >= self.start_offset:
+                    hashes[n] = ks_hash_key(&self.map.map, r.key, <size_t>r.key_size)
+                    offsets[n] = r.offset
+                    ks_map_prefetch(&self.map.map, hashes[n])
+                    n += 1
+            left -= min(left, <int64_t>TOGETHER)
+            for i in range(n):
+                if self.map.map.used >= self.map.max_entries:
+                    return MAP_FULL
+                ks_map_put(&self.map.map, hashes[i], offsets[i])
+                self.map.latest_offset = offsets[i]
+        if p != end and b.records_count:
+            return ks_fail(fault, KS_E_COUNT, 57, b.records_count, b.records_count + 1)
+        return KS_OK
+
+    cdef int take_other(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) except -100:
+        """A batch that is not plain."""
+        cdef const uint8_t *start
+        cdef const uint8_t *end
+        cdef Record record
+        cdef int64_t offset
+        cdef int status
+        discard = self.can_discard(p, b)
+        if discard or (b.magic == 2 and b.attributes & KS_CONTROL):
+            return KS_OK
+        if b.magic < 2:
+            self.cursor.begin(p, b, self.segment.path, self.position)
+            for record in self.cursor.legacy:
+                self.records_read += 1
+                offset = record.offset
+                if record.key is not None and offset >= self.start_offset:
+                    if self.map.map.used >= self.map.max_entries:
+                        return MAP_FULL
+                    self.map.put(record.key, offset)
+            return KS_OK
+        self.unpack(p, b, &start, &end)
+        with nogil:
+            status = self.take(start, end, b, fault)
+        if ks_codec(b):
+            fault.at = 0  # unpacked records have no byte of the file
+        return status
+
+
+cdef struct ks_tally:        # of one source segment
+    int64_t bytes_read
+    int64_t bytes_written
+    int64_t records_read
+    int64_t records_written
+    int64_t superseded       # a later record has their key
+    int64_t deleted          # records without a value whose time is over
+    int64_t keyless
+    int64_t aborted          # of transactions that were aborted
+    int64_t markers
+
+
+@final
+@no_gc_clear
+cdef class SegmentCleaner(SegmentWalk):
+    """Writes what stays of segments to one new segment (spec 10.6, 10.8).
+
+    `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is known: the batch
+    with it stays, if without records. So does the batch that ends before `upper_bound`. Batches are copied as they are unless records go
+    or a delete horizon is set: then they are encoded anew.
+    """
+
+    cdef dict producers
+    cdef int64_t now
+    cdef int64_t delete_retention
+    cdef int64_t upper_bound
+    cdef int64_t index_interval
+    cdef int64_t offset_limit
+    cdef int64_t time_limit
+    cdef bint retain_legacy
+    cdef File log                # None: nothing is written
+    cdef int64_t base_offset
+    cdef readonly int64_t size   # of the new segment, as far as it was made
+    cdef int64_t written
+    cdef OffsetIndex offsets
+    cdef TimeIndex times
+    cdef ks_index_state indexed
+    cdef ks_vector out           # what is not written yet
+    cdef ks_vector body          # records to be packed
+    cdef ks_vector flags         # of each record of a batch, whether it stays
+    cdef int64_t kept
+    cdef int64_t newest          # the offset of the last record that stays
+    cdef bint tombstones         # whether one that stays has no value
+    cdef ks_tally tally
+    cdef object error            # what a step without the GIL has met
+
+    def __init__(
+        self, OffsetMap map not None, transactions not None, dict producers not None, *,
+        int64_t now_ms, int64_t delete_retention_ms, int64_t upper_bound, int64_t index_interval_bytes,
+        int64_t segment_index_bytes,
+    ):
+        self.map = map
+        self.transactions = transactions
+        self.producers = producers
+        self.now = now_ms
+        self.delete_retention = delete_retention_ms
+        self.upper_bound = upper_bound
+        self.index_interval = index_interval_bytes
+        self.offset_limit = segment_index_bytes // 8
+        self.time_limit = segment_index_bytes // 12 - 1
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.out.data)
+        PyMem_RawFree(self.body.data)
+        PyMem_RawFree(self.flags.data)
+
+    def begin(self, File log, int64_t base_offset):
+        """Begins a new segment, in this file; None: only its size and indexes are found out."""
+        self.log = log
+        self.base_offset = base_offset
+        self.size = self.written = 0
+        self.out.size = 0
+        self.offsets = OffsetIndex(base_offset)
+        self.times = TimeIndex(base_offset)
+        self.indexed.since_entry = 0
+        self.indexed.max_timestamp = -1
+        self.indexed.max_timestamp_offset = base_offset
+
+    cdef int check_begun(self) except -1:
+        if self.times is None:
+            raise TypeError("no new segment was begun")
+        return 0
+
+    def open(self, Segment source not None, bint retain_legacy):
+        """Goes on with a segment. `retain_legacy`: records without a value stay, if they are of an old format."""
+        self.enter(source, 0)
+        self.retain_legacy = retain_legacy
+        memset(&self.tally, 0, sizeof(self.tally))
+
+    def run(self, int64_t most):
+        """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the end of the segment.
+
+        CorruptRecordError, OSError. OffsetOverflowError if an offset is too far from the base offset."""
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t size = 0, begun = self.position, made = self.size
+        cdef int status = KS_OK
+        self.check_made()
+        self.check_begun()
+        memset(&b, 0, sizeof(b))
+        with nogil:
+            while self.position - begun < most:
+                size = self.next_batch(&b, &fault)
+                if size < 0:
+                    break
+                if is_plain(&b):
+                    status = self.filter(
+                        self.window.at(self.position) + KS_BATCH_OVERHEAD, self.window.at(self.position) + size, &b,
+                        &fault,
+                    )
+                    if status == KS_OK:
+                        status = self.put_plain(&b)
+                else:
+                    with gil:
+                        status = self.take_other(self.window.at(self.position), &b, &fault)
+                if status != KS_OK:
+                    break
+                self.last = b.last_offset
+                self.position += size
+        if size < 0:
+            self.end_walk(size, &b, &fault)
+        elif status != KS_OK:
+            self.fail(status, &b, &fault)
+        self.tally.bytes_read += self.position - begun
+        self.tally.bytes_written += self.size - made
+        return self.position - begun, self.size - made
+
+    def finish(self):
+        """Writes what is left of the new segment, and completes its time index. OSError."""
+        cdef int status
+        self.check_begun()
+        with nogil:
+            status = self.write_out()
+        if status != KS_OK:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self.log.path)
+        self.times.put(self.indexed.max_timestamp, self.indexed.max_timestamp_offset)
+
+    @property
+    def offset_index(self):
+        """The OffsetIndex of the new segment."""
+        return self.offsets
+
+    @property
+    def time_index(self):
+        """Its TimeIndex."""
+        return self.times
+
+    @property
+    def max_timestamp(self):
+        """The largest timestamp of the new segment, as TimestampOffset."""
+        return TimestampOffset(self.indexed.max_timestamp, self.indexed.max_timestamp_offset)
+
+    @property
+    def counts(self):
+        """What became of the segment opened last, as a dict: bytes and records read and written, and why records went."""
+        return self.tally
+
+    cdef int fail(self, int status, const ks_batch *b, const ks_fault *fault) except -1:
+        if status == RAISED:
+            raise self.error
+        if status == OVERFLOW:
+            raise OffsetOverflowError(
+                "%s: offset %d is more than 2^31 - 1 above the base offset of its segment, %d"
+                % (self.segment.path, b.last_offset, self.base_offset)
+            )
+        if status == UNWRITTEN:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self.log.path)
+        if status == OVERSIZED:
+            raise RecordTooLargeError(
+                "a batch that gets a delete horizon", size=1 << 31, limit=INT32_MAX, file=self.segment.path,
+                position=self.position,
+            )
+        return SegmentWalk.fail(self, status, b, fault)
+
+    # ---- which records stay -----------------------------------------------------------------------------------------
+
+    cdef inline bint stays(
+        self, int64_t offset, bint has_key, const ks_key_hash *hash, bint has_value, bint may_be_deleted
+    ) noexcept nogil:
+        """Whether a record of data stays. `may_be_deleted`: the time of records without a value is over."""
+        if offset > self.map.latest_offset:
+            return True
+        if not has_key:
+            self.tally.keyless += 1
+            return False
+        if offset < ks_map_get(&self.map.map, hash[0]):
+            self.tally.superseded += 1
+            return False
+        if not has_value and may_be_deleted:
+            self.tally.deleted += 1
+            return False
+        return True
+
+    cdef inline void keep(self, int64_t offset, bint has_value) noexcept nogil:
+        self.kept += 1
+        self.newest = offset
+        self.tombstones = self.tombstones or not has_value
+
+    cdef int filter(self, const uint8_t *p, const uint8_t *end, const ks_batch *b, ks_fault *fault) noexcept nogil:
+        """Decides of each record of a v2 batch whether it stays: `flags`, `kept`, `newest`, `tombstones`."""
+        cdef ks_record records[TOGETHER]
+        cdef ks_key_hash hashes[TOGETHER]
+        cdef const uint8_t *start = p
+        cdef int64_t left = b.records_count, horizon = INT64_MAX
+        cdef bint control = b.attributes & KS_CONTROL
+        cdef bint over
+        cdef bint stays
+        cdef int i, n, status
+        self.flags.size = self.kept = 0
+        self.tombstones = False
+        self.newest = -1
+        if left < 0:
+            return ks_fail(fault, KS_E_COUNT, 57, 0, left)
+        if b.attributes & KS_DELETE_HORIZON:
+            horizon = b.base_timestamp
+        over = horizon <= self.now and b.attributes & KS_DELETE_HORIZON
+        self.tally.records_read += left
+        while left:
+            n = <int>min(left, <int64_t>TOGETHER)
+            left -= n
+            if ks_ensure(&self.flags, n) < 0:
+                return NO_MEMORY
+            for i in range(n):
+                status = parse(&p, end, b, &records[i], fault)
+                if status != KS_OK:
+                    fault.at += p - start + KS_BATCH_OVERHEAD
+                    return status
+                if records[i].key_size >= 0 and not control:
+                    hashes[i] = ks_hash_key(&self.map.map, records[i].key, <size_t>records[i].key_size)
+                    ks_map_prefetch(&self.map.map, hashes[i])
+            for i in range(n):
+                stays = control or self.stays(
+                    records[i].offset, records[i].key_size >= 0, &hashes[i], records[i].value_size >= 0, over
+                )
+                self.flags.data[self.flags.size] = stays
+                self.flags.size += 1
+                if stays:
+                    self.keep(records[i].offset, records[i].value_size >= 0)
+        if p != end and b.records_count:
+            return ks_fail(fault, KS_E_COUNT, 57, b.records_count, b.records_count + 1)
+        return KS_OK
+
+    # ---- what is made of a batch ------------------------------------------------------------------------------------
+
+    cdef int put_plain(self, const ks_batch *b) noexcept nogil:
+        """What is left of a plain batch, once its records were filtered."""
+        cdef const uint8_t *p = self.window.at(self.position)
+        cdef bint stamp
+        if self.kept == 0:
+            return self.put_empty(b) if b.last_offset + 1 == self.upper_bound else KS_OK
+        stamp = self.tombstones and not b.attributes & KS_DELETE_HORIZON
+        if self.kept == b.records_count and not stamp:
+            return self.put_copy(p, b)
+        return self.put_rebuilt(p + KS_BATCH_OVERHEAD, p + b.size, b, stamp)
+
+    cdef int take_other(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) except -100:
+        """A batch that is not plain."""
+        cdef const uint8_t *start
+        cdef const uint8_t *end
+        cdef bint control = b.magic == 2 and b.attributes & KS_CONTROL
+        cdef bint can_discard = self.can_discard(p, b)
+        cdef bint discard = can_discard
+        cdef bint stamp
+        cdef int retention, status
+        if control:
+            discard = can_discard and b.attributes & KS_DELETE_HORIZON and b.base_timestamp <= self.now
+        if (b.producer_id >= 0 and self.is_last_of_producer(b)) or b.last_offset + 1 == self.upper_bound:
+            retention = RETAIN_EMPTY
+        else:
+            retention = DELETE
+        if b.magic < 2:
+            return self.take_legacy(p, b, retention)
+        if discard:
+            self.tally.records_read += max(b.records_count, 0)
+            if control:
+                self.tally.markers += max(b.records_count, 0)
+            else:
+                self.tally.aborted += max(b.records_count, 0)
+            return self.put_empty(b) if retention == RETAIN_EMPTY else KS_OK
+        self.unpack(p, b, &start, &end)
+        with nogil:
+            status = self.filter(start, end, b, fault)
+            if status != KS_OK:
+                pass
+            elif self.kept == 0:
+                if retention == RETAIN_EMPTY:
+                    status = self.put_empty(b)
+            else:
+                stamp = (self.tombstones or (control and can_discard)) and not b.attributes & KS_DELETE_HORIZON
+                if self.kept == b.records_count and not stamp:
+                    status = self.put_copy(p, b)
+                else:
+                    status = self.put_rebuilt(start, end, b, stamp)
+        if ks_codec(b):
+            fault.at = 0  # unpacked records have no byte of the file
+        return status
+
+    cdef bint is_last_of_producer(self, const ks_batch *b) except -1:
+        """Whether a writer needs this batch to know its producer again (spec 10.8)."""
+        cdef int64_t known = self.producers.get(b.producer_id, NOT_KNOWN)
+        if known >= 0:
+            return b.last_offset == known
+        return known != NOT_KNOWN and b.attributes & KS_CONTROL and b.producer_epoch == -known - 2
+
+    cdef int64_t new_horizon(self) noexcept nogil:
+        if self.delete_retention > INT64_MAX - self.now:
+            return INT64_MAX
+        return self.now + self.delete_retention
+
+    cdef int take_legacy(self, const uint8_t *p, const ks_batch *b, int retention) except -100:
+        """A message of an old format, compressed ones included: what stays becomes one batch of magic 2."""
+        cdef ks_batch made = b[0]
+        cdef ks_key_hash hash
+        cdef Record record
+        cdef int64_t offset
+        cdef bint stays
+        cdef int status
+        self.kept = 0
+        self.tombstones = False
+        self.newest = -1
+        self.cursor.begin(p, b, self.segment.path, self.position)
+        chosen = []
+        for record in self.cursor.legacy:
+            offset = record.offset
+            key = record.key
+            if key is not None:
+                hash = ks_hash_key(
+                    &self.map.map, <const uint8_t *>PyBytes_AS_STRING(key), <size_t>PyBytes_GET_SIZE(key)
+                )
+            stays = self.stays(offset, key is not None, &hash, record.value is not None, not self.retain_legacy)
+            self.tally.records_read += 1
+            if stays:
+                self.keep(offset, record.value is not None)
+                chosen.append(record)
+        made.magic = 2
+        made.attributes &= KS_LOG_APPEND_TIME | KS_CODEC_MASK
+        made.leader_epoch = -1
+        made.base_offset = made.last_offset
+        made.last_offset_delta = 0
+        if not chosen:
+            return self.put_empty(&made) if retention == RETAIN_EMPTY else KS_OK
+        made.base_offset = (<Record>chosen[0]).offset
+        made.last_offset = self.newest
+        if made.last_offset - made.base_offset > INT32_MAX:
+            return OVERFLOW
+        made.last_offset_delta = <int32_t>(made.last_offset - made.base_offset)
+        status = self.begin_batch(&made, self.tombstones, (<Record>chosen[0]).timestamp)
+        for record in chosen:
+            if status == KS_OK:
+                status = self.put_record(
+                    &made, record.timestamp, record.offset,
+                    NULL if record.key is None else <uint8_t *>PyBytes_AS_STRING(record.key),
+                    -1 if record.key is None else PyBytes_GET_SIZE(record.key),
+                    NULL if record.value is None else <uint8_t *>PyBytes_AS_STRING(record.value),
+                    -1 if record.value is None else PyBytes_GET_SIZE(record.value),
+                    NO_HEADERS, 1,
+                )
+        return self.end_batch(&made) if status == KS_OK else status
+
+    # ---- writing batches --------------------------------------------------------------------------------------------
+
+    cdef int put_copy(self, const uint8_t *p, const ks_batch *b) noexcept nogil:
+        if ks_ensure(&self.out, b.size) < 0:
+            return NO_MEMORY
+        memcpy(self.out.data + self.out.size, p, <size_t>b.size)
+        self.tally.records_written += b.records_count
+        return self.add(b, b.last_offset)
+
+    cdef int put_empty(self, const ks_batch *b) noexcept nogil:
+        """The header alone, which keeps the offsets, and the producer's last sequence number (spec 2.3)."""
+        cdef ks_batch made = b[0]
+        if ks_ensure(&self.out, KS_BATCH_OVERHEAD) < 0:
+            return NO_MEMORY
+        made.size = KS_BATCH_OVERHEAD
+        made.attributes &= KS_LOG_APPEND_TIME | KS_TRANSACTIONAL | KS_CONTROL
+        made.base_timestamp = -1
+        made.records_count = 0
+        ks_put_header(self.out.data + self.out.size, &made)
+        return self.add(&made, made.last_offset)
+
+    cdef int put_rebuilt(
+        self, const uint8_t *p, const uint8_t *end, const ks_batch *b, bint stamp
+    ) noexcept nogil:
+        """A v2 batch of the records that `flags` names, with a delete horizon if `stamp` says so."""
+        cdef ks_batch made = b[0]
+        cdef ks_record r
+        cdef ks_fault fault
+        cdef ks_vector *to
+        cdef const uint8_t *q
+        cdef int64_t i
+        cdef bint begun = False
+        cdef bint as_they_are = False
+        cdef int status
+        memset(&r, 0, sizeof(r))
+        for i in range(b.records_count):
+            q = p
+            parse(&p, end, b, &r, &fault)  # it was parsed before
+            if not self.flags.data[i]:
+                continue
+            if not begun:
+                begun = True
+                status = self.begin_batch(&made, stamp, r.timestamp)
+                if status != KS_OK:
+                    return status
+                as_they_are = made.base_timestamp == b.base_timestamp and not b.attributes & KS_LOG_APPEND_TIME
+            if as_they_are:
+                to = &self.body if ks_codec(b) else &self.out
+                if ks_ensure(to, p - q) < 0:
+                    return NO_MEMORY
+                memcpy(to.data + to.size, q, <size_t>(p - q))
+                to.size += p - q
+                made.records_count += 1
+                made.max_timestamp = max(made.max_timestamp, r.timestamp)
+            else:
+                status = self.put_record(
+                    &made, r.timestamp, r.offset, r.key, r.key_size, r.value, r.value_size,
+                    headers_of(&r), r.end - headers_of(&r) if r.headers_count else 1,
+                )
+                if status != KS_OK:
+                    return status
+        return self.end_batch(&made)
+
+    cdef int begin_batch(self, ks_batch *made, bint stamp, int64_t first_timestamp) noexcept nogil:
+        """Makes room for a header, and sets base timestamp and delete horizon."""
+        if ks_ensure(&self.out, KS_BATCH_OVERHEAD) < 0:
+            return NO_MEMORY
+        if not ks_codec(made):
+            self.out.size += KS_BATCH_OVERHEAD  # end_batch finds the header by what was counted in
+        self.body.size = 0
+        made.records_count = 0
+        if not made.attributes & KS_LOG_APPEND_TIME:
+            made.max_timestamp = -1
+        if stamp:
+            made.attributes |= KS_DELETE_HORIZON
+            made.base_timestamp = self.new_horizon()
+        elif not made.attributes & KS_DELETE_HORIZON:
+            made.base_timestamp = first_timestamp
+        return KS_OK
+
+    cdef int put_record(
+        self, ks_batch *made, int64_t timestamp, int64_t offset, const uint8_t *key, int64_t key_size,
+        const uint8_t *value, int64_t value_size, const uint8_t *headers, int64_t headers_size,
+    ) noexcept nogil:
+        cdef ks_vector *to = &self.body if ks_codec(made) else &self.out
+        cdef int64_t timestamp_delta = <int64_t>(<uint64_t>timestamp - <uint64_t>made.base_timestamp)
+        cdef size_t body = ks_record_body(
+            timestamp_delta, offset - made.base_offset, key_size, value_size, headers_size
+        )
+        if body > INT32_MAX:
+            return OVERSIZED
+        if ks_ensure(to, <int64_t>body + KS_RECORD_OVERHEAD) < 0:
+            return NO_MEMORY
+        to.size = ks_put_record(
+            to.data + to.size, body, timestamp_delta, offset - made.base_offset, key, key_size, value, value_size,
+            headers, headers_size,
+        ) - to.data
+        made.records_count += 1
+        if not made.attributes & KS_LOG_APPEND_TIME:
+            made.max_timestamp = max(made.max_timestamp, timestamp)
+        return KS_OK
+
+    cdef int end_batch(self, ks_batch *made) noexcept nogil:
+        """Packs the records, where there is a codec, and writes the header."""
+        cdef int64_t start = self.size - self.written
+        cdef int status = KS_OK
+        if ks_codec(made):
+            with gil:
+                status = self.pack(made)
+            if status != KS_OK:
+                return status
+        made.size = self.out.size - start
+        if made.size > INT32_MAX:
+            return OVERSIZED
+        ks_put_header(self.out.data + start, made)
+        self.out.size = start
+        self.tally.records_written += made.records_count
+        return self.add(made, self.newest)
+
+    cdef int pack(self, const ks_batch *made) noexcept:
+        """Packs `body` behind the room for a header. An exception is kept for `fail`."""
+        cdef int codec = ks_codec(made)
+        cdef int64_t bound = compress_bound(codec, self.body.size)
+        if ks_ensure(&self.out, KS_BATCH_OVERHEAD + bound) < 0:
+            return NO_MEMORY
+        self.out.size += KS_BATCH_OVERHEAD
+        try:
+            self.out.size += compress_into(
+                codec, level_of(codec, None), self.body.data, self.body.size, self.out.data + self.out.size, bound
+            )
+        except BaseException as e:
+            self.error = e
+            return RAISED
+        return KS_OK
+
+    cdef int add(self, const ks_batch *b, int64_t largest) noexcept nogil:
+        """Counts in a batch that lies at the end of `out`."""
+        cdef int status
+        if largest - self.base_offset > INT32_MAX:
+            return OVERFLOW
+        status = index_batch(
+            &self.indexed, self.offsets, self.times, self.index_interval, self.offset_limit, self.time_limit, b,
+            self.size,
+        )
+        if status:
+            return NO_MEMORY if status == INDEX_MEMORY else OVERFLOW
+        self.out.size += b.size
+        self.size += b.size
+        return self.write_out() if self.out.size >= WRITE_AT else KS_OK
+
+    cdef int write_out(self) noexcept nogil:
+        cdef int64_t size = self.out.size
+        if self.log is not None and self.log.pwrite(self.out.data, size, self.written) < size:
+            return UNWRITTEN
+        self.written += size
+        self.out.size = 0
+        return KS_OK

@@ -1,0 +1,280 @@
+"""One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec 10.4 to 10.6)."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from kstore.config import MAX32, LogConfig
+from kstore.engine.compact.cleaner import MapBuilder, OffsetMap, SegmentCleaner
+from kstore.engine.io.file import File, set_mtime_ms, sync_directory, unlink
+from kstore.engine.segment.index import AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from kstore.engine.segment.segment import Segment
+from kstore.errors import PolicyViolationError
+from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
+from kstore.log.compact.report import CompactedSegment, Compaction
+from kstore.log.compact.throttle import Throttle
+from kstore.log.compact.transactions import CleanedTransactions
+from kstore.log.files import layout
+from kstore.log.producers.states import ProducerState
+from kstore.log.producers.transactions import Transactions
+
+SLOT_BYTES = 24  # of the map of offsets, for each key
+CLEANED, SWAP = ".cleaned", ".swap"
+
+
+class LogState(NamedTuple):
+    """A log at one moment: its segments, the active one last, and what is known of its offsets and producers.
+
+    `producers`: producer id -> offset of its last record, or -2 - its epoch if it has none.
+    """
+
+    segments: tuple[Segment, ...]
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    transactions: Transactions
+    producers: dict[int, int]
+    checkpoint: int | None
+    config: LogConfig
+    now_ms: int
+
+
+def last_offsets(states: Mapping[int, ProducerState]) -> dict[int, int]:
+    """What LogState has of producers."""
+    return {
+        pid: state.batches[-1].last_offset if state.batches else -2 - state.producer_epoch
+        for pid, state in states.items()
+    }
+
+
+def check_policy(config: LogConfig) -> None:
+    """PolicyViolationError unless a log of this configuration is compacted."""
+    if not config.compacts:
+        raise PolicyViolationError(
+            f"cleanup_policy is {','.join(config.cleanup_policy) or 'empty'}: only with compact are records removed by key"
+        )
+
+
+class Compacted(Protocol):
+    """What a compaction asks of its log."""
+
+    _directory: str
+
+    def _compaction_state(self) -> LogState:
+        """The log now. LogClosedError, LogFailedError."""
+
+    def _check_compacting(self) -> None:
+        """LogClosedError, LogFailedError if the log was closed, or can no longer be written."""
+
+    def _replace_segments(self, old: Sequence[Segment], new: "Cleaned") -> None:
+        """Puts a segment whose files are complete and on the disk in the place of others. LogChangedError if they are
+        not in the log any more."""
+
+    def _compacted_to(self, offset: int) -> None:
+        """Stores where the compacted part ends."""
+
+
+class Cleaned(NamedTuple):
+    """A segment made by compaction, whose files end in .cleaned; the kinds of files that it has."""
+
+    stem: str
+    base_offset: int
+    kinds: tuple[str, ...]
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    transaction_index: TransactionIndex
+    max_timestamp: TimestampOffset
+
+
+def compact(log: Compacted, *, dry_run: bool) -> Compaction:
+    """Compacts what may be compacted now. CorruptFileError if a segment is damaged: it is left as it is, and so are those
+    behind it."""
+    state = log._compaction_state()
+    found = _look(state)
+    due, reason = found.reason(state.config)
+    first = found
+    end = found.first_dirty
+    report: list[CompactedSegment] = []
+    while due:
+        one = _Pass(log, state, found, dry_run)
+        end = one.run()
+        report += one.report
+        if dry_run or end <= found.first_dirty:
+            break
+        state = log._compaction_state()  # if the keys did not fit: on with the rest, up to the same bound
+        again = _look(state)
+        found = again._replace(first_uncleanable=min(found.first_uncleanable, again.first_uncleanable))
+        due = found.first_dirty < found.first_uncleanable
+    return Compaction(
+        first.first_dirty, first.first_uncleanable, end, first.ratio, tuple(report), reason, dry_run
+    )
+
+
+def _look(state: LogState) -> Cleanable:
+    return cleanable(
+        state.segments,
+        checkpoint=state.checkpoint,
+        log_start_offset=state.log_start_offset,
+        log_end_offset=state.log_end_offset,
+        last_stable_offset=state.last_stable_offset,
+        config=state.config,
+        now_ms=state.now_ms,
+    )
+
+
+class _Pass:
+    """Fills a map with keys, and goes through all segments that it reaches."""
+
+    def __init__(self, log: Compacted, state: LogState, found: Cleanable, dry_run: bool) -> None:
+        self._log = log
+        self._state = state
+        self._found = found
+        self._dry_run = dry_run
+        self._config = state.config
+        self._throttle = Throttle(self._config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
+        self.report: list[CompactedSegment] = []
+
+    def run(self) -> int:
+        """Does it; where the compacted part ends then."""
+        state, found, config = self._state, self._found, self._config
+        offsets = self._fill_map()
+        end = offsets.latest_offset + 1
+        if end <= found.first_dirty:
+            return found.first_dirty
+        horizon = legacy_horizon(state.segments, found.first_dirty, config.delete_retention_ms)
+        self._transactions = CleanedTransactions()
+        self._cleaner = SegmentCleaner(
+            offsets,
+            self._transactions,
+            state.producers,
+            now_ms=state.now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            upper_bound=found.first_uncleanable,
+            index_interval_bytes=config.index_interval_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+        )
+        if state.checkpoint is None and not self._dry_run:
+            # from here on an opening must not take gaps between segments for damage
+            self._log._compacted_to(found.first_dirty)
+        reached = between(state.segments, 0, end)
+        for group in groups(
+            reached,
+            segment_bytes=config.effective_segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            first_uncleanable=found.first_uncleanable,
+        ):
+            self._clean(group, horizon)
+        if not self._dry_run:
+            self._log._compacted_to(end)
+        return end
+
+    def _fill_map(self) -> OffsetMap:
+        """The last offset of every key from the first dirty offset on, as far as they fit (spec 10.4)."""
+        state, found, config = self._state, self._found, self._config
+        start, end = found.first_dirty, found.first_uncleanable
+        slots = min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES  # no more, as in Kafka
+        offsets = OffsetMap(slots, config.log_cleaner_io_buffer_load_factor, most_keys=end - start)
+        dirty = between(state.segments, start, end)
+        transactions = CleanedTransactions()
+        transactions.add(self._aborted(dirty[0], end) if dirty else ())
+        builder = MapBuilder(offsets, transactions, start)
+        ends = [*(segment.base_offset for segment in dirty[1:]), end]
+        for segment, following in zip(dirty, ends, strict=True):
+            begun = segment.scan_start(start)
+            if begun is not None:
+                builder.open(segment, begun.position)
+                self._drive(builder.run)
+            if builder.is_full:
+                break
+            offsets.update_latest_offset(following - 1)
+        return offsets
+
+    def _aborted(self, first: Segment, upper_bound: int) -> list[AbortedTxn]:
+        """Aborted transactions of which batches may lie between a segment's base offset and the bound."""
+        state = self._state
+        at = state.segments.index(first)
+        return state.transactions.aborted(state.segments[at:], state.log_start_offset, upper_bound)
+
+    def _drive(self, run: Callable[[int], int]) -> None:
+        while done := run(self._throttle.step):
+            self._throttle.passed(done)
+
+    # ---- a group ---------------------------------------------------------------------------------------------------
+
+    def _clean(self, group: list[Segment], horizon: int) -> None:
+        base = group[0].base_offset
+        stem = f"{self._log._directory}/{layout.segment_stem(base)}"
+        try:
+            log = None if self._dry_run else self._new_file(stem)
+            self._cleaner.begin(log, base)
+            self._transactions.index = TransactionIndex(base)
+            done = [self._clean_segment(group, at, horizon) for at in range(len(group))]
+            self._cleaner.finish()
+            if log is not None:
+                cleaned = self._complete(stem, log, group)
+                self._log._replace_segments(group, cleaned)
+        except BaseException:
+            if not self._dry_run:
+                with contextlib.suppress(OSError):  # an opening does it too
+                    _remove(stem)
+            raise
+        self.report += done
+
+    def _new_file(self, stem: str) -> File:
+        _remove(stem)
+        return File(f"{stem}.log{CLEANED}", "w")
+
+    def _clean_segment(self, group: list[Segment], at: int, horizon: int) -> CompactedSegment:
+        source = group[at]
+        following = group[at + 1].base_offset if at + 1 < len(group) else source.end_offset
+        self._transactions.add(self._aborted(source, following))
+        self._cleaner.open(source, source.mtime_ms() > horizon)
+        self._drive(lambda most: sum(self._cleaner.run(most)))
+        counts = self._cleaner.counts
+        return CompactedSegment(
+            source.base_offset,
+            group[0].base_offset,
+            source.size,
+            counts["bytes_written"],
+            counts["records_read"],
+            counts["records_written"],
+            *(counts[why] for why in ("superseded", "deleted", "keyless", "aborted", "markers")),
+        )
+
+    def _complete(self, stem: str, log: File, group: list[Segment]) -> Cleaned:
+        """Writes the indexes, and brings all files to the disk under the names that they have now."""
+        cleaner = self._cleaner
+        contents = {
+            ".index": cleaner.offset_index.to_bytes(),
+            ".timeindex": cleaner.time_index.to_bytes(),
+        }
+        transactions = self._transactions.index
+        assert transactions is not None
+        if not transactions.is_empty:
+            contents[".txnindex"] = transactions.to_bytes()
+        files = [log]
+        for kind, entries in contents.items():
+            files.append(File(f"{stem}{kind}{CLEANED}", "w"))
+            files[-1].write(0, entries)
+        mtime = group[-1].mtime_ms()
+        for file in files:
+            if not file.path.endswith(f".txnindex{CLEANED}"):
+                set_mtime_ms(file.path, mtime)
+            file.sync()
+        sync_directory(self._log._directory)
+        base = group[0].base_offset
+        return Cleaned(
+            layout.segment_stem(base),
+            base,
+            (".log", *contents),
+            cleaner.offset_index,
+            cleaner.time_index,
+            transactions,
+            cleaner.max_timestamp,
+        )
+
+
+def _remove(stem: str) -> None:
+    """Removes what there is of a segment that was not finished. OSError."""
+    for kind in layout.SEGMENT_KINDS:
+        unlink(f"{stem}{kind}{CLEANED}", missing_ok=True)

@@ -1,0 +1,54 @@
+"""What a compaction would do to a log that is open for reading."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kstore.config import LogConfig
+from kstore.engine.segment.segment import Segment
+from kstore.errors import LogClosedError
+from kstore.log.compact.compactor import Cleaned, LogState, check_policy, compact, last_offsets
+from kstore.log.compact.report import Compaction
+from kstore.log.files.log_dir_state import read_cleaner_offset
+from kstore.log.partition import PartitionLog
+
+
+def preview(log: PartitionLog, config: LogConfig, now_ms: int) -> Compaction:
+    """What log.compact(dry_run=True) would say if the log were open for writing with this configuration.
+
+    PolicyViolationError, CorruptFileError, OSError."""
+    return compact(_Preview(log, config, now_ms), dry_run=True)
+
+
+class _Preview:
+    """A log of which nothing is changed."""
+
+    def __init__(self, log: PartitionLog, config: LogConfig, now_ms: int) -> None:
+        self._directory = log.path
+        self._log = log
+        self._config = config
+        self._now_ms = now_ms
+
+    def _compaction_state(self) -> LogState:
+        check_policy(self._config)
+        now = self._log._now()
+        return LogState(
+            now.segments,
+            now.log_start_offset,
+            now.log_end_offset,
+            self._log.last_stable_offset(),
+            self._log._read_transactions(),
+            last_offsets(self._log.producers()),
+            read_cleaner_offset(Path(self._log.path)),
+            self._config,
+            self._now_ms,
+        )
+
+    def _check_compacting(self) -> None:
+        if self._log.is_closed:
+            raise LogClosedError(f"{self._log.path} is closed")
+
+    def _replace_segments(self, old: Sequence[Segment], new: Cleaned) -> None:
+        raise NotImplementedError
+
+    def _compacted_to(self, offset: int) -> None:
+        raise NotImplementedError

@@ -1,0 +1,59 @@
+"""Which transactions the batches belong to that a cleaner goes through (spec 10.7)."""
+
+import heapq
+from collections.abc import Iterable
+
+from kstore.engine.record.batch import RecordBatch, control_type
+from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+from kstore.log.producers.states import ABORT, COMMIT
+
+
+class CleanedTransactions:
+    """Takes in batches in order. `index` gets the aborted transactions whose markers stay."""
+
+    def __init__(self) -> None:
+        self.index: TransactionIndex | None = None
+        self._waiting: list[tuple[int, int, AbortedTxn]] = []  # a heap, by first offset
+        self._count = 0
+        self._aborted: dict[int, AbortedTxn] = {}  # by producer id: those that have begun
+        self._met: set[int] = set()  # of these, whether a batch was met
+        self._committed: set[int] = set()  # producer ids with a transaction that was not aborted
+
+    def add(self, transactions: Iterable[AbortedTxn]) -> None:
+        """Aborted transactions of batches that are still to come; one may be given several times."""
+        for txn in transactions:
+            self._count += 1
+            heapq.heappush(self._waiting, (txn.first_offset, self._count, txn))
+
+    def can_discard(self, batch: RecordBatch) -> bool:
+        """Takes in a batch of a transaction, or a control batch. True if its records may go: the transaction was aborted,
+        or it is a marker of which no batch was met. CorruptRecordError for a marker that cannot be read."""
+        while self._waiting and self._waiting[0][0] <= batch.last_offset:
+            txn = heapq.heappop(self._waiting)[2]
+            self._aborted.setdefault(txn.producer_id, txn)
+        producer = batch.producer_id
+        if batch.is_control:
+            return self._end(batch)
+        if producer in self._aborted:
+            self._met.add(producer)
+            return True
+        self._committed.add(producer)
+        return False
+
+    def _end(self, batch: RecordBatch) -> bool:
+        if batch.records_count == 0:
+            return True
+        producer = batch.producer_id
+        kind = control_type(batch.records(verify=False)[0].key, batch.file, batch.position)
+        if kind == ABORT:
+            txn = self._aborted.pop(producer, None)
+            if txn is None or producer not in self._met:
+                return True
+            self._met.discard(producer)
+            if self.index is not None:
+                self.index.append(txn)
+        elif kind == COMMIT:
+            if producer not in self._committed:
+                return True
+            self._committed.discard(producer)
+        return False

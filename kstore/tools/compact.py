@@ -1,0 +1,52 @@
+"""kstore compact: of each key keep the last record, as Kafka's log cleaner does, or say what would go."""
+
+import argparse
+import json
+import time
+
+from kstore.config import LogConfig
+from kstore.log.compact.preview import preview
+from kstore.log.compact.report import CompactedSegment
+from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    add_write_arguments(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say, for each segment, what would go and why"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each segment")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints a line for each segment that was gone through, oldest first, and one for all of them."""
+    config = _config(args)
+    if args.dry_run:  # writes nothing, takes no lock
+        with open_dry(args) as log:
+            done = preview(log, config, time.time_ns() // 1_000_000)
+    else:
+        with open_writer(args, "r+") as log:
+            done = log.compact()
+    for segment in done.segments:
+        print(json.dumps(segment._asdict()) if args.json else _text(segment))
+    if not args.json:
+        if done.segments:
+            verb = "would go" if done.dry_run else "went"
+            print(f"{done.records_removed} records, {done.bytes_gained} bytes {verb}: {done.reason}")
+        else:
+            print(f"nothing to do: {done.reason}")
+    return 0
+
+
+def _config(args: argparse.Namespace) -> LogConfig:
+    """The configuration; the command itself says that the topic is compacted, unless a policy was named."""
+    if not (args.server_properties or any(c.startswith("cleanup.policy=") for c in args.config)):
+        args.config = [*args.config, "cleanup.policy=compact"]
+    return config_of(args)
+
+
+def _text(segment: CompactedSegment) -> str:
+    counts = f"{segment.records_before} -> {segment.records_after} records"
+    sizes = f"{segment.bytes_before} -> {segment.bytes_after} bytes"
+    return f"{segment.base_offset:>12}  {counts:<24} {sizes:<28} {segment.reason}"

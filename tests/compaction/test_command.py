@@ -1,0 +1,54 @@
+"""kstore compact."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.__main__ import main
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    with kstore.open(
+        tmp_path / "t-0", "a", cleanup_policy="compact", internal_segment_bytes=1000, index_interval_bytes=100
+    ) as log:
+        for i in range(100):
+            log.append(b"value %d" % i, b"key %d" % (i % 10))
+        log.roll()
+    return str(tmp_path / "t-0")
+
+
+def files(path: str) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in Path(path).iterdir()}
+
+
+def test_dry_run_and_run(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files(path)
+    assert main(["compact", path, "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert files(path) == before
+    assert "90 records" in told
+    assert "would go: the dirty ratio 1 is above min.cleanable.dirty.ratio, 0.5" in told
+    assert main(["compact", path, "--dry-run", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(row["superseded"] for row in rows) == 90
+    assert main(["compact", path]) == 0
+    assert capsys.readouterr().out == told.replace("would go:", "went:")
+    assert [r.offset for r in kstore.open(path)] == list(range(90, 100))
+    for more in ([], ["--dry-run"]):
+        assert main(["compact", path, *more]) == 0
+        assert capsys.readouterr().out.startswith("nothing to do: nothing before offset 100")
+
+
+def test_refusals(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--dry-run"]):
+        assert main(["compact", path, "--config", "cleanup.policy=delete", *more]) != 0
+        assert "cleanup_policy is delete" in capsys.readouterr().err
+        assert main(["compact", path + "/none", *more]) == 1
+        capsys.readouterr()
+    with kstore.open(path, "a"):
+        assert main(["compact", path]) == 1
+        assert "open for writing" in capsys.readouterr().err
+    assert len(list(kstore.open(path))) == 100

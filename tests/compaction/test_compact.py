@@ -1,0 +1,398 @@
+"""log.compact(): what it takes on and what not, what it says, and how it is stopped."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.engine.compact.cleaner import OffsetMap
+from kstore.engine.io import file
+from kstore.log.compact.throttle import Throttle
+
+OPTIONS = {
+    "cleanup_policy": "compact",
+    "internal_segment_bytes": 1000,
+    "index_interval_bytes": 100,
+    "file_delete_delay_ms": 0,
+}
+HOUR = 3_600_000
+
+
+class Clock:
+    """A clock that is set by hand. Files have the time of the system, so it begins there."""
+
+    def __init__(self) -> None:
+        self.now = int(time.time() * 1000)
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def opened(directory: Path, **options: object) -> kstore.LogWriter:
+    return kstore.open(directory, "a", **{**OPTIONS, **options})
+
+
+def fill(log: kstore.LogWriter, count: int = 100, keys: int = 10, first: int = 0) -> None:
+    for i in range(first, first + count):
+        log.append(b"value %d" % i, b"key %d" % (i % keys))
+
+
+def offsets(log: kstore.PartitionLog) -> list[int]:
+    return [record.offset for record in log]
+
+
+def test_only_where_the_policy_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", cleanup_policy="delete") as log:
+        log.append(b"v", b"k")
+        with pytest.raises(kstore.PolicyViolationError, match="cleanup_policy is delete"):
+            log.compact()
+        log.configure(cleanup_policy="")
+        with pytest.raises(kstore.PolicyViolationError, match="empty"):
+            log.compact(dry_run=True)
+        log.configure(cleanup_policy=("delete", "compact"))
+        assert log.compact().segments == ()
+        with pytest.raises(TypeError, match="dry_run"):
+            log.compact(dry_run=1)  # type: ignore[arg-type]
+    with pytest.raises(kstore.LogClosedError):
+        log.compact()
+
+
+def test_nothing_to_do(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", internal_segment_bytes=1_000_000) as log:
+        fill(log)
+        done = log.compact()
+        assert done.segments == ()
+        assert "active segment" in done.reason
+        assert (done.first_dirty_offset, done.first_uncleanable_offset, done.end_offset) == (0, 0, 0)
+        assert len(offsets(log)) == 100
+        assert not (tmp_path / "t-0" / "cleaner-offset-checkpoint").exists()
+
+
+def test_the_dirty_ratio(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0") as log:
+        fill(log)
+        log.roll()
+        first = log.compact()
+        assert first.dirty_ratio == 1
+        assert first.reason == "the dirty ratio 1 is above min.cleanable.dirty.ratio, 0.5"
+        assert first.records_removed == 90
+        fill(log, 3, first=100)
+        log.roll()
+        log.configure(min_cleanable_dirty_ratio=0.9)
+        second = log.compact()
+        assert second.segments == ()
+        assert "is not above" in second.reason
+        assert 0 < second.dirty_ratio < 0.9
+        assert (second.first_dirty_offset, second.end_offset, second.first_uncleanable_offset) == (
+            100,
+            100,
+            103,
+        )
+        log.configure(min_cleanable_dirty_ratio=0.1)
+        assert log.compact().records_removed == 3
+        assert log.compact().segments == ()
+
+
+def test_lags(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path / "t-0", clock=clock, min_compaction_lag_ms=HOUR) as log:
+        fill(log, 50)
+        log.roll()
+        clock.now += HOUR // 2
+        fill(log, 50, first=50)
+        log.roll()
+        assert log.compact().segments == ()
+        clock.now += HOUR // 2 + 1
+        done = log.compact()
+        assert 40 <= done.end_offset <= 50
+        clock.now += HOUR
+        assert log.compact().end_offset == 100
+        assert offsets(log) == list(range(90, 100))
+        log.configure(min_cleanable_dirty_ratio=1, min_compaction_lag_ms=0, max_compaction_lag_ms=2 * HOUR)
+        fill(log, 10, first=100)
+        log.roll()
+        assert log.compact().segments == ()
+        clock.now += 2 * HOUR + 5
+        done = log.compact()
+        assert done.reason == "max.compaction.lag.ms was over 5 ms ago"
+        assert offsets(log) == list(range(100, 110))
+
+
+def test_open_transactions_are_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0") as log:
+        fill(log, 30)
+        log.roll()
+        batch = kstore.encode_batch(
+            [(log.clock_ms(), b"key 1", b"undecided", None)],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        log.append_batches(batch)
+        fill(log, 30)
+        log.roll()
+        done = log.compact()
+        assert done.first_uncleanable_offset == done.end_offset == 30
+        assert offsets(log) == [*range(20, 61)]
+
+
+def test_records_without_a_key_go(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", cleanup_policy="delete") as log:
+        log.extend([b"none"] * 20)
+        fill(log, 20)
+        log.roll()
+        log.configure(cleanup_policy="compact")
+        done = log.compact()
+        assert sum(s.keyless for s in done.segments) == 20
+        assert sum(s.superseded for s in done.segments) == 10
+        assert any("without a key" in s.reason for s in done.segments)
+        assert offsets(log) == list(range(30, 40))
+
+
+def test_compact_and_delete(tmp_path: Path, clock: Clock) -> None:
+    policy = {"cleanup_policy": "compact,delete", "retention_ms": HOUR, "min_cleanable_dirty_ratio": 0}
+    with opened(tmp_path / "t-0", clock=clock, **policy) as log:
+        fill(log)
+        log.roll()
+        log.compact()
+        assert offsets(log) == list(range(90, 100))
+        clock.now += 2 * HOUR
+        fill(log, 5)
+        log.retain()
+        assert offsets(log) == list(range(100, 105))
+        log.roll()
+        done = log.compact()
+        assert done.first_dirty_offset == 100  # what was deleted is not compacted
+        assert offsets(log) == list(range(100, 105))
+
+
+def test_segments_are_put_together(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log:
+        fill(log, 300)
+        log.roll()
+        log.compact()
+        log.configure(internal_segment_bytes=100_000)
+        log.append(b"one more", b"key")
+        log.roll()
+        log.compact()
+        assert [s.base_offset for s in log.segments] == [0, 301]
+        assert log.segments[0].end_offset == 301
+        assert offsets(log) == [*range(290, 301)]
+        assert log.find(offset=5).offset == 290
+        snapshots = sorted(int(p.stem) for p in (tmp_path / "t-0").glob("*.snapshot"))
+        assert snapshots == [301]
+
+
+def test_keys_that_do_not_fit(tmp_path: Path) -> None:
+    """Three keys at a time: as many passes as it takes, each of which takes the log further."""
+    options = {
+        "log_cleaner_dedupe_buffer_size": (1 << 20) + 1,
+        "log_cleaner_io_buffer_load_factor": 3.5 / 43690,
+    }
+    with opened(tmp_path / "t-0", **options) as log:
+        fill(log, 100, keys=7)
+        log.roll()
+        told = log.compact(dry_run=True)
+        assert told.end_offset < 10
+        done = log.compact()
+        assert done.end_offset == 100
+        assert offsets(log) == list(range(93, 100))
+        assert done.records_removed == 93
+
+
+def test_much_memory_is_not_taken(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", log_cleaner_dedupe_buffer_size=2**63 - 1) as log:
+        fill(log)
+        log.roll()
+        assert log.compact().records_removed == 90
+
+
+def test_truncation_makes_the_rest_dirty_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log:
+        fill(log, 100)
+        log.roll()
+        assert log.compact().end_offset == 100
+        log.truncate_to(95)
+        fill(log, 20, keys=3, first=95)
+        log.roll()
+        done = log.compact()
+        assert done.first_dirty_offset <= 95
+        assert [r.key for r in log][-3:] == [b"key %d" % (i % 3) for i in range(112, 115)]
+        log.truncate_fully_and_start_at(50)
+        fill(log, 20, keys=3)
+        log.roll()
+        assert log.compact().first_dirty_offset == 50
+
+
+def test_a_damaged_segment_is_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0") as log:
+        fill(log, 100)
+        log.roll()
+        path = Path(log.segments[2].path)
+        found = bytearray(path.read_bytes())
+        found[-3] ^= 1
+        path.write_bytes(found)
+        before = {p.name: p.read_bytes() for p in (tmp_path / "t-0").glob("*.log")}
+        for dry_run in (True, False):
+            with pytest.raises(kstore.CorruptRecordError, match="checksum") as caught:
+                log.compact(dry_run=dry_run)
+            assert caught.value.file == str(path)
+        assert {p.name: p.read_bytes() for p in (tmp_path / "t-0").glob("*.log")} == before
+        assert not list((tmp_path / "t-0").glob("*.cleaned"))
+        found[-3] ^= 1
+        path.write_bytes(found)
+        assert log.compact().records_removed == 90
+
+
+# ---- other threads meanwhile ------------------------------------------------------------------------------------
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Does something in another thread, once, when a cleaned file is being completed."""
+    sync = file.set_mtime_ms
+    done = []
+
+    def interrupt(path: str, mtime_ms: int) -> None:
+        if not done:
+            done.append(True)
+            thread = threading.Thread(target=do)
+            thread.start()
+            thread.join(10)
+        sync(path, mtime_ms)
+
+    monkeypatch.setattr("kstore.log.compact.compactor.set_mtime_ms", interrupt)
+
+
+def test_appends_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "t-0") as log:
+        fill(log, 100)
+        log.roll()
+        meanwhile(monkeypatch, lambda: fill(log, 50, first=100))
+        assert log.compact().end_offset == 100
+        assert offsets(log) == list(range(90, 150))
+
+
+@pytest.mark.parametrize("change", ["truncate", "retain", "start anew"])
+def test_what_is_gone_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    policy = {"cleanup_policy": "compact,delete", "retention_bytes": 500, "retention_ms": -1}
+    with opened(tmp_path / "t-0", **policy) as log:
+        fill(log, 100)
+        log.roll()
+        changes: dict[str, Callable[[], object]] = {
+            "truncate": lambda: log.truncate_to(3),
+            "retain": log.retain,
+            "start anew": lambda: log.truncate_fully_and_start_at(500),
+        }
+        meanwhile(monkeypatch, changes[change])
+        with pytest.raises(kstore.LogChangedError, match="while it was compacted"):
+            log.compact()
+        left = offsets(log)
+        assert left == {"truncate": [0, 1, 2], "start anew": []}.get(change, left)
+        assert not list((tmp_path / "t-0").glob("*.cleaned"))
+        end = log.append(b"goes on", b"key")
+        log.roll()
+        log.compact()
+        assert log.get(end).value == b"goes on"
+    again = kstore.open(tmp_path / "t-0")
+    assert not again.recovery.findings
+
+
+def test_closing_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path / "t-0", log_cleaner_io_max_bytes_per_second=1)
+    fill(log, 100)
+    log.roll()
+    begun = threading.Event()
+    failures = []
+
+    def work() -> None:
+        begun.set()
+        try:
+            log.compact()
+        except kstore.KstoreError as e:
+            failures.append(e)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(10)
+    log.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [type(e) for e in failures] == [kstore.LogClosedError]
+    assert not list((tmp_path / "t-0").glob("*.cleaned"))
+    again = kstore.open(tmp_path / "t-0")
+    assert again.recovery.clean
+    assert len(offsets(again)) == 100
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log:
+        fill(log, 300)
+        log.roll()
+        found: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(log.compact().records_removed)) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(found) == [0, 0, 0, 290]
+
+
+def test_throttle() -> None:
+    now = [0.0]
+    naps: list[float] = []
+    looks: list[None] = []
+
+    def wait(seconds: float) -> None:
+        naps.append(seconds)
+        now[0] += seconds
+
+    throttle = Throttle(1000, lambda: looks.append(None), lambda: now[0], wait)
+    for _ in range(10):
+        throttle.passed(500)
+    assert now[0] == pytest.approx(5)
+    assert max(naps) <= 0.1
+    assert len(looks) == 10 + len(naps)
+    assert Throttle(1.7e308, lambda: None).step == 4 << 20
+
+
+# ---- the map of offsets (SkimpyOffsetMapTest, spec 13.4) ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("items", [10, 100, 1000, 5000])
+def test_basic_offset_map(items: int) -> None:
+    offsets_of = OffsetMap(2 * items)
+    for i in range(items):
+        offsets_of.put(b"%d" % i, i)
+    assert [offsets_of.get(b"%d" % i) for i in range(items)] == list(range(items))
+    assert offsets_of.get(b"absent") == -1
+    offsets_of.put(b"0", 17)
+    assert offsets_of.get(b"0") == 17
+    assert len(offsets_of) == items
+
+
+def test_get_when_full() -> None:
+    offsets_of = OffsetMap(4096 // 24, 1.0)
+    key = 37
+    while len(offsets_of) < offsets_of.max_entries:
+        offsets_of.put(b"%d" % key, key)
+        key += 1
+    assert len(offsets_of) == 170
+    assert offsets_of.get(b"absent") == -1
+    assert offsets_of.get(b"%d" % (key - 1)) == key - 1 == offsets_of.latest_offset
+    with pytest.raises(ValueError, match="full"):
+        offsets_of.put(b"one more", 1)
+    offsets_of.update_latest_offset(400)
+    assert offsets_of.latest_offset == 400
+    assert offsets_of.get(b"40") == 40
+    with pytest.raises(ValueError, match="2 keys"):
+        OffsetMap(2, 0.5)

@@ -1,0 +1,237 @@
+"""A cleaning that fails, or whose process dies, at any of its system calls: old segments or new ones, nothing between."""
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.engine.io.file import calls_made, fail_call
+from tests.crash_states.player import states
+from tests.crash_states.recorder import Recorder
+
+OPTIONS = {
+    "cleanup_policy": "compact",
+    "internal_segment_bytes": 2000,
+    "index_interval_bytes": 100,
+    "min_cleanable_dirty_ratio": 0,
+    "file_delete_delay_ms": 0,
+}
+STATES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))  # every moment and state, if not 0
+MOMENTS = None if STATES else 120
+MOST = None if STATES else 2
+NOW = int(time.time() * 1000)  # a producer that is silent for long would be forgotten
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails_afterwards() -> object:
+    yield
+    fail_call(0)
+
+
+def marker(producer: int, kind: int) -> bytes:
+    record = (NOW, bytes([0, 0, 0, kind]), bytes(6), None)
+    return kstore.encode_batch(
+        [record], producer_id=producer, producer_epoch=0, transactional=True, control=True
+    )
+
+
+def transaction(producer: int, sequence: int, keys: range) -> bytes:
+    return kstore.encode_batch(
+        [(NOW, b"%d" % key, b"of %d" % producer, None) for key in keys],
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+def write(directory: Path) -> None:
+    """A log of keys that come again and again, with tombstones, and transactions that were aborted."""
+    with kstore.open(directory, "a", **OPTIONS) as log:
+        for round_ in range(4):
+            values = [b"%d of %d" % (key, round_) + b"." * 40 for key in range(30)]
+            log.extend(values, keys=[b"%d" % key for key in range(30)], batch_bytes=300)
+            log.append_batches(transaction(7, 3 * round_, range(3)))
+            log.append_batches(marker(7, round_ % 2), origin="coordinator", transaction_version=0)
+        log.extend([None] * 5, keys=[b"%d" % key for key in range(5)])
+        log.roll()
+
+
+def clean(directory: Path) -> None:
+    """Two cleanings, the second of segments that are small enough to be put together."""
+    with kstore.open(directory, "a", **OPTIONS) as log:
+        log._flusher.stop()
+        log.compact()
+        log.configure(internal_segment_bytes=1_000_000)
+        log.append(b"later", b"other", timestamp=NOW)
+        log.roll()
+        log.compact()
+
+
+def records(log: kstore.PartitionLog) -> dict[int, kstore.Record]:
+    return {record.offset: record for record in log}
+
+
+def left_behind(directory: Path) -> list[Path]:
+    """Files of work that was not finished."""
+    return [path for path in directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
+
+
+def table(found: Iterable[kstore.Record]) -> dict[bytes | None, bytes | None]:
+    """The last value of each key that was not deleted."""
+    last = {record.key: record.value for record in found}
+    return {key: value for key, value in last.items() if value is not None and key != b"other"}
+
+
+class Sample:
+    """A log to be cleaned, and what it holds before and afterwards."""
+
+    def __init__(self, root: Path) -> None:
+        self.source = root / "source-0"
+        write(self.source)
+        self.before = records(kstore.open(self.source))
+        self.committed = {r.offset for r in kstore.open(self.source).records(isolation="read_committed")}
+        whole = self.copy(root / "whole-0")
+        fail_call(0)
+        clean(whole)
+        self.calls = calls_made()
+        self.after = records(kstore.open(whole))
+
+    def copy(self, to: Path) -> Path:
+        shutil.copytree(self.source, to)
+        return to
+
+    def check(self, log: kstore.PartitionLog) -> None:
+        there = records(log)
+        for offset, record in there.items():
+            assert record == {**self.before, **self.after}[offset]
+        assert list(there) == sorted(there)
+        missing = [o for o in self.after if o not in there and o in self.before]
+        assert not missing
+        shown = {r.offset for r in log.records(isolation="read_committed")}
+        assert shown <= self.committed | {max(self.after)}
+        assert table(log.records(isolation="read_committed")) == table(self.after.values())
+
+    def check_reopened(self, directory: Path) -> None:
+        self.check(kstore.open(directory))
+        with kstore.open(directory, "a", **OPTIONS) as log:
+            self.check(log)
+            assert not log.recovery.losses
+        assert not left_behind(directory)
+        again = kstore.open(directory)
+        assert not again.recovery.findings
+        self.check(again)
+        clean(directory)
+        final = kstore.open(directory)
+        assert [r for r in records(final).values() if r.key != b"other"] == [
+            r for r in self.after.values() if r.key != b"other"
+        ]
+        producers = final.producers()
+        assert producers[7].batches[-1].last_sequence == 11
+
+
+@pytest.mark.parametrize(
+    ("error", "how"),
+    [(errno.EIO, "error"), (errno.ENOSPC, "error"), (errno.EIO, "half")],
+    ids=["EIO", "ENOSPC", "EIO after half"],
+)
+def test_any_call_fails(ram: Path, error: int, how: str) -> None:
+    sample = Sample(ram)
+    assert sample.calls > 100
+    for nth in range(1, sample.calls + 1):
+        directory = sample.copy(ram / f"t{nth}-0")
+        fail_call(nth, error, how)
+        log = None
+        try:
+            clean(directory)
+        except OSError as e:
+            assert e.errno == error
+        except kstore.KstoreError:
+            pass  # refused, because a call in the background had failed
+        finally:
+            fail_call(0)
+        del log
+        sample.check_reopened(directory)
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("how", ["kill", "kill_half"])
+def test_killed_at_every_call(ram: Path, how: str) -> None:
+    sample = Sample(ram)
+    for nth in range(1, sample.calls + 1):
+        directory = sample.copy(ram / f"t{nth}-0")
+        child = os.fork()
+        if child == 0:
+            try:
+                fail_call(nth, how=how)
+                clean(directory)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        sample.check_reopened(directory)
+        shutil.rmtree(directory)
+
+
+def test_a_log_goes_on_after_a_full_disk(ram: Path) -> None:
+    """Whatever call of a cleaning finds the disk full: the log is as it was, or refuses to write and says so."""
+    sample = Sample(ram)
+    done = 0
+    for nth in range(1, sample.calls + 1):
+        directory = sample.copy(ram / f"t{nth}-0")
+        with kstore.open(directory, "a", **OPTIONS) as log:
+            log._flusher.stop()
+            fail_call(nth, errno.ENOSPC, own=True)
+            try:
+                log.compact()
+                done += 1
+            except OSError as e:
+                assert e.errno == errno.ENOSPC
+            finally:
+                fail_call(0)
+            sample.check(log)
+            try:
+                log.compact()
+                log.append(b"goes on", b"other")
+            except kstore.LogFailedError:
+                continue
+            assert not left_behind(directory)
+        shutil.rmtree(directory)
+        if done > 3:
+            return
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of a record that nobody has flushed
+def test_power_cuts(ram: Path) -> None:
+    """Whatever of the calls had reached the disk when the power failed: old segments or new ones."""
+    sample = Sample(ram)
+    root = ram / "recorded"
+    root.mkdir()
+    sample.copy(root / "t-0")
+    with Recorder(root) as recorder:
+        clean(root / "t-0")
+    seen = set()
+    for state in states(recorder.trace, models=("strict", "ordered"), most=MOST, moments=MOMENTS):
+        digest = state.image.digest()
+        if digest in seen:
+            continue
+        seen.add(digest)
+        left = ram / "left"
+        left.mkdir()
+        state.image.write_to(left)
+        try:
+            sample.check(kstore.open(left / "t-0"))
+            with kstore.open(left / "t-0", "a", **OPTIONS) as log:
+                sample.check(log)
+            assert not left_behind(left / "t-0")
+            sample.check(kstore.open(left / "t-0"))
+        except BaseException as e:
+            calls = [f"  {at} {call}" for at, call in enumerate(recorder.trace.calls[: state.at + 1])][-30:]
+            e.add_note("\n".join([f"after call {state.at}, {state.model}: {state.text}", *calls]))
+            raise
+        shutil.rmtree(left)
+    assert len(seen) > 50

@@ -1,0 +1,160 @@
+"""Readers, scans and followers beside cleanings: each record that survives, once and in order."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+OPTIONS = {
+    "cleanup_policy": "compact",
+    "internal_segment_bytes": 3000,
+    "index_interval_bytes": 100,
+    "min_cleanable_dirty_ratio": 0,
+}
+CLEANINGS = int(os.environ.get("KSTORE_COMPACTIONS", "15"))
+KEYS = 20
+
+
+def fill(log: kstore.LogWriter, round_: int, count: int = 300) -> None:
+    values = [b"%d" % round_ + b"." * 30] * count
+    log.extend(values, keys=[b"%d" % (i % KEYS) for i in range(count)], batch_bytes=200)
+    log.roll()
+
+
+def records(log: kstore.PartitionLog) -> list[kstore.Record]:
+    return list(log)
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+@pytest.mark.parametrize("touch", ["nothing", "a part", "all"])
+@pytest.mark.parametrize("merge", [False, True])
+def test_another_reader(ram: Path, delay_ms: int, touch: str, merge: bool) -> None:
+    """One that opened the log before sees the old records, or is told to refresh; then it sees the new ones."""
+    with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=delay_ms) as log:
+        fill(log, 0)
+        fill(log, 1)
+        before = records(log)
+        reader = kstore.open(ram / "t-0")
+        under_way = reader.records()
+        seen = []
+        if touch == "a part":
+            seen = [next(under_way) for _ in range(100)]
+        elif touch == "all":
+            assert records(reader) == before
+        if merge:
+            log.configure(internal_segment_bytes=1_000_000)
+        assert log.compact().records_removed
+        after = records(log)
+        try:
+            seen += under_way
+        except kstore.LogChangedError:
+            assert touch != "all"
+        else:
+            assert [r for r in seen if r in after] == after
+            assert [r for r in before if r in seen] == seen
+        assert reader.refresh() or touch == "nothing"  # then it opens the new files
+        assert records(reader) == after
+        assert [b.base_offset for b in reader.batches()] == [b.base_offset for b in log.batches()]
+        assert not reader.refresh()
+
+
+def test_readers_of_the_writer(ram: Path) -> None:
+    """Threads that read the log that is cleaned: in every view each key has one last value, and no view goes back."""
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def read(log: kstore.LogWriter) -> None:
+        newest: dict[bytes | None, int] = {}
+        try:
+            while not done.is_set():
+                last = -1
+                table = {}
+                for record in log.records():
+                    assert record.offset > last
+                    last = record.offset
+                    table[record.key] = record.offset
+                assert len(table) == KEYS
+                for key, offset in table.items():
+                    assert offset >= newest.get(key, -1)
+                newest = table
+                offset = log.log_end_offset - 1
+                assert log.get(offset).offset == offset
+        except (AssertionError, OSError, kstore.KstoreError) as e:
+            failures.append(e)
+
+    with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
+        fill(log, 0)
+        threads = [threading.Thread(target=read, args=(log,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for round_ in range(1, CLEANINGS + 1):
+            fill(log, round_)
+            log.append(b"in the active segment", b"1")
+            log.configure(internal_segment_bytes=3000 if round_ % 3 else 1_000_000)
+            log.compact()
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["of the writer", "of the directory"])
+def test_followers(ram: Path, own: bool) -> None:
+    """A follower that starts at the beginning, and waits at the end, meanwhile: what survives comes once, in order."""
+    with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
+        fill(log, 0)
+        source = log if own else kstore.open(ram / "t-0")
+        with source.follow(0, timeout=5) as follower:
+            seen = [next(follower)]
+            for round_ in range(1, CLEANINGS + 1):
+                fill(log, round_, 60)
+                log.compact()
+                seen += [next(follower) for _ in range(15)]
+            while seen[-1].offset < log.log_end_offset - 1:
+                seen.append(next(follower))
+        offsets = [r.offset for r in seen]
+        assert offsets == sorted(set(offsets))
+        last = {r.key: r for r in seen}
+        assert sorted(last.values(), key=lambda r: r.offset) == records(log)
+
+
+def test_committed_readers_of_old_segments(ram: Path) -> None:
+    """An old segment goes on with its own aborted transactions, though the index under its name is another's now."""
+
+    def transaction(producer: int, sequence: int, kind: int) -> None:
+        batch = kstore.encode_batch(
+            [(log.clock_ms(), b"%d" % producer, b"aborted" if kind == 0 else b"committed", None)],
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        log.append_batches(batch)
+        marker = (log.clock_ms(), bytes([0, 0, 0, kind]), bytes(6), None)
+        end = kstore.encode_batch(
+            [marker], producer_id=producer, producer_epoch=0, transactional=True, control=True
+        )
+        log.append_batches(end, origin="coordinator", transaction_version=0)
+
+    with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
+        for n in range(20):
+            transaction(n % 3, n // 3, n % 2)
+        log.roll()
+        expected = [r.offset for r in log.records(isolation="read_committed")]
+        old = log._current()
+        other = kstore.open(ram / "t-0")
+        assert len(records(other)) == 20
+        for _ in range(3):
+            log.append(b"later", b"later")
+            log.roll()
+            log.compact()
+        view = [r.offset for r in kstore.open(ram / "t-0").records(isolation="read_committed")]
+        assert [o for o in view if o in expected] == view[: len(view) - 1]
+        segments = old.segments[:-1]
+        assert sum(len(s.transaction_index) for s in segments) == 10
+        assert [r.offset for r in other.records(isolation="read_committed")] == expected
+        assert other.refresh()
+        assert [r.offset for r in other.records(isolation="read_committed")] == view
