@@ -45,6 +45,7 @@ _WRITING = (
     "producer_id_expiration_ms",
 )
 _MOST_PARTITIONS = 1 << 20
+_stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
 
 
 def _checked_name(name: object) -> str:
@@ -121,7 +122,6 @@ class LogStore:
         self._unfinished = ""
         self._not_removed: dict[Path, str] = {}
         self._due: dict[tuple[LogDirectory, str], int] = {}
-        self._pid = os.getpid()
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._directories: list[LogDirectory] = []
         try:
@@ -130,6 +130,8 @@ class LogStore:
             if all(directory.failure for directory in self._directories):
                 raise OSError(f"no log directory can be used: {self._directories[0].failure}")
             self._closed = False
+            if self._is_writing:
+                _stores.add(self)
             self._load()
         except BaseException:
             self._leave(clean=False)
@@ -306,7 +308,7 @@ class LogStore:
             raise io.UnsupportedOperation(
                 f"{self._named()} is open for reading: LogStore(path, mode='a') writes"
             )
-        if self._closed or os.getpid() != self._pid:
+        if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
 
     # ---- logs -----------------------------------------------------------------------------------------------------
@@ -672,9 +674,6 @@ class LogStore:
         if not self._is_writing:
             self._closed = True
             return
-        if os.getpid() != self._pid:
-            self._leave(clean=False)
-            return
         with self._changing:
             if self._closed:
                 return
@@ -719,7 +718,7 @@ class LogStore:
             self.abandon()  # where closing was interrupted
 
     def __del__(self) -> None:
-        if self._closed or not self._is_writing or os.getpid() != self._pid:
+        if self._closed or not self._is_writing:
             return
         warnings.warn(
             f"the store of {self._named()} was open for writing and never closed: the next opening must recover",
@@ -763,3 +762,13 @@ def _check_log_options(options: Mapping[str, object]) -> None:
     for name, least in (("max_decompressed_bytes", 0), ("producer_id_expiration_ms", 1)):
         if name in options:
             integer(name, options[name], least)
+
+
+def _forked() -> None:
+    """A child of fork must not write: the store is its parent's."""
+    for store in list(_stores):
+        store._closed = True
+    _stores.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

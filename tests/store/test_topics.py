@@ -437,3 +437,25 @@ def test_arrow_and_other_columns(tmp_path: Path) -> None:
         key = b"k77"
         assert arrow.table(store.scan("t", key=key))["value"].to_pylist() == [b"v77"]
         assert "partitions 0, 1, 2" in repr(scan)
+
+
+def test_a_child_of_fork_has_no_store(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t", 2)
+        store.append("t", b"parent", b"k")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                store.append("t", b"child", b"k")
+            except kstore.LogClosedError:
+                store.close()
+                del store
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+        store.append("t", b"parent", b"k")
+        assert [value for _, _, _, value in rows(store, "t")] == [b"parent"] * 2
+    assert LogStore(tmp_path).closed_cleanly
