@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -121,6 +122,7 @@ class LogStore:
         self._changing = Mutex()
         self._unfinished = ""
         self._not_removed: dict[Path, str] = {}
+        self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
         self._due: dict[tuple[LogDirectory, str], int] = {}
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._directories: list[LogDirectory] = []
@@ -205,15 +207,22 @@ class LogStore:
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
         log = LogWriter(directory.path_of(tp), self._config_of(tp.topic), create=False, **self._log_options)
-        log._names_retention = self._names_retention or "retention.ms" in self._own_options(tp.topic)
+        log._names_retention = self._says_retention(tp.topic)
         return log
+
+    def _says_retention(self, topic: str) -> bool:
+        """Whether somebody has said how long records of a topic are kept."""
+        return self._names_retention or "retention.ms" in self._own_options(topic)
 
     def _own_options(self, name: str) -> dict[str, str]:
         known = self._table.topics.get(name)
         return {} if known is None else dict(known.options)
 
     def _config_of(self, name: str) -> LogConfig:
-        return self._config.replace(**_in_python(self._own_options(name)))
+        config = self._configs.get(name)
+        if config is None:
+            config = self._configs[name] = self._config.replace(**_in_python(self._own_options(name)))
+        return config
 
     def _now(self) -> int:
         clock: Callable[[], int] | None = self._log_options.get("clock")
@@ -276,6 +285,7 @@ class LogStore:
         found = self._topic(topic)
         if not self._is_writing:
             self._table = newest(read_table(directory.path) for directory in self._live())
+            self._configs = {}
         options = self._own_options(topic)
         places = {
             number: self._places[found.partition(number)].path_of(found.partition(number))
@@ -285,7 +295,7 @@ class LogStore:
 
     def health(self) -> StoreHealth:
         """What is out of use, and why, as a StoreHealth; its `ok` is True if nothing is."""
-        partitions = dict(self._open_logs.failures)
+        partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._places}
         for tp, log in self._open_logs.open_now():
             if log._refusal is not None:
                 partitions[tp] = str(log._refusal)
@@ -429,7 +439,8 @@ class LogStore:
         """Writes everything that was appended so far to the disk, and the checkpoint files. OSError, LogFailedError."""
         self._check_writing()
         for _, log in self._open_logs.open_now():
-            log.flush()
+            with contextlib.suppress(LogClosedError):  # the topic was deleted meanwhile
+                log.flush()
         for directory in self._live():
             assert directory.keeper is not None
             directory.keeper.store()
@@ -438,15 +449,20 @@ class LogStore:
         """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of deleted
         topics whose time has come. Returns the decisions by partition.
 
-        A partition that fails is left out, and `health` tells.
+        A partition that fails is left out, and `health` tells. So is one of which nobody has said how long its records are
+        kept, neither the topic nor the store, and of which Kafka's default of 7 days would delete something.
         """
         self._check_writing()
         decisions = {}
         for tp in self.partitions:
+            if tp.topic == layout.CLUSTER_METADATA:
+                continue
             try:
                 decisions[tp] = self._open_logs.get(tp).retain(dry_run=dry_run)
-            except (OSError, LogFailedError) as e:
+            except (OSError, KstoreError) as e:
                 self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
+            else:
+                self._open_logs.failures.pop(tp, None)
         if not dry_run:
             with self._changing:
                 self._remove_due(self._now())
@@ -478,6 +494,7 @@ class LogStore:
             for known in {*self._topics, *self._table.topics}:
                 if known == name or known.replace(".", "_") == name.replace(".", "_"):
                     raise ValueError(f"topic {name} cannot be made: there is a topic {known}")
+            self._refuse_existing(name, range(partitions))
             self._make(name, range(partitions), options)
         return self.describe(name)
 
@@ -496,6 +513,7 @@ class LogStore:
                 raise ValueError(
                     f"topic {topic} has {found.count} partitions already, so total cannot be {total}"
                 )
+            self._refuse_existing(topic, range(found.count, total))
             self._make(topic, range(found.count, total), self._own_options(topic))
         return self.describe(topic)
 
@@ -525,9 +543,10 @@ class LogStore:
                 for option in LogConfig.describe()
                 if getattr(after, option.name) != getattr(before, option.name)
             }
-            for tp, log in self._open_logs.open_now():
-                if tp.topic == topic and changes:
+            for tp, log in self._open_logs.all_open():
+                if tp.topic == topic:
                     log.configure(**changes)
+                    log._names_retention = self._says_retention(topic)
             try:
                 self._spread(self._live()[1:])
             except OSError as e:
@@ -569,6 +588,14 @@ class LogStore:
             )
         self._remove_due(self._now())
 
+    def _refuse_existing(self, name: str, numbers: Iterable[int]) -> None:
+        """ValueError if somebody else has made a partition meanwhile: its records would be taken for those of a new one."""
+        for number in numbers:
+            for directory in self._live():
+                path = directory.path_of(TopicPartition(name, number))
+                if path.exists():
+                    raise ValueError(f"partition {number} of topic {name} cannot be made: there is {path}")
+
     def _make(self, name: str, numbers: Iterable[int], options: dict[str, str]) -> None:
         """Decides that a topic has these partitions more, and makes them."""
         live = self._live()
@@ -597,6 +624,7 @@ class LogStore:
                 self._unfinished = str(e)
             raise
         self._table = table
+        self._configs = {}
 
     def _carry_out(self) -> None:
         """Does what the table says is to be done. OSError: no topic is changed until the store is opened again."""
@@ -635,6 +663,9 @@ class LogStore:
     def _finish_after_crash(self) -> None:
         change = self._table.change
         assert change is not None
+        if len(self._directories) == 1:  # it may have been moved
+            change = replace(change, make=dict.fromkeys(change.make, str(self.path)))
+            self._table = replace(self._table, change=change)
         missing = set(change.make.values()) - {str(directory.path) for directory in self._live()}
         if missing or (change.delete and any(directory.failure for directory in self._directories)):
             where = ", ".join(sorted(missing)) or "a directory"

@@ -89,6 +89,11 @@ class OpenPartitions:
         """The logs that are open at this moment."""
         return [(tp, found.log) for tp, found in list(self._logs.items()) if not found.log.is_closed]
 
+    def all_open(self) -> list[tuple[TopicPartition, LogWriter]]:
+        """The same, once those that are being opened are open."""
+        with self._guard:
+            return self.open_now()
+
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Closes the logs of partitions that are going to be deleted."""
         with self._guard:

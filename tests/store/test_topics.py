@@ -459,3 +459,80 @@ def test_a_child_of_fork_has_no_store(tmp_path: Path) -> None:
         store.append("t", b"parent", b"k")
         assert [value for _, _, _, value in rows(store, "t")] == [b"parent"] * 2
     assert LogStore(tmp_path).closed_cleanly
+
+
+def test_a_partition_that_somebody_made_meanwhile(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        for number in (0, 1):
+            with kstore.open(tmp_path / f"u-{number}", "a") as log:
+                log.append(b"theirs")
+        (tmp_path / "u-1").rename(tmp_path / "t-1")
+        with pytest.raises(ValueError, match=r"there is .*u-0"):
+            store.create_topic("u")
+        with pytest.raises(ValueError, match=r"there is .*t-1"):
+            store.add_partitions("t", 2)
+        assert store.topics == {"t": [0]}
+    with LogStore(tmp_path, mode="a") as store:
+        assert store.topics == {"t": [0, 1], "u": [0]}
+        assert store.append("u", b"ours") == (0, 1)
+
+
+def test_a_change_is_finished_where_the_directory_was_moved_to(tmp_path: Path) -> None:
+    with LogStore(tmp_path / "data", mode="a") as store:
+        store.create_topic("t", 3)
+    table = json.loads((tmp_path / "data" / "kstore-topics.json").read_text())
+    table["change"] = {
+        "topic": "t",
+        "delete": False,
+        "make": {str(n): str(tmp_path / "data") for n in range(3)},
+    }
+    (tmp_path / "data" / "kstore-topics.json").write_text(json.dumps(table))
+    for name in ("t-1", "t-2"):  # as if the process had died before it made them
+        (tmp_path / "data" / name / "leader-epoch-checkpoint").unlink()
+    (tmp_path / "data" / "t-2").rmdir()
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with LogStore(tmp_path / "moved", mode="a") as store:
+        assert store.health().ok
+        assert store.topics == {"t": [0, 1, 2]}
+    assert [LogStore(tmp_path / "moved").open("t", n).log_end_offset for n in range(3)] == [0, 0, 0]
+    # of several directories, one that is not there
+    table["number"] += 1
+    (tmp_path / "moved" / "kstore-topics.json").write_text(json.dumps(table))
+    with LogStore(tmp_path / "moved", tmp_path / "more", mode="a") as store:
+        assert str(tmp_path / "data") in store.health().unfinished
+        assert store.append("t", b"v", b"k")[1] == 0
+        with pytest.raises(kstore.LogFailedError, match="not finished"):
+            store.create_topic("u")
+
+
+def test_retention_of_all_partitions(tmp_path: Path) -> None:
+    now = 10**12
+    with LogStore(tmp_path, mode="a", clock=lambda: now, internal_segment_bytes=1000) as store:
+        store.create_topic("short", 2, retention_ms=1000)
+        store.create_topic("kept", 2, retention_ms=-1)
+        store.create_topic("silent", 2)
+        for topic in store.topics:
+            store.extend(topic, [b"." * 100] * 200, [b"%d" % i for i in range(200)])
+        now += 9 * 86_400_000
+        told = store.retain(dry_run=True)
+        assert {tp.topic for tp, each in told.items() if any(d.delete for d in each)} == {"short"}
+        assert store.log("short").log_start_offset == 0
+        store.retain()
+        # nobody has said how long those of "silent" are kept, so nothing is deleted by Kafka's default
+        starts = {tp: store.log(*tp).log_start_offset for tp in store}
+        assert {tp.topic for tp, start in starts.items() if start > 0} == {"short"}
+        assert all(starts[TopicPartition("short", number)] > 50 for number in (0, 1))
+        assert {tp.topic for tp in store.health().partitions} == {"silent"}
+        assert "without retention_ms" in store.health().partitions[TopicPartition("silent", 0)]
+        store.alter_topic("silent", retention_ms=2000)
+        store.retain()
+        start = store.log("silent").log_start_offset
+        assert start > 50
+        assert store.health().ok
+        store.extend("silent", [b"." * 100] * 200, [b"%d" % i for i in range(200)])
+        store.alter_topic("silent", retention_ms=None)
+        now += 9 * 86_400_000
+        store.retain()
+        assert store.log("silent").log_start_offset == start
+        assert not store.health().ok
