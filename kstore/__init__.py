@@ -12,7 +12,7 @@
         print(log.get(1).value)
 
 Start with help(kstore.open). It returns a PartitionLog (to read) or a LogWriter (to write). LogConfig has the options
-of a log, LogStore lists the partitions of a broker's log directory, KstoreError is the base class of all exceptions.
+of a log, LogStore keeps the topics of a log directory, KstoreError is the base class of all exceptions.
 """
 
 from importlib import import_module
@@ -56,6 +56,7 @@ _SOURCES = {
     "kstore.descriptors": "OpenFiles limit_open_files open_files",
     "kstore.opening": "get_include open",
     "kstore.store": "LogStore",
+    "kstore.store.descriptions": "StoreHealth TopicDescription",
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}
 

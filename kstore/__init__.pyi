@@ -61,6 +61,8 @@ from kstore.log.writer import LogWriter as LogWriter
 from kstore.opening import get_include as get_include
 from kstore.opening import open as open
 from kstore.store import LogStore as LogStore
+from kstore.store.descriptions import StoreHealth as StoreHealth
+from kstore.store.descriptions import TopicDescription as TopicDescription
 
 __all__ = [
     "EARLIEST",
@@ -115,7 +117,9 @@ __all__ = [
     "Skipped",
     "Slice",
     "Span",
+    "StoreHealth",
     "Ticket",
+    "TopicDescription",
     "TopicPartition",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",

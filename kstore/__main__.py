@@ -10,7 +10,23 @@ from typing import TextIO
 
 from kstore._version import __version__
 from kstore.errors import KstoreError
-from kstore.tools import append, compact, dump, find, follow, records, recover, retain, stat, truncate
+from kstore.tools import (
+    alter,
+    append,
+    compact,
+    create,
+    delete,
+    describe,
+    dump,
+    find,
+    follow,
+    records,
+    recover,
+    retain,
+    stat,
+    topics,
+    truncate,
+)
 from kstore.tools.terminal import Screen
 
 EXAMPLES = """examples:
@@ -26,9 +42,12 @@ EXAMPLES = """examples:
   kstore compact data/users-0 --dry-run
   kstore recover data/orders-0 --dry-run
 
-dump, records, follow, find and stat write nothing and take no lock: the directory may belong to a running broker, or to
-one that crashed. append, retain, compact, recover and truncate lock the directory as a broker does, and fail if it is
-locked.
+  kstore create data orders --partitions 4 --config retention.ms=86400000
+  kstore topics data
+
+dump, records, follow, find, stat, topics and describe write nothing and take no lock: the directory may belong to a
+running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter and delete lock the directory as
+a broker does, and fail if it is locked.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -42,6 +61,11 @@ COMMANDS = {
     "compact": (compact, "keep the last record of each key only, or say what would go"),
     "recover": (recover, "recover a partition after an unclean stop"),
     "truncate": (truncate, "remove the records from an offset to the end"),
+    "topics": (topics, "list the topics of a log directory"),
+    "describe": (describe, "print a topic's configuration and partitions"),
+    "create": (create, "make a topic in a log directory"),
+    "alter": (alter, "change a topic's configuration, or give it more partitions"),
+    "delete": (delete, "delete a topic with all its records"),
 }
 
 

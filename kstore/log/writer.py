@@ -58,6 +58,7 @@ from kstore.log.compact.compactor import (
 from kstore.log.compact.report import Compaction
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
+from kstore.log.files.listing import list_directory
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import LogDirState, directory_of
 from kstore.log.follow.follow_source import FollowSource, WriterSource

@@ -288,6 +288,28 @@ cdef class RecordAppender(LogAppender):
             self.wait_durable(first + count)
         return range(first, first + count)
 
+    def _check_extend(self, values, keys, timestamps):
+        """Whether `extend` would take these columns; the errors are its own. For who extends several logs at once."""
+        cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
+        cdef int64_t count = value_cells.cells.count
+        cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", count)
+        cdef TimestampInput times = TimestampInput.of(timestamps, count, 0)
+        cdef ks_columns columns
+        cdef int64_t now
+        self.acquire()
+        try:
+            self.check_usable()
+            self.refuse_offsets(count)
+            now = self.now()
+            columns.values = &value_cells.cells
+            columns.keys = &key_cells.cells
+            columns.timestamps = times.data  # LogAppendTime is seen to by check_columns
+            columns.timestamp = now if timestamps is None else times.constant
+            columns.count = count
+            self.check_columns(&columns, now)
+        finally:
+            self.release()
+
     cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1:
         """Whether all records can be appended; RecordTooLargeError, InvalidRecordError, InvalidTimestampError."""
         cdef int64_t i = 0

@@ -68,8 +68,13 @@ cdef class BinaryInput:
         """The cells of `values`, which errors call `what`. ValueError unless there are `count` (-1: any number).
 
         TypeError for what is no column of bytes; ValueError too for Arrow arrays that contradict themselves."""
-        cdef BinaryInput self = BinaryInput()
+        cdef BinaryInput self
         cdef ChunkedArray column
+        if type(values) is BinaryInput:  # made before
+            self = <BinaryInput>values
+            check_count(what, self.cells.count, count)
+            return self
+        self = BinaryInput()
         if values is None:
             if count < 0:
                 raise TypeError(f"{what}: a sequence of bytes, not None")

@@ -122,8 +122,13 @@ cdef class TimestampInput:
 
         ints, numpy's or Arrow's int64, are milliseconds; dates and datetimes become such, rounded down. Python's must
         have a time zone. Arrow's nulls are -1. ValueError for a number below -1, a NaT, or another count."""
-        cdef TimestampInput self = TimestampInput()
+        cdef TimestampInput self
         cdef ChunkedArray column
+        if type(timestamps) is TimestampInput:  # made before
+            self = <TimestampInput>timestamps
+            check_count("timestamps", self.count, count)
+            return self
+        self = TimestampInput()
         self.count = count
         if timestamps is None:
             self.constant = default_ms

@@ -44,6 +44,12 @@ def unlink(path: str, *, missing_ok: bool = False) -> None:
 def make_directory(path: str) -> None:
     """Makes a directory and those above it that are missing, and their names durable. OSError."""
 
+def make_empty_directory(path: str) -> None:
+    """Makes one directory, in one that is there; its name is durable after sync_directory. FileExistsError, OSError."""
+
+def remove_directory(path: str) -> None:
+    """Removes an empty directory. OSError."""
+
 def sync_directory(path: str) -> None:
     """Makes the names in a directory durable. OSError."""
 

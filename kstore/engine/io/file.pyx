@@ -612,6 +612,24 @@ def make_directory(str path not None):
     sync_directory(parent)
 
 
+def make_empty_directory(str path not None):
+    """Makes one directory, in one that is there; its name is durable after sync_directory. FileExistsError, OSError."""
+    while gate(CHANGES):
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    os.mkdir(path)
+    note_name("make_directory", path)
+
+
+def remove_directory(str path not None):
+    """Removes an empty directory. OSError."""
+    while gate(CHANGES):
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    os.rmdir(path)
+    note_name("unlink", path)
+
+
 def sync_directory(str path not None):
     """Makes the names in a directory durable. OSError."""
     cdef bytes name = encoded(path)

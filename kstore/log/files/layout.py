@@ -1,6 +1,7 @@
 """Names of directories and files (spec 1.1, 1.2)."""
 
 import re
+import uuid
 from typing import NamedTuple
 
 SEGMENT_KINDS = (".log", ".index", ".timeindex", ".txnindex")
@@ -17,6 +18,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLUSTER_METADATA = "__cluster_metadata"
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_MOST_NAME = 255
 _OFFSET = re.compile(r"[+-]?[0-9]+")
 _SPECIAL = {
     suffix: re.compile(rf"^(\S+)-(\S+)\.(\S+){suffix}") for suffix in ("-delete", "-future", "-stray")
@@ -60,6 +62,12 @@ def parse_directory(name: str) -> TopicPartition | None:
         return None
     number = int(partition)
     return TopicPartition(topic, number) if -(2**31) <= number < 2**31 else None
+
+
+def deleted_name(tp: TopicPartition) -> str:
+    """A new name for the directory of a partition that is to be removed; the topic is cut if it would be too long."""
+    rest = f"-{tp.partition}.{uuid.uuid4().hex}-delete"
+    return tp.topic[: _MOST_NAME - len(rest)] + rest
 
 
 def is_partition_name(name: str) -> bool:

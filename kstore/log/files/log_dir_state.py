@@ -7,6 +7,7 @@ the same form: so programs can write partitions side by side, and Kafka passes t
 import contextlib
 import json
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,6 +99,19 @@ def _is_a_brokers(marker: Path) -> bool:
         return False
 
 
+def offset_for(
+    tp: TopicPartition, offsets: Mapping[TopicPartition, int], path: Path, complaints: list[Complaint]
+) -> int:
+    """What a checkpoint file says of a partition; 0 if nothing."""
+    offset = offsets.get(tp, 0)
+    if offset < 0:
+        complaints.append(
+            Complaint(str(path), f"an offset of {tp} that is negative, {offset}, does not count")
+        )
+        return 0
+    return offset
+
+
 def _offset_of(path: Path, tp: TopicPartition, alone: bool, complaints: list[Complaint]) -> int:
     try:
         offsets, error = checkpoints.salvage_offsets(path)
@@ -106,16 +120,92 @@ def _offset_of(path: Path, tp: TopicPartition, alone: bool, complaints: list[Com
         return 0
     if alone and tp not in offsets and len(offsets) == 1:  # the directory was given another name
         tp = next(iter(offsets))
-    offset = offsets.get(tp, 0)
     if error is not None:
-        what = f"the offset of {tp} in it, {offset}, counts" if tp in offsets else f"nothing is known of {tp}"
+        counts = f"the offset of {tp} in it, {offsets.get(tp)}, counts"
+        what = counts if tp in offsets else f"nothing is known of {tp}"
         complaints.append(Complaint(str(path), f"damaged, {what}: {error}"))
-    if offset < 0:
-        complaints.append(
-            Complaint(str(path), f"an offset of {tp} that is negative, {offset}, does not count")
+    return offset_for(tp, offsets, path, complaints)
+
+
+class HeldCheckpoints:
+    """The checkpoint files of a log directory, in memory while one program keeps all of it.
+
+    A recovery point that is too low costs time at the next opening and nothing else, so one that rises is written by
+    `store`, later and with all others. Whatever must not be lost is written at once.
+    """
+
+    FILES = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS)
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._by_broker = is_closed_by_broker(directory)
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._damage: dict[str, str] = {}
+        self._unwritten: set[str] = set()
+        for file in self.FILES:
+            offsets, damage = checkpoints.salvage_offsets(directory / file)
+            self._offsets[file] = offsets
+            if damage is not None:
+                self._damage[file] = str(damage)
+                self._unwritten.add(file)
+
+    def state_of(self, path: Path, name: TopicPartition) -> State:
+        """What is known of a partition beside its own files."""
+        if name.topic == layout.CLUSTER_METADATA:
+            return State(False, 0, 0, ())
+        complaints: list[Complaint] = []
+        found = []
+        for file in (layout.RECOVERY_POINTS, layout.LOG_STARTS):
+            if file in self._damage:
+                complaints.append(Complaint(str(self._directory / file), f"damaged: {self._damage[file]}"))
+            found.append(offset_for(name, self._offsets[file], self._directory / file, complaints))
+        recovery_point, log_start_offset = found
+        own = path / layout.LOG_STARTS
+        if own.exists():  # it kept its own state before it was put here
+            log_start_offset = max(log_start_offset, _offset_of(own, name, True, complaints))
+        return State(False, recovery_point, log_start_offset, tuple(complaints), self._by_broker)
+
+    def put(self, file: str, name: TopicPartition, offset: int | None) -> None:
+        """What a file is to say of a partition; None for nothing. OSError: it says what it said before."""
+        offsets = self._offsets[file]
+        known = offsets.get(name)
+        if known == offset:
+            return
+        later = file == layout.HIGH_WATERMARKS or (
+            file == layout.RECOVERY_POINTS and offset is not None and offset >= (known or 0)
         )
-        return 0
-    return offset
+        changed = dict(offsets) if not later else offsets
+        if offset is None:
+            changed.pop(name, None)
+        else:
+            changed[name] = offset
+        if later:
+            self._unwritten.add(file)
+        else:
+            self._write(file, changed)
+
+    def forget(self, names: Collection[TopicPartition]) -> None:
+        """Takes partitions out of all files, durably: others of these names may come. OSError."""
+        for file in self.FILES:
+            kept = {name: offset for name, offset in self._offsets[file].items() if name not in names}
+            if len(kept) < len(self._offsets[file]):
+                self._write(file, kept)
+        cleaner = self._directory / layout.CLEANER_OFFSETS
+        offsets, _ = checkpoints.salvage_offsets(cleaner)
+        kept = {name: offset for name, offset in offsets.items() if name not in names}
+        if len(kept) < len(offsets):
+            checkpoints.write_offsets(cleaner, kept)
+
+    def store(self) -> None:
+        """Writes what was not written yet, durably. OSError."""
+        for file in sorted(self._unwritten):
+            self._write(file, self._offsets[file])
+
+    def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
+        checkpoints.write_offsets(self._directory / file, offsets)
+        self._offsets[file] = offsets
+        self._unwritten.discard(file)
+        self._damage.pop(file, None)
 
 
 class LogDirState:
@@ -171,8 +261,12 @@ class LogDirState:
     def _enter(self) -> State:
         """Takes the clean marker away: until it is written again, a stop is not a clean one."""
         with self._writing:
-            state = read_state(self.path)
-            session = _sessions.setdefault(self.directory, _Session(state.clean))
+            session = SESSIONS.get(self.directory)
+            if session is not None and session.checkpoints is not None:
+                state = session.checkpoints.state_of(self.path, self.name)
+            else:
+                state = read_state(self.path)
+                session = SESSIONS.setdefault(self.directory, Session(state.clean))
             session.open[self.name] = self._user
             marker = self.directory / layout.CLEAN_SHUTDOWN
             if marker.exists():
@@ -215,6 +309,10 @@ class LogDirState:
             self.store_cleaner_offset(offset)
 
     def _store(self, file: str, offset: int | None) -> None:
+        session = SESSIONS.get(self.directory)
+        if session is not None and session.checkpoints is not None:
+            session.checkpoints.put(file, self.name, offset)
+            return
         path = self.directory / file
         offsets, damage = checkpoints.salvage_offsets(path)
         before = dict(offsets)
@@ -246,23 +344,25 @@ class LogDirState:
                 self._give_up()
 
     def _end_session(self, clean: bool) -> None:
-        session = _sessions.get(self.directory)
+        session = SESSIONS.get(self.directory)
         if session is None or session.open.get(self.name) is not self._user:
-            if session is not None and not session.open:  # of an opening that was interrupted
-                _sessions.pop(self.directory, None)
+            if session is not None and not (
+                session.open or session.is_kept
+            ):  # of an opening that was interrupted
+                SESSIONS.pop(self.directory, None)
             return
         if self._entered:  # else it was left as it was found
             (session.closed if clean else session.unclean).add(self.name)
-        others = len(session.open) > 1
-        if clean and not others and session.all_clean(self.directory):
-            write_whole(str(self.directory / layout.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+        others = len(session.open) > 1 or session.is_kept
+        if clean and not others:
+            session.mark_clean(self.directory)
         if not others:
-            _sessions.pop(self.directory, None)
+            SESSIONS.pop(self.directory, None)
         session.open.pop(self.name, None)
 
     def _give_up(self) -> None:
         """Gives the lock up, once nothing more is to be written."""
-        session = _sessions.get(self.directory)
+        session = SESSIONS.get(self.directory)
         if session is None or session.open.get(self.name) is not self._user:
             assert self._lock is not None
             if self._partition_lock is not None:
@@ -287,7 +387,7 @@ class LogDirState:
             self.leave_unclean()
 
 
-class _Session:
+class Session:
     """What this process has done in one directory since it locked it."""
 
     def __init__(self, clean: bool) -> None:
@@ -295,6 +395,12 @@ class _Session:
         self.open: dict[TopicPartition, User] = {}
         self.closed: set[TopicPartition] = set()
         self.unclean: set[TopicPartition] = set()
+        self.checkpoints: HeldCheckpoints | None = None  # while somebody keeps the directory as a whole
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether somebody keeps the directory, with or without a partition that is open."""
+        return self.checkpoints is not None
 
     def was_clean(self, name: TopicPartition) -> bool:
         """Whether a partition that is opened now was left clean; the answer counts once."""
@@ -302,6 +408,16 @@ class _Session:
         self.closed.discard(name)
         self.unclean.discard(name)
         return clean
+
+    def forget(self, name: TopicPartition) -> None:
+        """The partition is no longer there, so nothing of it keeps the directory from being clean."""
+        self.closed.discard(name)
+        self.unclean.discard(name)
+
+    def mark_clean(self, directory: Path) -> None:
+        """Writes the clean marker, if every partition of the directory is clean. OSError."""
+        if self.all_clean(directory):
+            write_whole(str(directory / layout.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
 
     def all_clean(self, directory: Path) -> bool:
         """Whether the marker may say that every partition of the directory is clean."""
@@ -317,5 +433,10 @@ class _Session:
         return names <= self.closed
 
 
-_sessions: dict[Path, _Session] = {}
-os.register_at_fork(after_in_child=_sessions.clear)
+def is_closed_by_broker(directory: Path) -> bool:
+    """Whether the directory has a clean marker that a broker wrote."""
+    return _is_a_brokers(directory / layout.CLEAN_SHUTDOWN)
+
+
+SESSIONS: dict[Path, Session] = {}
+os.register_at_fork(after_in_child=SESSIONS.clear)

@@ -1,0 +1,107 @@
+"""A log directory that one store keeps as a whole: its lock, its clean marker, its checkpoints."""
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from kstore.engine.io.file import sync_directory, unlink
+from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import DirectoryLock, User
+from kstore.log.files.log_dir_state import SESSIONS, HeldCheckpoints, Session
+
+
+class DirectoryKeeper:
+    """Holds the lock of a log directory from its making to `leave`, whether or not a partition of it is open.
+
+    Meanwhile the checkpoint files are in memory, and the clean marker is away. LogLockedError if another process has the
+    directory, or another store of this one. OSError.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._user = User()
+        self._pid = os.getpid()
+        self._left = False
+        self._lock = DirectoryLock.acquire(directory, directory, self._user)
+        try:
+            with self._lock.writing:
+                marker = directory / layout.CLEAN_SHUTDOWN
+                held = HeldCheckpoints(directory)
+                self._session = SESSIONS.setdefault(directory, Session(marker.exists()))
+                self.was_clean = self._session.clean and not self._session.unclean
+                self._session.checkpoints = self._held = held
+                unlink(str(marker), missing_ok=True)
+                sync_directory(str(directory))
+        except BaseException:
+            self.leave(clean=False)
+            raise
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the lock was given up, or is another process's."""
+        return self._left or os.getpid() != self._pid
+
+    def all_recovered(self) -> None:
+        """Every partition of the directory was loaded or is new: those not opened any more are clean."""
+        self._session.clean = True
+
+    def failed(self, name: TopicPartition) -> None:
+        """A partition could not be recovered, so the directory is not clean."""
+        self._session.unclean.add(name)
+
+    def forget(self, names: Collection[TopicPartition]) -> None:
+        """Nothing is known of these partitions any more, durably: they are gone, or new. OSError."""
+        with self._lock.writing:
+            self._held.forget(names)
+            for name in names:
+                self._session.forget(name)
+
+    def store(self) -> None:
+        """Writes the checkpoint files, as far as they have changed. OSError."""
+        with self._lock.writing:
+            self._held.store()
+
+    def leave(self, *, clean: bool) -> None:
+        """Writes the checkpoint files, and the clean marker if all partitions are clean; unlocks.
+
+        If a partition is still open, its closing writes the marker. OSError: the lock is given up all the same, and the
+        directory is not marked as clean.
+        """
+        if self.has_left:
+            return
+        with self._lock.writing:
+            session = SESSIONS.get(self.directory)
+            try:
+                if session is not None and session.checkpoints is not None:
+                    if clean:
+                        session.checkpoints.store()
+                    session.checkpoints = None
+                    if clean and not session.open:
+                        session.mark_clean(self.directory)
+                    elif not clean:
+                        session.clean = False
+            finally:
+                if session is not None:
+                    session.checkpoints = None
+                    if not session.open:
+                        SESSIONS.pop(self.directory, None)
+                self._lock.release(self.directory, self._user)
+                self._left = True
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it was not made to its end
+            if not self.has_left:
+                self._lock.writing.later(self._forget)
+
+    def _forget(self) -> None:
+        """Nobody has closed it, and it is garbage."""
+        session = SESSIONS.get(self.directory)
+        if session is not None:
+            session.checkpoints = None
+            session.clean = False
+            if not session.open:
+                SESSIONS.pop(self.directory, None)
+        self._lock.release(self.directory, self._user)
+        self._left = True

@@ -1,0 +1,39 @@
+"""What a store tells of itself."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kstore.config import LogConfig
+from kstore.log.files.layout import TopicPartition
+
+
+class TopicDescription(NamedTuple):
+    """A topic of a LogStore.
+
+    `partitions` maps the numbers of its partitions to their directories. `config` is the configuration that its logs
+    have, `options` what of it is the topic's own, as options of LogConfig; the rest is the store's.
+    """
+
+    name: str
+    partitions: dict[int, Path]
+    config: LogConfig
+    options: dict[str, object]
+
+
+class StoreHealth(NamedTuple):
+    """What of a LogStore is out of use.
+
+    `directories` maps the log directories that failed to the reason, `partitions` the partitions that failed by
+    themselves. `unfinished` says which change of topics is not finished, "" if none is. `not_removed` maps directories
+    of deleted partitions that could not be removed to the reason.
+    """
+
+    directories: dict[Path, str]
+    partitions: dict[TopicPartition, str]
+    unfinished: str
+    not_removed: dict[Path, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is in use."""
+        return not (self.directories or self.partitions or self.unfinished or self.not_removed)

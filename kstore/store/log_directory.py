@@ -1,0 +1,140 @@
+"""One log directory of a store: what lies in it, and how partitions come and go there (spec 1.1)."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from kstore.engine.io.file import (
+    File,
+    make_directory,
+    make_empty_directory,
+    remove_directory,
+    rename,
+    sync_directory,
+    unlink,
+)
+from kstore.errors import KstoreError, LogNotFoundError
+from kstore.log.files import layout
+from kstore.log.files.directory_keeper import DirectoryKeeper
+from kstore.log.files.layout import TopicPartition
+from kstore.properties import read_properties
+
+
+class LogDirectory:
+    """A log directory: `partitions` are those in use, `others` names of directories that are none, `deleted` those of
+    them that wait to be removed.
+
+    For writing it is made if it is missing, and locked. What fails with an OSError is out of use from then on: `failure`
+    says why, and it holds no partitions.
+    """
+
+    def __init__(self, path: Path, *, writing: bool) -> None:
+        self.path = path
+        self.failure = ""
+        self.keeper: DirectoryKeeper | None = None
+        self.partitions: list[TopicPartition] = []
+        self.others: list[str] = []
+        self.deleted: list[str] = []
+        if not (writing or path.is_dir()):
+            raise LogNotFoundError(f"no log directory at {path}")
+        try:
+            if writing:
+                self._refuse_partition()
+                make_directory(str(path))
+                self.keeper = DirectoryKeeper(path)
+            self._list()
+        except KstoreError:  # some are an OSError too, and no failure of the directory
+            raise
+        except OSError as e:
+            self.fail(str(e))
+
+    def fail(self, reason: str) -> None:
+        """Takes the directory out of use."""
+        self.failure = self.failure or reason
+        self.partitions, self.others, self.deleted = [], [], []
+
+    def _refuse_partition(self) -> None:
+        if any(layout.segment_offset(path.name) is not None for path in self.path.glob("*.log")):
+            raise LogNotFoundError(
+                f"{self.path} is a partition, not a log directory: open it with kstore.open"
+            )
+
+    def _list(self) -> None:
+        with os.scandir(self.path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+        for name in names:
+            if layout.is_partition_name(name):
+                tp = layout.parse_directory(name)
+                assert tp is not None
+                self.partitions.append(tp)
+            else:
+                self.others.append(name)
+                if name.endswith("-delete") and layout.parse_directory(name) is not None:
+                    self.deleted.append(name)
+        if not self.partitions:
+            self._refuse_partition()
+
+    @property
+    def closed_cleanly(self) -> bool:
+        """Whether it has the marker of a clean shutdown."""
+        return (self.path / layout.CLEAN_SHUTDOWN).exists()
+
+    def meta(self) -> dict[str, str]:
+        """What meta.properties says; empty if there is no such file."""
+        try:
+            return read_properties(self.path / layout.META_PROPERTIES)
+        except FileNotFoundError:
+            return {}
+
+    def path_of(self, tp: TopicPartition) -> Path:
+        """The directory of a partition."""
+        return self.path / str(tp)
+
+    # ---- changing -------------------------------------------------------------------------------------------------
+
+    def make(self, partitions: Iterable[TopicPartition]) -> None:
+        """Makes the directories of these partitions, as far as they are missing, durably. OSError."""
+        assert self.keeper is not None
+        wanted = list(partitions)
+        missing = [tp for tp in wanted if not self.path_of(tp).is_dir()]
+        self.keeper.forget(set(missing))  # a partition of that name may have been here once
+        for tp in missing:
+            make_empty_directory(str(self.path_of(tp)))
+        for tp in wanted:  # the file by which a partition without records is known
+            if not any(self.path_of(tp).iterdir()):
+                File(str(self.path_of(tp) / layout.LEADER_EPOCHS), "a").sync()
+                sync_directory(str(self.path_of(tp)))
+        sync_directory(str(self.path))
+        self.partitions += [tp for tp in wanted if tp not in set(self.partitions)]
+
+    def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
+        """Takes partitions out of use: their directories get names that end in -delete, durably. OSError."""
+        assert self.keeper is not None
+        gone = set(partitions)
+        for tp in sorted(gone):
+            if self.path_of(tp).is_dir():
+                name = layout.deleted_name(tp)
+                rename(str(self.path_of(tp)), str(self.path / name))
+                self.deleted.append(name)
+                self.others.append(name)
+        sync_directory(str(self.path))
+        self.partitions = [tp for tp in self.partitions if tp not in gone]
+        self.keeper.forget(gone)
+
+    def remove(self, name: str) -> None:
+        """Removes a directory that was set aside, and what is in it. OSError."""
+        directory = self.path / name
+        try:
+            with os.scandir(directory) as entries:
+                found = list(entries)
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    raise NotADirectoryError(
+                        f"{entry.path} is a directory in a partition that is to be removed"
+                    )
+                unlink(entry.path, missing_ok=True)
+            remove_directory(str(directory))
+        except FileNotFoundError:
+            pass
+        self.deleted.remove(name)
+        self.others.remove(name)

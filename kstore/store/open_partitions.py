@@ -1,0 +1,130 @@
+"""The partitions that a store has open for writing: opened when they are needed, closed when others are needed more."""
+
+import resource
+import sys
+from collections.abc import Callable, Iterable
+from weakref import WeakMethod
+
+from kstore.engine.io.mutex import Mutex
+from kstore.errors import KstoreError
+from kstore.log.files.layout import TopicPartition
+from kstore.log.writer import LogWriter
+
+_MINE = 2  # references to a log that nobody else has: the table's, and the argument of getrefcount
+_LEAST = 8
+
+
+def default_limit() -> int:
+    """How many logs stay open: each has a few descriptors, and files of segments are read beside."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 14 if soft == resource.RLIM_INFINITY else max(_LEAST, min(soft // 8, 1 << 14))
+
+
+class _Open:
+    __slots__ = ("log", "used")
+
+    def __init__(self, log: LogWriter) -> None:
+        self.log = log
+        self.used = True
+
+
+class OpenPartitions:
+    """Logs by partition. At most `limit` are open, but one that somebody holds stays open whatever their number.
+
+    To open one more, one is closed that was not used lately: each that was used is passed over once, as the CLOCK
+    algorithm does. Threads may share it; to get a log that is open takes no lock.
+    """
+
+    def __init__(self, open_log: "WeakMethod[Callable[[TopicPartition], LogWriter]]", limit: int) -> None:
+        self._open_log = open_log  # of who has this table: garbage of theirs goes at once
+        self._limit = limit
+        self._logs: dict[TopicPartition, _Open] = {}
+        self._guard = Mutex()
+        self.failures: dict[TopicPartition, str] = {}
+
+    def get(self, tp: TopicPartition) -> LogWriter:
+        """The log of a partition, opened now if need be. What opening it raises."""
+        found = self._logs.get(tp)
+        if found is not None and not found.log.is_closed:
+            found.used = True
+            return found.log
+        with self._guard:
+            found = self._logs.get(tp)
+            if found is not None and not found.log.is_closed:
+                return found.log
+            self._make_room()
+            open_log = self._open_log()
+            assert open_log is not None
+            try:
+                log = open_log(tp)
+            except (OSError, KstoreError) as e:
+                self.failures[tp] = f"{type(e).__name__}: {e}"
+                raise
+            self.failures.pop(tp, None)
+            self._logs[tp] = _Open(log)
+            return log
+
+    def _make_room(self) -> None:
+        for _ in range(2 * len(self._logs)):
+            if len(self._logs) < self._limit:
+                return
+            tp = next(iter(self._logs))
+            found = self._logs.pop(tp)  # from here on nobody gets it without the guard
+            if found.log.is_closed:
+                continue
+            if found.used or sys.getrefcount(found.log) > _MINE or found.log._refusal is not None:
+                found.used = False
+                self._logs[tp] = found
+                continue
+            self._close(tp, found.log)
+
+    def _close(self, tp: TopicPartition, log: LogWriter) -> None:
+        """What fails is told by `failures`: whoever needs another log cannot help it."""
+        try:
+            log.close()
+        except (OSError, KstoreError) as e:
+            self.failures[tp] = f"{type(e).__name__}: {e}"
+
+    def open_now(self) -> list[tuple[TopicPartition, LogWriter]]:
+        """The logs that are open at this moment."""
+        return [(tp, found.log) for tp, found in list(self._logs.items()) if not found.log.is_closed]
+
+    def all_open(self) -> list[tuple[TopicPartition, LogWriter]]:
+        """The same, once those that are being opened are open."""
+        with self._guard:
+            return self.open_now()
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Closes the logs of partitions that are going to be deleted."""
+        with self._guard:
+            for tp in partitions:
+                found = self._logs.pop(tp, None)
+                if found is not None:
+                    self._close(tp, found.log)
+                    found.log.abandon()
+                self.failures.pop(tp, None)
+
+    def close(self) -> Exception | None:
+        """Closes all; the first error of those that could not be closed."""
+        failure: Exception | None = None
+        with self._guard:
+            while self._logs:
+                tp = next(iter(self._logs))
+                log = self._logs[tp].log
+                try:
+                    log.close()
+                except (OSError, KstoreError) as e:
+                    log.abandon()
+                    self.failures[tp] = f"{type(e).__name__}: {e}"
+                    failure = failure or e
+                del self._logs[tp]
+        return failure
+
+    def abandon(self) -> None:
+        """Closes all as if the process had died."""
+        for tp, found in list(self._logs.items()):
+            found.log.abandon()
+            self._logs.pop(tp, None)
+
+    def __len__(self) -> int:
+        return len(self._logs)

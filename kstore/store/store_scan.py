@@ -1,0 +1,79 @@
+"""A scan of a topic: the scans of its partitions, one after the other, with the number of the partition as a column."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
+from kstore.engine.columns.constant_column import ConstantColumn
+from kstore.engine.scan.batch_reader import Skipped
+from kstore.log.read.scan import COLUMNS, Scan
+
+PARTITION = "partition"
+
+
+class StoreScan:
+    """Records of a topic as Arrow columns: an iterable of ColumnBatch objects, and an Arrow stream. store.scan() makes
+    one.
+
+    pyarrow.table(scan), Polars, DuckDB and pandas take it. Partition follows upon partition; within one, records are in
+    order of their offsets. Each iteration or export opens the logs again, one after the other, and shows each as it is
+    then. `skipped` lists what the last iteration left out because of on_error="skip".
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        columns: Sequence[str] | None,
+        numbers: Sequence[int],
+        scan_of: Callable[[int, tuple[str, ...]], Scan],
+    ) -> None:
+        self._topic = topic
+        if isinstance(columns, str):
+            raise TypeError("columns must be a list of names, not one str: columns=['key']")
+        names = (PARTITION, *COLUMNS) if columns is None else tuple(columns)
+        if names.count(PARTITION) > 1:
+            raise ValueError("a column is named twice")
+        rest = tuple(name for name in names if name != PARTITION)
+        self._names = names
+        self._numbers = tuple(numbers)
+        self._rest = rest
+        self._open_scan = scan_of
+        self._skipped: list[Skipped] = []
+        schema = scan_of(self._numbers[0], rest).schema  # which also checks the options
+        self._column = (
+            ConstantColumn(PARTITION, names.index(PARTITION), schema) if PARTITION in names else None
+        )
+        self._schema = schema if self._column is None else self._column.with_it
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return self._names
+
+    @property
+    def schema(self) -> Field:
+        """The type of the batches, as an Arrow struct."""
+        return self._schema
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What the last iteration with on_error="skip" has left out, of the partitions that it is through with."""
+        return list(self._skipped)
+
+    def __iter__(self) -> Iterator[ColumnBatch]:
+        self._skipped = skipped = []
+        for number in self._numbers:
+            scan = self._open_scan(number, self._rest)
+            for batch in scan:
+                yield batch if self._column is None else self._column.put(batch, number)
+            skipped += scan.skipped
+
+    def __arrow_c_schema__(self) -> object:
+        return schema_capsule(self._schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule with a stream of the batches. `requested_schema` is not looked at, as Arrow permits."""
+        return stream_capsule(self._schema, iter(self))
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(map(str, self._numbers))
+        return f"<StoreScan of {self._topic}: partitions {numbers}, columns {', '.join(self._names)}>"

@@ -1,0 +1,46 @@
+"""A topic: its partitions, and where a record goes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kstore.engine.record.hashes import murmur2
+from kstore.errors import LogNotFoundError
+from kstore.log.files.layout import TopicPartition
+from kstore.store.partitioner import StickyPartitioner
+
+
+class Topic:
+    """A topic as a store has it at one moment; it never changes.
+
+    `count` is how many partitions the topic has, as keys are spread over them; `numbers` are those that are here. A
+    broker's directory may hold only some of them, as may a store of which a directory failed.
+    """
+
+    def __init__(self, name: str, numbers: Iterable[int], count: int) -> None:
+        self.name = name
+        self.numbers = tuple(sorted(numbers))
+        self.count = max(count, self.numbers[-1] + 1 if self.numbers else 0)
+        self._partitions = {number: TopicPartition(name, number) for number in self.numbers}
+        self._sticky = StickyPartitioner(self.numbers)
+
+    def partition(self, number: int) -> TopicPartition:
+        """The partition of this number. LogNotFoundError if it is not here."""
+        tp = self._partitions.get(number)
+        if tp is None:
+            raise LogNotFoundError(
+                f"no partition {number} of topic {self.name} in the store: it has {list(self.numbers)} of {self.count}"
+            )
+        return tp
+
+    def partition_for(self, key: Any, value: object) -> TopicPartition:
+        """Where a record goes, as Kafka's default partitioner has it."""
+        if key is None:
+            size = len(value) if isinstance(value, bytes | bytearray) else 0
+            return self.partition(self.sticky(size))
+        return self.partition((murmur2(key) & 0x7FFFFFFF) % self.count)
+
+    def sticky(self, size: int | None = None) -> int:
+        """The number of the partition for records without a key of so many bytes; None: for a whole column."""
+        if not self.numbers:
+            raise LogNotFoundError(f"no partition of topic {self.name} is in use")
+        return self._sticky.partition_for_all() if size is None else self._sticky.partition_for(size)

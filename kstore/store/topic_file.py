@@ -1,0 +1,146 @@
+"""The file in which a store keeps what its directories do not tell: the topics' configuration, and a change in progress.
+
+Every log directory has a copy, which a broker passes over, as it does with every plain file there. The newest copy
+counts. A change of topics is written here first, in one step, and carried out then: so whoever opens the store after a
+crash finds it done, or carries it out.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kstore.config import LogConfig
+from kstore.engine.io.file import read_whole, write_whole
+from kstore.errors import CorruptCheckpointError, InvalidConfigError
+from kstore.log.files import layout
+
+NAME = "kstore-topics.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class KnownTopic:
+    """What the file says of a topic: how many partitions it has, and its own options in Kafka's notation."""
+
+    count: int
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a topic's directories that was decided: partitions to make, by log directory, or all to be deleted."""
+
+    topic: str
+    delete: bool
+    make: Mapping[int, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{'deletion' if self.delete else 'creation of partitions'} of topic {self.topic}"
+
+
+@dataclass(frozen=True)
+class TopicTable:
+    """What the file holds. `number` counts the changes."""
+
+    number: int = 0
+    topics: Mapping[str, KnownTopic] = field(default_factory=dict)
+    change: Change | None = None
+
+    def with_topic(self, name: str, topic: KnownTopic, change: Change | None = None) -> "TopicTable":
+        """The table after a topic was made or changed."""
+        return TopicTable(self.number + 1, {**self.topics, name: topic}, change)
+
+    def without_topic(self, name: str) -> "TopicTable":
+        """The table in which the deletion of a topic is decided."""
+        topics = {known: topic for known, topic in self.topics.items() if known != name}
+        return TopicTable(self.number + 1, topics, Change(name, delete=True))
+
+    def finished(self) -> "TopicTable":
+        """The same, with its change carried out."""
+        return replace(self, change=None)
+
+    def encode(self) -> bytes:
+        """The content of the file."""
+        change = None
+        if self.change is not None:
+            make = {str(number): path for number, path in self.change.make.items()}
+            change = {"topic": self.change.topic, "delete": self.change.delete, "make": make}
+        topics = {
+            name: {"partitions": topic.count, "config": dict(topic.options)}
+            for name, topic in sorted(self.topics.items())
+        }
+        content = {"version": _VERSION, "number": self.number, "topics": topics, "change": change}
+        return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def read_table(directory: Path) -> TopicTable:
+    """The table in a log directory; an empty one if there is no such file. CorruptCheckpointError, OSError."""
+    path = directory / NAME
+    try:
+        data = read_whole(str(path))
+    except FileNotFoundError:
+        return TopicTable()
+    try:
+        content = json.loads(data)
+        if content["version"] != _VERSION:
+            raise _corrupt(path, f"version {_VERSION}", content["version"])
+        topics = {name: _topic_in(name, entry) for name, entry in content["topics"].items()}
+        change = content["change"]
+        return TopicTable(_count(content["number"]), topics, None if change is None else _change_in(change))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as e:
+        raise _corrupt(path, "a table of topics", f"{type(e).__name__}: {e}") from None
+
+
+def write_table(directory: Path, table: TopicTable) -> None:
+    """Replaces the table in a log directory, durably: the old one or the new one is there. OSError."""
+    write_whole(str(directory / NAME), table.encode())
+
+
+def newest(tables: Iterable[TopicTable]) -> TopicTable:
+    """The one that counts: the latest; of equals one whose change is not finished."""
+    return max(tables, key=lambda table: (table.number, table.change is not None), default=TopicTable())
+
+
+def _corrupt(path: Path, expected: str, found: object) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        "table of topics", file=str(path), position=0, expected=expected, found=found
+    )
+
+
+def _count(number: object) -> int:
+    if type(number) is not int or not 0 <= number < 2**63:
+        raise ValueError(f"{number!r} is no count")
+    return number
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not layout.is_valid_topic(name):
+        raise ValueError(f"{name!r} is no name of a topic")
+    return name
+
+
+def _topic_in(name: object, entry: Mapping[str, object]) -> KnownTopic:
+    _name(name)
+    options = entry["config"]
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
+        raise TypeError(f"the configuration {options!r}")
+    LogConfig.from_topic(options)
+    count = _count(entry["partitions"])
+    if count >= 2**31:
+        raise ValueError(f"{count} partitions")
+    return KnownTopic(count, options)
+
+
+def _change_in(change: Mapping[str, object]) -> Change:
+    make = change["make"]
+    if not isinstance(make, dict) or not all(isinstance(path, str) for path in make.values()):
+        raise TypeError(f"the places {make!r}")
+    topic, delete = _name(change["topic"]), change["delete"]
+    if not isinstance(delete, bool):
+        raise TypeError(f"delete {delete!r}")
+    numbers = {int(number): path for number, path in make.items()}
+    for number in numbers:
+        if not 0 <= number < 2**31:
+            raise ValueError(f"partition {number}")
+    return Change(topic, delete, numbers)

@@ -1,0 +1,61 @@
+"""How the subcommands about topics open a store: they share these options."""
+
+import argparse
+from typing import Any
+
+from kstore.config import LogConfig
+from kstore.store import LogStore
+from kstore.tools.numbers import whole
+
+partition_count = whole("a number of partitions", 1, 1 << 20)
+
+
+def add_store_arguments(parser: argparse.ArgumentParser, *, topic: bool = True) -> None:
+    """The log directory, others of the same store, and the topic."""
+    parser.add_argument("directory", metavar="DIR", help="log directory, such as data, with partitions in it")
+    if topic:
+        parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="another log directory of the same store (may be repeated)",
+    )
+
+
+def add_config_argument(parser: argparse.ArgumentParser) -> None:
+    """Options of a topic's own configuration."""
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the topic's own configuration, in Kafka's notation: --config retention.ms=86400000 (may be "
+        "repeated)",
+    )
+
+
+def options_of(settings: list[str]) -> dict[str, Any]:
+    """What --config says, as options of LogConfig. InvalidConfigError, ValueError."""
+    topic = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--config is NAME=VALUE, not {setting!r}")
+        topic[name] = value
+    config = LogConfig.from_topic(topic)
+    names = [name.replace(".", "_") for name in topic]
+    return {name: getattr(config, name) for name in names if hasattr(config, name)}
+
+
+def open_reader(args: argparse.Namespace) -> LogStore:
+    """The store that these options name, for reading."""
+    return LogStore(args.directory, *args.also)
+
+
+def open_store(args: argparse.Namespace, *, make: bool = False) -> LogStore:
+    """The store that these options name, for writing. Unless `make`, its directories must be there."""
+    if not make:
+        open_reader(args)
+    return LogStore(args.directory, *args.also, mode="a")
