@@ -785,7 +785,7 @@ def _check_log_options(options: Mapping[str, object]) -> None:
     choice("durability", options.get("durability", "none"), DURABILITY)
     if not isinstance(options.get("keep_cut", False), bool):
         raise TypeError(f"keep_cut must be True or False, not {options['keep_cut']!r}")
-    clock = options.get("clock")
+    clock: Any = options.get("clock")
     if not (clock is None or callable(clock)):
         raise TypeError(f"clock must be a function that returns the time in milliseconds, not {clock!r}")
     if options.get("leader_epoch") is not None:

@@ -11,8 +11,8 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call
-from tests.crash_states.player import states
-from tests.crash_states.recorder import Recorder
+from kstore.testing.power_cuts import crash_states
+from kstore.testing.recorder import Recorder
 
 OPTIONS = {
     "cleanup_policy": "compact",
@@ -215,7 +215,7 @@ def test_power_cuts(ram: Path) -> None:
     with Recorder(root) as recorder:
         clean(root / "t-0")
     seen = set()
-    for state in states(recorder.trace, models=("strict", "ordered"), most=MOST, moments=MOMENTS):
+    for state in crash_states(recorder.trace, models=("strict", "ordered"), most=MOST, moments=MOMENTS):
         digest = state.image.digest()
         if digest in seen:
             continue

@@ -1,5 +1,5 @@
 # cython: binding=False
-"""The log cleaner's work on bytes: the last offset of each key, and segments without what it makes superfluous (spec 10).
+"""The log cleaner's work on bytes: the last offset of each key, and segments without what that supersedes (spec 10).
 
 A MapBuilder goes through the batches that are not cleaned yet and fills an OffsetMap. A SegmentCleaner goes through
 segments and writes what stays of them. Both do a part at each call of `run`, so that whoever calls can stop, wait, or
@@ -95,8 +95,9 @@ cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 cdef class OffsetMap:
     """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec 10.3).
 
-    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an eighth
-    of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than one.
+    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an
+    eighth of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than
+    one.
 
     A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
     records behind it nothing is known.
@@ -119,7 +120,9 @@ cdef class OffsetMap:
         if most_keys < slots // 2:
             slots = 2 * most_keys
         self.most_slots = slots + 1
-        if ks_map_init(&self.map, min(self.most_slots, <int64_t>FIRST_SLOTS), <const uint8_t *>PyBytes_AS_STRING(secret)) < 0:
+        if ks_map_init(
+            &self.map, min(self.most_slots, <int64_t>FIRST_SLOTS), <const uint8_t *>PyBytes_AS_STRING(secret)
+        ) < 0:
             raise MemoryError("a map of offsets")
 
     def __dealloc__(self):
@@ -221,7 +224,7 @@ cdef class SegmentWalk:
         return raise_fault(fault, self.segment.path, self.fault_at, b.base_offset)
 
     cdef bint can_discard(self, const uint8_t *p, const ks_batch *b) except -1:
-        """Whether the records of a batch may go: its transaction was aborted, or it is the marker of one that is gone."""
+        """Whether the records of a batch may go: its transaction was aborted, or it is the marker of a lost one."""
         if b.magic < 2 or not b.attributes & (KS_TRANSACTIONAL | KS_CONTROL):
             return False
         return self.transactions.can_discard(
@@ -403,9 +406,9 @@ cdef struct ks_tally:        # of one source segment
 cdef class SegmentCleaner(SegmentWalk):
     """Writes what stays of segments to one new segment (spec 10.6, 10.8).
 
-    `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is known: the batch
-    with it stays, if without records. So does the batch that ends before `upper_bound`. Batches are copied as they are unless records go
-    or a delete horizon is set: then they are encoded anew.
+    `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is known: the
+    batch with it stays, if without records. So does the batch that ends before `upper_bound`. Batches are copied as
+    they are unless records go or a delete horizon is set: then they are encoded anew.
     """
 
     cdef dict producers
@@ -476,7 +479,7 @@ cdef class SegmentCleaner(SegmentWalk):
         memset(&self.tally, 0, sizeof(self.tally))
 
     def run(self, int64_t most):
-        """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the end of the segment.
+        """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the segment's end.
 
         CorruptRecordError, OSError. OffsetOverflowError if an offset is too far from the base offset."""
         cdef ks_batch b
@@ -540,7 +543,7 @@ cdef class SegmentCleaner(SegmentWalk):
 
     @property
     def counts(self):
-        """What became of the segment opened last, as a dict: bytes and records read and written, and why records went."""
+        """What became of the segment opened last, as a dict: bytes and records read and written, why records went."""
         return self.tally
 
     cdef int fail(self, int status, const ks_batch *b, const ks_fault *fault) except -1:

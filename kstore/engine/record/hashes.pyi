@@ -3,6 +3,8 @@ from typing import Any
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
 def crc32c(data: Buffer, value: int = 0, /) -> int:
     """The CRC-32C (Castagnoli) of `data`, a contiguous buffer, going on from `value`, an earlier result."""
 
