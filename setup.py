@@ -33,8 +33,19 @@ MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, st
     "coverage": (["-O0", "-g0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
 }
 cflags, ldflags, directives, macros = MODES[MODE]
-# Compiled for less size in a release: what an installed kstore may take is limited (tests/packaging/wheel.sh).
-SMALL = {"kstore/engine/compact/cleaner.pyx"}
+# What an installed kstore may take is limited (tests/packaging/wheel.sh). -O3 pays in loops over records and their bytes;
+# what runs once a file or a batch of columns is made small.
+FAST = ("kstore/engine/record/", "kstore/engine/scan/", "kstore/engine/columns/column_input")
+SMALL = (
+    "kstore/engine/columns/array",
+    "kstore/engine/columns/c_data",
+    "kstore/engine/columns/constant_column",
+    "kstore/engine/io/file",
+    "kstore/engine/io/mapped_file",
+    "kstore/engine/io/mutex",
+    "kstore/engine/io/notification",
+    "kstore/engine/record/compress",
+)
 
 
 class build_py_with_headers(build_py):
@@ -72,6 +83,14 @@ class build_ext_in_parallel(build_ext):
                     module.unlink()
 
 
+def level_for(source: Path) -> list[str]:
+    """How much the compiler does for the speed of a module, if that is not -O3."""
+    name = source.as_posix()
+    if MODE != "release":
+        return []
+    return ["-Os"] if name.startswith(SMALL) else [] if name.startswith(FAST) else ["-O2"]
+
+
 def spare_missing_tracebacks(extensions: list[Extension]) -> list[Extension]:
     """Lets the C code of an `except` clause live without a traceback.
 
@@ -98,9 +117,7 @@ setup(
                     [source.as_posix()],
                     include_dirs=INCLUDE,
                     depends=NEEDED,
-                    extra_compile_args=CFLAGS
-                    + cflags
-                    + (["-O2"] if MODE == "release" and source.as_posix() in SMALL else []),
+                    extra_compile_args=CFLAGS + cflags + level_for(source),
                     extra_link_args=ldflags,
                     define_macros=macros,
                 )

@@ -1,3 +1,4 @@
+# cython: binding=False
 # cython: linetrace=False
 # (with it, Cython 3.3 forgets a helper that the traces of this module need: the coverage build would not load)
 """Arrow arrays of other libraries, taken over through the PyCapsule interface; no Arrow library is needed.

@@ -1,3 +1,4 @@
+# cython: binding=False
 """What `log.extend` takes as columns, beside bytes (binary_input.pyx): timestamps and headers, and what they come from.
 
 A column is read once with the GIL, and then by index without it. Timestamps that lie together are not copied but

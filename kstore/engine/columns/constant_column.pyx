@@ -1,3 +1,4 @@
+# cython: binding=False
 """A column that has the same number in every row, beside the columns of batches."""
 
 from cython cimport final, no_gc

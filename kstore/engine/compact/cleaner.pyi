@@ -9,8 +9,9 @@ from kstore.engine.segment.segment import Segment
 class OffsetMap:
     """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec 10.3).
 
-    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an eighth
-    of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than one.
+    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an
+    eighth of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than
+    one.
 
     A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
     records behind it nothing is known."""
@@ -53,9 +54,9 @@ class MapBuilder(SegmentWalk):
 class SegmentCleaner(SegmentWalk):
     """Writes what stays of segments to one new segment (spec 10.6, 10.8).
 
-    `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is known: the batch
-    with it stays, if without records. So does the batch that ends before `upper_bound`. Batches are copied as they are unless records go
-    or a delete horizon is set: then they are encoded anew."""
+    `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is known: the
+    batch with it stays, if without records. So does the batch that ends before `upper_bound`. Batches are copied as
+    they are unless records go or a delete horizon is set: then they are encoded anew."""
 
     def __init__(
         self,
@@ -82,13 +83,13 @@ class SegmentCleaner(SegmentWalk):
         """The largest timestamp of the new segment, as TimestampOffset."""
     @property
     def counts(self) -> dict[str, int]:
-        """What became of the segment opened last, as a dict: bytes and records read and written, and why records went."""
+        """What became of the segment opened last, as a dict: bytes and records read and written, why records went."""
     def begin(self, log: File | None, base_offset: int) -> None:
         """Begins a new segment, in this file; None: only its size and indexes are found out."""
     def open(self, source: Segment, retain_legacy: bool) -> None:
         """Goes on with a segment. `retain_legacy`: records without a value stay, if they are of an old format."""
     def run(self, most: int) -> tuple[int, int]:
-        """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the end of the segment.
+        """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the segment's end.
 
         CorruptRecordError, OSError. OffsetOverflowError if an offset is too far from the base offset."""
     def finish(self) -> None:

@@ -1,3 +1,4 @@
+# cython: binding=False
 """Memory of column batches: grown without the GIL, owned by Python objects, and used again.
 
 Fresh pages cost more than what is written to them here, so a buffer that nobody looks at any more serves the next

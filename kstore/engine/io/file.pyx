@@ -1,3 +1,4 @@
+# cython: binding=False
 """Files and their directories: every system call that kstore makes on them goes through here.
 
 Reads and writes are by position, so threads and forks share a File without harm. Tests make the Nth call fail, stop

@@ -1,3 +1,4 @@
+# cython: binding=False
 """A file mapped into memory for writing, fixed for life: the index files of the segment that is written."""
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject

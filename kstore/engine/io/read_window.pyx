@@ -1,3 +1,4 @@
+# cython: binding=False
 # cython: linetrace=False
 # (with it, Cython 3.3 forgets a helper that the traces of this module need: the coverage build would not load)
 """A part of a file in memory, moved along as the reader goes. Plain preads: nothing is mapped, so a file that another

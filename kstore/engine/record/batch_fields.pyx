@@ -1,3 +1,4 @@
+# cython: binding=False
 """The fields of batch headers: as columns that say the same of all records of a batch, and as a table for numpy."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

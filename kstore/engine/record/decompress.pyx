@@ -1,3 +1,4 @@
+# cython: binding=False
 """The four codecs of Kafka (spec 2.6): what a batch's payload unpacks to, never more than a cap.
 
 gzip comes from libdeflate (deflate), zstd frames from zstandard, and what these do not take from zlib and cramjam,

@@ -1,3 +1,4 @@
+# cython: binding=False
 """Columns of records, split by partition: what `LogStore.extend` gives to the log of each.
 
 Nothing is copied: the parts point at the cells of the columns that were given, and keep those alive.

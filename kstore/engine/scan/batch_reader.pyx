@@ -1,3 +1,4 @@
+# cython: binding=False
 """Reading on and on: batch after batch over segments, and the records in them.
 
 Order is checked as well as checksums, because the CRC of a v2 batch does not cover its offsets: a batch must begin

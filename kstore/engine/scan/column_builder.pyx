@@ -1,3 +1,4 @@
+# cython: binding=False
 """Rows being gathered: records in, without the GIL, and from time to time a ColumnBatch out.
 
 A record goes from the bytes of its batch straight into the buffers of the columns that are wanted. What is not wanted,

@@ -1,3 +1,4 @@
+# cython: binding=False
 """Which records a scan is asked for; answered by the bytes of a record, before anything of it is copied."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# cython: binding=False
 """The walk over every batch of a segment, as recovery does it (spec 8.4)."""
 
 from typing import NamedTuple
