@@ -290,7 +290,9 @@ def test_a_signal_for_anything_else_ends_the_process_as_before(
         f"log = opened('t-1'); {ready}; log.roll(); other = opened('t-2')",
     ):
         done = child(tmp_path, f"{code}\n{fault}\nprint('still here')")
-        assert done.returncode == -signal.SIGBUS, done.stderr
+        # faulthandler itself may fall when it looks at the frames of other threads, which run on.
+        ends = {-signal.SIGBUS} if ready == "pass" else {-signal.SIGBUS, -signal.SIGSEGV}
+        assert done.returncode in ends, done.stderr
         assert "still here" not in done.stdout
         assert ("Bus error" in done.stderr) == (ready != "pass")
 
