@@ -82,7 +82,7 @@ class Ratio:
         return self.check(float(text))
 
 
-class Positive:
+class Positive(Ratio):
     """A number above 0, infinity included. NaN is refused."""
 
     allowed = "a number above 0"
@@ -91,11 +91,6 @@ class Positive:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ValueError(value)
         return float(value)
-
-    def parse(self, text: str) -> float:
-        if _DECIMAL.fullmatch(text.strip()) is None:
-            raise ValueError(text)
-        return self.check(float(text))
 
 
 class Boolean:

@@ -34,7 +34,7 @@ from kstore.store.log_directory import LogDirectory
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.store_scan import StoreScan
 from kstore.store.topic import Topic
-from kstore.store.topic_file import Change, KnownTopic, TopicTable, newest, read_table, write_table
+from kstore.store.topic_file import Change, KnownTopic, TopicTable, in_python, newest, read_table, write_table
 
 _READING = tuple(PartitionLog.__init__.__kwdefaults__ or ())
 _WRITING = (
@@ -221,7 +221,7 @@ class LogStore:
     def _config_of(self, name: str) -> LogConfig:
         config = self._configs.get(name)
         if config is None:
-            config = self._configs[name] = self._config.replace(**_in_python(self._own_options(name)))
+            config = self._configs[name] = self._config.replace(**in_python(self._own_options(name)))
         return config
 
     def _now(self) -> int:
@@ -291,7 +291,7 @@ class LogStore:
             number: self._places[found.partition(number)].path_of(found.partition(number))
             for number in found.numbers
         }
-        return TopicDescription(topic, places, self._config_of(topic), _in_python(options))
+        return TopicDescription(topic, places, self._config_of(topic), in_python(options))
 
     def health(self) -> StoreHealth:
         """What is out of use, and why, as a StoreHealth; its `ok` is True if nothing is."""
@@ -534,7 +534,7 @@ class LogStore:
                 )  # an unknown name is refused
                 options.pop(name.replace("_", "."), None)
             options |= self._checked_options({k: v for k, v in config.items() if v is not None})
-            self._checked_options(_in_python(options))
+            self._checked_options(in_python(options))
             before = self._config_of(topic)
             self._decide(self._table.with_topic(topic, KnownTopic(found.count, options)))
             after = self._config_of(topic)
@@ -771,13 +771,6 @@ class LogStore:
         paths = ", ".join(repr(str(directory.path)) for directory in self._directories)
         state = ", closed" if self._is_writing and self._closed else ""
         return f"LogStore({paths}, {len(self)} partitions{state})"
-
-
-def _in_python(options: dict[str, str]) -> dict[str, Any]:
-    """A topic's own options as options of LogConfig, from Kafka's notation."""
-    parsed = LogConfig.from_topic(options)
-    names = [name.replace(".", "_") for name in options]
-    return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
 
 
 def _check_log_options(options: Mapping[str, object]) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from kstore.config import LogConfig
 from kstore.engine.io.file import read_whole, write_whole
@@ -100,6 +101,13 @@ def write_table(directory: Path, table: TopicTable) -> None:
 def newest(tables: Iterable[TopicTable]) -> TopicTable:
     """The one that counts: the latest; of equals one whose change is not finished."""
     return max(tables, key=lambda table: (table.number, table.change is not None), default=TopicTable())
+
+
+def in_python(options: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a topic in Kafka's notation, as options of LogConfig. InvalidConfigError."""
+    parsed = LogConfig.from_topic(options)
+    names = [name.replace(".", "_") for name in options]
+    return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
 
 
 def _corrupt(path: Path, expected: str, found: object) -> CorruptCheckpointError:

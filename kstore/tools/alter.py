@@ -3,13 +3,8 @@
 import argparse
 from typing import Any
 
-from kstore.tools.stores import (
-    add_config_argument,
-    add_store_arguments,
-    open_store,
-    options_of,
-    partition_count,
-)
+from kstore.tools.settings import add_config_argument
+from kstore.tools.stores import add_store_arguments, open_store, options_of, partition_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

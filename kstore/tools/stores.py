@@ -3,9 +3,10 @@
 import argparse
 from typing import Any
 
-from kstore.config import LogConfig
 from kstore.store import LogStore
+from kstore.store.topic_file import in_python
 from kstore.tools.numbers import whole
+from kstore.tools.settings import settings_of
 
 partition_count = whole("a number of partitions", 1, 1 << 20)
 
@@ -24,29 +25,9 @@ def add_store_arguments(parser: argparse.ArgumentParser, *, topic: bool = True) 
     )
 
 
-def add_config_argument(parser: argparse.ArgumentParser) -> None:
-    """Options of a topic's own configuration."""
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the topic's own configuration, in Kafka's notation: --config retention.ms=86400000 (may be "
-        "repeated)",
-    )
-
-
 def options_of(settings: list[str]) -> dict[str, Any]:
     """What --config says, as options of LogConfig. InvalidConfigError, ValueError."""
-    topic = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--config is NAME=VALUE, not {setting!r}")
-        topic[name] = value
-    config = LogConfig.from_topic(topic)
-    names = [name.replace(".", "_") for name in topic]
-    return {name: getattr(config, name) for name in names if hasattr(config, name)}
+    return in_python(settings_of(settings))
 
 
 def open_reader(args: argparse.Namespace) -> LogStore:

@@ -13,18 +13,13 @@ from kstore.log.files.log_dir_state import directory_of
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import not_found
 from kstore.log.writer import LogWriter
+from kstore.tools.settings import add_config_argument, settings_of
 
 
 def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     """The directory, and the topic's configuration."""
     parser.add_argument("directory", metavar="DIR", help="partition directory, such as data/orders-0")
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the topic's configuration, in Kafka's notation: --config retention.ms=86400000 (may be repeated)",
-    )
+    add_config_argument(parser)
     parser.add_argument(
         "--server-properties",
         metavar="FILE",
@@ -44,12 +39,7 @@ def names_retention(args: argparse.Namespace) -> bool:
 
 def config_of(args: argparse.Namespace) -> LogConfig:
     """The configuration that these options name. InvalidConfigError."""
-    topic = {}
-    for setting in args.config:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--config is NAME=VALUE, not {setting!r}")
-        topic[name] = value
+    topic = settings_of(args.config)
     if args.server_properties:
         return LogConfig.from_server_properties(args.server_properties, topic)
     return LogConfig.from_topic(topic)

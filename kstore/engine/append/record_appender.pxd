@@ -2,6 +2,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore.engine.append.batch_validation cimport ks_arrival
 from kstore.engine.append.log_appender cimport LogAppender
+from kstore.engine.columns.binary_input cimport BinaryInput
+from kstore.engine.columns.column_input cimport TimestampInput
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns
 
 
@@ -10,6 +12,10 @@ cdef class RecordAppender(LogAppender):
     cdef int64_t given_size
 
     cdef int64_t append_built(self, BatchBuilder built) except -1
+    cdef void set_columns(
+        self, ks_columns *columns, BinaryInput values, BinaryInput keys, TimestampInput times, bint without_times,
+        int64_t now,
+    ) noexcept
     cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1
     cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil
     cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1

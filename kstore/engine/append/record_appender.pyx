@@ -230,14 +230,7 @@ cdef class RecordAppender(LogAppender):
             self.check_usable()
             self.refuse_offsets(count)
             now = self.now()
-            columns.values = &value_cells.cells
-            columns.keys = &key_cells.cells
-            columns.timestamps = times.data
-            columns.timestamp = now if timestamps is None else times.constant
-            columns.count = count
-            if self.log_append_time:
-                columns.timestamps = NULL
-                columns.timestamp = now
+            self.set_columns(&columns, value_cells, key_cells, times, timestamps is None, now)
             self.check_columns(&columns, now)
             attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
             first = start = self.end
@@ -301,14 +294,21 @@ cdef class RecordAppender(LogAppender):
             self.check_usable()
             self.refuse_offsets(count)
             now = self.now()
-            columns.values = &value_cells.cells
-            columns.keys = &key_cells.cells
-            columns.timestamps = times.data  # LogAppendTime is seen to by check_columns
-            columns.timestamp = now if timestamps is None else times.constant
-            columns.count = count
+            self.set_columns(&columns, value_cells, key_cells, times, timestamps is None, now)
             self.check_columns(&columns, now)
         finally:
             self.release()
+
+    cdef void set_columns(
+        self, ks_columns *columns, BinaryInput values, BinaryInput keys, TimestampInput times, bint without_times,
+        int64_t now,
+    ) noexcept:
+        """The columns of `extend`, as they were given; the log's own time where it sets the times, or none are given."""
+        columns.values = &values.cells
+        columns.keys = &keys.cells
+        columns.timestamps = NULL if self.log_append_time else times.data
+        columns.timestamp = now if self.log_append_time or without_times else times.constant
+        columns.count = values.cells.count
 
     cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1:
         """Whether all records can be appended; RecordTooLargeError, InvalidRecordError, InvalidTimestampError."""

@@ -72,10 +72,6 @@ cdef enum:
     STEP_SLOTS = 700000    # of the largest map but for the full one: 16 MiB
     WRITE_AT = 1 << 20     # bytes that are written at once
 
-cdef enum:                 # what becomes of a batch of which no record stays
-    DELETE = 0
-    RETAIN_EMPTY = 1
-
 cdef enum:                 # statuses of what runs without the GIL, beside KS_OK and KS_E_*
     MAP_FULL = 1
     NO_MEMORY = 2
@@ -206,6 +202,45 @@ cdef class SegmentWalk:
             return WALK_DAMAGED
         return size
 
+    cdef int64_t walk(self, int64_t most) except -1:
+        """Takes in batches of about `most` bytes; how many bytes they had, 0 at the end of the segment."""
+        cdef ks_batch b
+        cdef ks_fault fault
+        cdef int64_t size = 0, begun = self.position
+        cdef int status = KS_OK
+        memset(&b, 0, sizeof(b))
+        with nogil:
+            while self.position - begun < most:
+                size = self.next_batch(&b, &fault)
+                if size < 0:
+                    break
+                if is_plain(&b):
+                    status = self.take_plain(self.window.at(self.position), &b, &fault)
+                else:
+                    with gil:
+                        status = self.take_other(self.window.at(self.position), &b, &fault)
+                if status != KS_OK:
+                    break
+                self.pass_batch(&b)
+        if size < 0:
+            self.end_walk(size, &b, &fault)
+        elif status != KS_OK:
+            self.fail(status, &b, &fault)
+        return self.position - begun
+
+    cdef void pass_batch(self, const ks_batch *b) noexcept nogil:
+        """Goes on behind a batch that was taken in."""
+        self.last = b.last_offset
+        self.position += b.size
+
+    cdef int take_plain(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
+        """A batch whose bytes say all; a status."""
+        return KS_OK
+
+    cdef int take_other(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) except -100:
+        """Any other batch; a status."""
+        return KS_OK
+
     cdef int end_walk(self, int64_t status, const ks_batch *b, ks_fault *fault) except -1:
         """Raises for what ended a walk, unless it is the end of the segment."""
         if status == WALK_SYSTEM:
@@ -291,40 +326,22 @@ cdef class MapBuilder(SegmentWalk):
     def run(self, int64_t most):
         """Takes in batches of about `most` bytes; how many bytes they had, 0 at the end of the segment or of the map.
         CorruptRecordError, OSError."""
-        cdef ks_batch b
-        cdef ks_fault fault
-        cdef int64_t size = 0, begun = self.position
-        cdef int status = KS_OK
         self.check_made()
-        if self.is_full:
-            return 0
-        memset(&b, 0, sizeof(b))
-        with nogil:
-            while self.position - begun < most:
-                size = self.next_batch(&b, &fault)
-                if size < 0:
-                    break
-                if is_plain(&b):
-                    status = self.take(
-                        self.window.at(self.position) + KS_BATCH_OVERHEAD, self.window.at(self.position) + size, &b,
-                        &fault,
-                    )
-                else:
-                    with gil:
-                        status = self.take_other(self.window.at(self.position), &b, &fault)
-                if status != KS_OK:
-                    break
-                if b.last_offset >= self.start_offset:
-                    self.map.latest_offset = b.last_offset
-                self.last = b.last_offset
-                self.position += size
-        if size < 0:
-            self.end_walk(size, &b, &fault)
-        elif status == MAP_FULL:
+        return 0 if self.is_full else self.walk(most)
+
+    cdef int fail(self, int status, const ks_batch *b, const ks_fault *fault) except -1:
+        if status == MAP_FULL:
             self.is_full = True
-        elif status != KS_OK:
-            self.fail(status, &b, &fault)
-        return self.position - begun
+            return 0
+        return SegmentWalk.fail(self, status, b, fault)
+
+    cdef void pass_batch(self, const ks_batch *b) noexcept nogil:
+        if b.last_offset >= self.start_offset:
+            self.map.latest_offset = b.last_offset
+        SegmentWalk.pass_batch(self, b)
+
+    cdef int take_plain(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
+        return self.take(p + KS_BATCH_OVERHEAD, p + b.size, b, fault)
 
     cdef int take(self, const uint8_t *p, const uint8_t *end, const ks_batch *b, ks_fault *fault) noexcept nogil:
         """The records of a v2 batch."""
@@ -362,7 +379,6 @@ cdef class MapBuilder(SegmentWalk):
         return KS_OK
 
     cdef int take_other(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) except -100:
-        """A batch that is not plain."""
         cdef const uint8_t *start
         cdef const uint8_t *end
         cdef Record record
@@ -482,39 +498,13 @@ cdef class SegmentCleaner(SegmentWalk):
         """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the segment's end.
 
         CorruptRecordError, OSError. OffsetOverflowError if an offset is too far from the base offset."""
-        cdef ks_batch b
-        cdef ks_fault fault
-        cdef int64_t size = 0, begun = self.position, made = self.size
-        cdef int status = KS_OK
+        cdef int64_t made = self.size, done
         self.check_made()
         self.check_begun()
-        memset(&b, 0, sizeof(b))
-        with nogil:
-            while self.position - begun < most:
-                size = self.next_batch(&b, &fault)
-                if size < 0:
-                    break
-                if is_plain(&b):
-                    status = self.filter(
-                        self.window.at(self.position) + KS_BATCH_OVERHEAD, self.window.at(self.position) + size, &b,
-                        &fault,
-                    )
-                    if status == KS_OK:
-                        status = self.put_plain(&b)
-                else:
-                    with gil:
-                        status = self.take_other(self.window.at(self.position), &b, &fault)
-                if status != KS_OK:
-                    break
-                self.last = b.last_offset
-                self.position += size
-        if size < 0:
-            self.end_walk(size, &b, &fault)
-        elif status != KS_OK:
-            self.fail(status, &b, &fault)
-        self.tally.bytes_read += self.position - begun
+        done = self.walk(most)
+        self.tally.bytes_read += done
         self.tally.bytes_written += self.size - made
-        return self.position - begun, self.size - made
+        return done, self.size - made
 
     def finish(self):
         """Writes what is left of the new segment, and completes its time index. OSError."""
@@ -633,58 +623,56 @@ cdef class SegmentCleaner(SegmentWalk):
 
     # ---- what is made of a batch ------------------------------------------------------------------------------------
 
-    cdef int put_plain(self, const ks_batch *b) noexcept nogil:
-        """What is left of a plain batch, once its records were filtered."""
-        cdef const uint8_t *p = self.window.at(self.position)
-        cdef bint stamp
-        if self.kept == 0:
-            return self.put_empty(b) if b.last_offset + 1 == self.upper_bound else KS_OK
-        stamp = self.tombstones and not b.attributes & KS_DELETE_HORIZON
-        if self.kept == b.records_count and not stamp:
-            return self.put_copy(p, b)
-        return self.put_rebuilt(p + KS_BATCH_OVERHEAD, p + b.size, b, stamp)
+    cdef int take_plain(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
+        return self.put_filtered(p, p + KS_BATCH_OVERHEAD, p + b.size, b, self.ends_at_bound(b), False, fault)
 
     cdef int take_other(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) except -100:
-        """A batch that is not plain."""
         cdef const uint8_t *start
         cdef const uint8_t *end
         cdef bint control = b.magic == 2 and b.attributes & KS_CONTROL
         cdef bint can_discard = self.can_discard(p, b)
         cdef bint discard = can_discard
-        cdef bint stamp
-        cdef int retention, status
+        cdef bint keep_empty = self.ends_at_bound(b) or (b.producer_id >= 0 and self.is_last_of_producer(b))
+        cdef int status
         if control:
             discard = can_discard and b.attributes & KS_DELETE_HORIZON and b.base_timestamp <= self.now
-        if (b.producer_id >= 0 and self.is_last_of_producer(b)) or b.last_offset + 1 == self.upper_bound:
-            retention = RETAIN_EMPTY
-        else:
-            retention = DELETE
         if b.magic < 2:
-            return self.take_legacy(p, b, retention)
+            return self.take_legacy(p, b, keep_empty)
         if discard:
             self.tally.records_read += max(b.records_count, 0)
             if control:
                 self.tally.markers += max(b.records_count, 0)
             else:
                 self.tally.aborted += max(b.records_count, 0)
-            return self.put_empty(b) if retention == RETAIN_EMPTY else KS_OK
+            return self.put_empty(b) if keep_empty else KS_OK
         self.unpack(p, b, &start, &end)
         with nogil:
-            status = self.filter(start, end, b, fault)
-            if status != KS_OK:
-                pass
-            elif self.kept == 0:
-                if retention == RETAIN_EMPTY:
-                    status = self.put_empty(b)
-            else:
-                stamp = (self.tombstones or (control and can_discard)) and not b.attributes & KS_DELETE_HORIZON
-                if self.kept == b.records_count and not stamp:
-                    status = self.put_copy(p, b)
-                else:
-                    status = self.put_rebuilt(start, end, b, stamp)
+            status = self.put_filtered(p, start, end, b, keep_empty, control and can_discard, fault)
         if ks_codec(b):
             fault.at = 0  # unpacked records have no byte of the file
         return status
+
+    cdef inline bint ends_at_bound(self, const ks_batch *b) noexcept nogil:
+        """Whether the batch ends before the upper bound: it stays, if without records."""
+        return b.last_offset + 1 == self.upper_bound
+
+    cdef int put_filtered(
+        self, const uint8_t *p, const uint8_t *start, const uint8_t *end, const ks_batch *b, bint keep_empty,
+        bint unneeded, ks_fault *fault,
+    ) noexcept nogil:
+        """What stays of a v2 batch at `p`, whose records lie from `start` to `end`, unpacked.
+
+        `keep_empty`: its header stays if no record does. `unneeded`: it is a marker that goes at its delete horizon."""
+        cdef int status = self.filter(start, end, b, fault)
+        cdef bint stamp
+        if status != KS_OK:
+            return status
+        if self.kept == 0:
+            return self.put_empty(b) if keep_empty else KS_OK
+        stamp = (self.tombstones or unneeded) and not b.attributes & KS_DELETE_HORIZON
+        if self.kept == b.records_count and not stamp:
+            return self.put_copy(p, b)
+        return self.put_rebuilt(start, end, b, stamp)
 
     cdef bint is_last_of_producer(self, const ks_batch *b) except -1:
         """Whether a writer needs this batch to know its producer again (spec 10.8)."""
@@ -698,7 +686,7 @@ cdef class SegmentCleaner(SegmentWalk):
             return INT64_MAX
         return self.now + self.delete_retention
 
-    cdef int take_legacy(self, const uint8_t *p, const ks_batch *b, int retention) except -100:
+    cdef int take_legacy(self, const uint8_t *p, const ks_batch *b, bint keep_empty) except -100:
         """A message of an old format, compressed ones included: what stays becomes one batch of magic 2."""
         cdef ks_batch made = b[0]
         cdef ks_key_hash hash
@@ -729,7 +717,7 @@ cdef class SegmentCleaner(SegmentWalk):
         made.base_offset = made.last_offset
         made.last_offset_delta = 0
         if not chosen:
-            return self.put_empty(&made) if retention == RETAIN_EMPTY else KS_OK
+            return self.put_empty(&made) if keep_empty else KS_OK
         made.base_offset = (<Record>chosen[0]).offset
         made.last_offset = self.newest
         if made.last_offset - made.base_offset > INT32_MAX:

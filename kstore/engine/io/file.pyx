@@ -575,6 +575,14 @@ cdef class Directory:
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
+cdef int pass_gate(str path) except -1:
+    """A change that Python makes, before it is made. OSError."""
+    while gate(CHANGES):
+        if errno != EINTR:
+            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    return 0
+
+
 cdef bytes encoded(str path):
     return path.encode("utf-8", "surrogateescape")
 
@@ -605,9 +613,7 @@ def make_directory(str path not None):
         return
     parent = os.path.dirname(os.path.abspath(path))
     make_directory(parent)
-    while gate(CHANGES):
-        if errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    pass_gate(path)
     os.makedirs(path, exist_ok=True)
     note_name("make_directory", path)
     sync_directory(parent)
@@ -615,18 +621,14 @@ def make_directory(str path not None):
 
 def make_empty_directory(str path not None):
     """Makes one directory, in one that is there; its name is durable after sync_directory. FileExistsError, OSError."""
-    while gate(CHANGES):
-        if errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    pass_gate(path)
     os.mkdir(path)
     note_name("make_directory", path)
 
 
 def remove_directory(str path not None):
     """Removes an empty directory. OSError."""
-    while gate(CHANGES):
-        if errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    pass_gate(path)
     os.rmdir(path)
     note_name("unlink", path)
 
@@ -664,9 +666,7 @@ def frees_descriptor(int number):
 
 def set_mtime_ms(str path not None, int64_t mtime_ms):
     """Sets the time of a file's last change. OSError."""
-    while gate(CHANGES):
-        if errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    pass_gate(path)
     os.utime(path, ns=(mtime_ms * 1000000, mtime_ms * 1000000))
 
 

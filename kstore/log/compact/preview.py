@@ -48,7 +48,7 @@ class _Preview:
             raise LogClosedError(f"{self._log.path} is closed")
 
     def _replace_segments(self, old: Sequence[Segment], new: Cleaned) -> None:
-        raise NotImplementedError
+        raise AssertionError("a dry run changes nothing")
 
     def _compacted_to(self, offset: int) -> None:
-        raise NotImplementedError
+        raise AssertionError("a dry run changes nothing")
