@@ -303,7 +303,7 @@ cdef class RecordAppender(LogAppender):
         self, ks_columns *columns, BinaryInput values, BinaryInput keys, TimestampInput times, bint without_times,
         int64_t now,
     ) noexcept:
-        """The columns of `extend`, as they were given; the log's own time where it sets the times, or none are given."""
+        """The columns of `extend` as they were given; the log's time where it sets the times or none are given."""
         columns.values = &values.cells
         columns.keys = &keys.cells
         columns.timestamps = NULL if self.log_append_time else times.data
