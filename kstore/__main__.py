@@ -10,7 +10,7 @@ from typing import TextIO
 
 from kstore._version import __version__
 from kstore.errors import KstoreError
-from kstore.tools import (
+from kstore.tools.commands import (
     alter,
     append,
     compact,

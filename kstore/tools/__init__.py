@@ -1,1 +1,1 @@
-"""The subcommands of the command line, a module each, and what they share."""
+"""The command line: what the subcommands share."""

@@ -491,7 +491,7 @@ def test_append_names_lines(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kstore.tools.append._append_all", interrupted)
+    monkeypatch.setattr("kstore.tools.commands.append._append_all", interrupted)
     feed("a\n")
     assert run(capsys, "append", path)[::2] == (130, "kstore: 0 records appended before it was interrupted\n")
 

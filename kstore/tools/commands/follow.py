@@ -6,9 +6,7 @@ import sys
 
 from kstore.engine.record.batch import RecordBatch
 from kstore.log.follow.follower import Follower
-from kstore.tools.numbers import count, offset, seconds
-from kstore.tools.opening import add_open_arguments, open_partition
-from kstore.tools.records import (
+from kstore.tools.commands.records import (
     COLUMNS,
     FORMS_HELP,
     add_form_arguments,
@@ -18,6 +16,8 @@ from kstore.tools.records import (
     check_form,
     form_of,
 )
+from kstore.tools.numbers import count, offset, seconds
+from kstore.tools.opening import add_open_arguments, open_partition
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.errors import CorruptIndexError
-from kstore.tools.dump_log import MAX32, file_batches
-from kstore.tools.dump_path import base_offset, content_of, open_file, sibling
+from kstore.tools.dumps.log import MAX32, file_batches
+from kstore.tools.dumps.path import base_offset, content_of, open_file, sibling
 
 _ABORTED = struct.Struct(">bxqqqq")  # version, producer id, offsets: first, last, last stable
 

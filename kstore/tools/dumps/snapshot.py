@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from kstore.errors import CorruptSnapshotError
 from kstore.log.producers.states import read_snapshot
-from kstore.tools.dump_index import FileReport
-from kstore.tools.dump_log import optional_long
-from kstore.tools.dump_path import content_of
+from kstore.tools.dumps.index import FileReport
+from kstore.tools.dumps.log import optional_long
+from kstore.tools.dumps.path import content_of
 
 _HEADER = 10  # bytes: version, checksum, number of producers
 _SCHEMA = "Snapshot failed schema validation: "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kstore.engine.record.batch import CONTROL_TYPES, Record, RecordBatch, control_type
 from kstore.errors import CorruptRecordError
 from kstore.tools.decoders import control_text
-from kstore.tools.dump_path import base_offset, name_of, number_in_name, open_file
+from kstore.tools.dumps.path import base_offset, name_of, number_in_name, open_file
 
 MAX32 = 2**31 - 1
 _OFFSET_WIDTH, _EPOCH_WIDTH = 20, 10  # in the name of a KRaft snapshot

@@ -4,9 +4,9 @@ import argparse
 import json
 from typing import Any
 
+from kstore.tools.commands.topics import facts
 from kstore.tools.numbers import counted
 from kstore.tools.stores import add_store_arguments, open_reader
-from kstore.tools.topics import facts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,17 +15,17 @@ from collections.abc import Iterator
 from functools import partial
 
 from kstore.errors import KstoreError
-from kstore.tools.class_decoders import CLASS_DECODERS, STRING, class_decoder
 from kstore.tools.decoders import DECODERS, record_texts
-from kstore.tools.dump_index import (
+from kstore.tools.dumps.class_decoders import CLASS_DECODERS, STRING, class_decoder
+from kstore.tools.dumps.index import (
     FileReport,
     dump_offset_index,
     dump_time_index,
     dump_transaction_index,
 )
-from kstore.tools.dump_log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches
-from kstore.tools.dump_path import absolute_path, java_path, split_names, suffix_of
-from kstore.tools.dump_snapshot import dump_snapshot
+from kstore.tools.dumps.log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches
+from kstore.tools.dumps.path import absolute_path, java_path, split_names, suffix_of
+from kstore.tools.dumps.snapshot import dump_snapshot
 from kstore.tools.fields import batch_fields, record_fields
 
 TOPIC_DECODERS = tuple(DECODERS)
