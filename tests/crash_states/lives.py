@@ -4,7 +4,6 @@ A life begins with an opening, which may have to recover what an earlier life le
 """
 
 import random
-import struct
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 import kstore
 from kstore.testing.recorder import Recorder, Trace
 from tests.crash_states.promises import Promise, Promises, number_of
+from tests.helpers.markers import marker
 
 TIME = 1_700_000_000_000
 STAGING = "staged"
@@ -64,19 +64,6 @@ class Setting:
 def time_of(value: bytes) -> int:
     """When a record was made: later than those before it."""
     return TIME + number_of(value)
-
-
-def marker(kind: int, producer_id: int) -> bytes:
-    """A transaction marker: kind 0 aborts, 1 commits."""
-    record = (TIME, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), None)
-    return kstore.encode_batch(
-        [record],
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=-1,
-        transactional=True,
-        control=True,
-    )
 
 
 class Life:
@@ -220,10 +207,10 @@ class Life:
         if not self.open_transactions:
             return self.transaction()
         producer = self.rng.choice(list(self.open_transactions))
-        kind = self.rng.choice((0, 0, 1))
+        kind = self.rng.choice(("ABORT", "ABORT", "COMMIT"))
         at = log.log_end_offset
-        self.begin(f"{('abort', 'commit')[kind]} {producer}")
-        log.append_batches(marker(kind, producer), origin="coordinator", transaction_version=0)
+        self.begin(f"{kind.lower()} {producer}")
+        log.append_batches(marker(kind, producer, TIME), origin="coordinator", transaction_version=0)
         self.ended[producer] = (self.open_transactions.pop(producer), at)
         self.end(durable=self.acknowledged)
 

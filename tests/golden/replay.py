@@ -1,13 +1,13 @@
 """Runs the operations of an ops.jsonl through kstore: what a real Kafka was told to do, told to us."""
 
 import base64
-import struct
 from pathlib import Path
 from typing import Any
 
 import kstore
 from kstore.engine.append.batch_validation import with_timestamps
 from kstore.engine.record.hashes import crc32c
+from tests.helpers.markers import marker
 
 ERRORS = {
     "InvalidProducerEpochException": kstore.InvalidProducerEpochError,
@@ -145,22 +145,14 @@ class Replay:
 
     def marker(self, op: dict[str, Any]) -> dict[str, Any]:
         assert self.log is not None
-        marker = kstore.encode_batch(
-            [
-                (
-                    op["timestamp"],
-                    struct.pack(">hh", 0, ("ABORT", "COMMIT").index(op["type"])),
-                    struct.pack(">hi", 0, op["coordinator_epoch"]),
-                    None,
-                )
-            ],
-            producer_id=op["pid"],
-            producer_epoch=op["epoch"],
-            transactional=True,
-            control=True,
-        )
         done = self.log.append_batches(
-            marker,
+            marker(
+                op["type"],
+                op["pid"],
+                op["timestamp"],
+                producer_epoch=op["epoch"],
+                coordinator_epoch=op["coordinator_epoch"],
+            ),
             origin="coordinator",
             leader_epoch=op["leader_epoch"],
             transaction_version=op["transaction_version"],

@@ -7,7 +7,6 @@ too. `KSTORE_BITS=all` turns every bit and compares the counts; otherwise some b
 import os
 import re
 import shutil
-import struct
 import uuid
 import warnings
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.markers import marker
 
 ALL = os.environ.get("KSTORE_BITS") == "all"
 STEP = 1 if ALL else 61
@@ -29,18 +29,6 @@ OPTIONS: dict[str, Any] = {
     "index_interval_bytes": 100,
     "message_timestamp_before_max_ms": 2**63 - 1,
 }
-
-
-def marker(kind: int, producer_id: int, at: int) -> bytes:
-    record = (TIME + at, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), None)
-    return kstore.encode_batch(
-        [record],
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=-1,
-        transactional=True,
-        control=True,
-    )
 
 
 def transaction(producer_id: int, at: int) -> bytes:
@@ -64,10 +52,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for _ in range(4):
             log.append(b"value %d" % at, b"k%d" % at, TIME + at, {"h": b"v"})
             at += 1
-        for kind in (0, 1):
+        for kind in ("ABORT", "COMMIT"):
             log.append_batches(transaction(100 + at, at))
             log.append(b"between", b"k", TIME + at + 1)
-            log.append_batches(marker(kind, 100 + at, at + 2), origin="coordinator", transaction_version=0)
+            log.append_batches(
+                marker(kind, 100 + at, TIME + at + 2), origin="coordinator", transaction_version=0
+            )
             at += 3
         log.assign_leader_epoch(4 + part)
     log.delete_records(2)

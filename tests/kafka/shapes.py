@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import struct
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
+from tests.helpers.markers import marker
 from tests.kafka.jvm import NOW
 
 SMALL = {"internal_segment_bytes": 4096, "index_interval_bytes": 256}
@@ -77,18 +77,6 @@ def encoded(rnd: random.Random, count: int, *, at: int = NOW, **options: Any) ->
     """A batch of `count` records near that time."""
     records = [(at + rnd.randrange(-500, 500), rnd.randbytes(4), v, None) for v in values(rnd, count)]
     return kstore.encode_batch(records, **options)
-
-
-def marker(kind: str, producer_id: int, epoch: int = 0, at: int = NOW, coordinator_epoch: int = 0) -> bytes:
-    key = struct.pack(">hh", 0, ("ABORT", "COMMIT").index(kind))
-    value = struct.pack(">hi", 0, coordinator_epoch)
-    return kstore.encode_batch(
-        [(at, key, value, None)],
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        transactional=True,
-        control=True,
-    )
 
 
 @shape()
@@ -266,7 +254,7 @@ def _transact(
         if producer in running and rnd.random() < 0.4:
             running.discard(producer)
             log.append_batches(
-                marker(rnd.choice(["ABORT", "COMMIT"]), producer, at=clock.now),
+                marker(rnd.choice(["ABORT", "COMMIT"]), producer, clock.now),
                 origin="coordinator",
                 transaction_version=1,
             )
@@ -289,7 +277,7 @@ def _transact(
             )
             sequences[producer] += records
     for producer in sorted(running):
-        log.append_batches(marker("ABORT", producer), origin="coordinator", transaction_version=1)
+        log.append_batches(marker("ABORT", producer, NOW), origin="coordinator", transaction_version=1)
 
 
 @shape(**SMALL)

@@ -2,13 +2,13 @@
 
 import os
 import random
-import struct
 from pathlib import Path
 
 import pytest
 
 import kstore
 from tests.compaction.stages import names, shape
+from tests.helpers.markers import marker
 from tests.kafka.jvm import NOW, Kafka
 
 LOGS = int(os.environ.get("KSTORE_KAFKA_COMPACTIONS", "20"))
@@ -40,12 +40,8 @@ class Story:
         if self.open and rng.random() < 0.2:
             producer = rng.choice(sorted(self.open))
             self.open.discard(producer)
-            kind = rng.randrange(2)
-            record = (self.now, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), None)
-            marker = kstore.encode_batch(
-                [record], producer_id=producer, producer_epoch=0, transactional=True, control=True
-            )
-            return marker, {"origin": "coordinator", "transaction_version": 0}
+            kind = rng.choice(["ABORT", "COMMIT"])
+            return marker(kind, producer, self.now), {"origin": "coordinator", "transaction_version": 0}
         records = []
         for _ in range(rng.choice([1, 1, 2, 5, 30])):
             key = b"%d" % rng.randrange(self.keys)

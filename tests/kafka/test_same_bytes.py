@@ -8,9 +8,10 @@ import pytest
 
 import kstore
 from kstore.log.files.log_dir_state import read_state
+from tests.helpers.markers import marker
 from tests.kafka.compare import Account, check_same_files
 from tests.kafka.jvm import SEEDS, Kafka, KafkaError
-from tests.kafka.shapes import CODECS, SMALL, Clock, encoded, marker
+from tests.kafka.shapes import CODECS, SMALL, Clock, encoded
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -156,8 +157,7 @@ class Both:
         producer = self.rnd.choice(list(self.running) or [11])
         self.running.pop(producer, None)
         kind = self.rnd.choice(["ABORT", "COMMIT"])
-        epoch = self.rnd.choice([0, 0, 0, -1]) % 2**15
-        self.append(marker(kind, producer, 0 if epoch else epoch, self.clock.now), "coordinator", 1)
+        self.append(marker(kind, producer, self.clock.now), "coordinator", 1)
 
     def as_follower(self) -> None:
         offset, data = self.log.log_end_offset + self.rnd.choice([0, 0, 0, 4]), b""

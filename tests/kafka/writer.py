@@ -4,7 +4,9 @@ import random
 import sys
 
 import kstore
-from tests.kafka.shapes import encoded, marker
+from tests.helpers.markers import marker
+from tests.kafka.jvm import NOW
+from tests.kafka.shapes import encoded
 
 
 def main(directory: str, durability: str, seed: str) -> None:
@@ -31,7 +33,7 @@ def main(directory: str, durability: str, seed: str) -> None:
             running = True
         else:
             kind_of_end = rnd.choice(["ABORT", "COMMIT"])
-            log.append_batches(marker(kind_of_end, 5), origin="coordinator", transaction_version=1)
+            log.append_batches(marker(kind_of_end, 5, NOW), origin="coordinator", transaction_version=1)
             running = False
         sys.stdout.write(f"{log.log_end_offset}\n")
         sys.stdout.flush()
