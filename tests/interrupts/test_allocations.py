@@ -30,8 +30,10 @@ testcapi = pytest.importorskip(
 )
 MOST = int(os.environ.get("KSTORE_ALLOCATIONS", "0"))  # of each operation
 A_WHILE = 20  # allocations
-for name in kstore.__all__:  # so that no operation imports: CPython's compiler does not survive a lack of memory
-    getattr(kstore, name)
+for name in kstore.__all__:
+    getattr(
+        kstore, name
+    )  # so that no operation imports: CPython's compiler does not survive a lack of memory
 ROOT = Path(kstore.__file__).parent
 
 
