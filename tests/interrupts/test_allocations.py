@@ -49,11 +49,18 @@ def spare_the_test(world: World) -> None:
     world.descriptors += 10
     world.may_lose_threads = True
     complain = sys.unraisablehook
-    sys.unraisablehook = lambda e: None if isinstance(e.exc_value, MemoryError) else complain(e)
+    sys.unraisablehook = lambda e: None if _is_lack_of_memory(e.exc_value) else complain(e)
     ended = (
         threading.excepthook
     )  # a thread that found no memory is started again when there is something to do
-    threading.excepthook = lambda e: None if isinstance(e.exc_value, MemoryError) else ended(e)
+    threading.excepthook = lambda e: None if _is_lack_of_memory(e.exc_value) else ended(e)
+
+
+def _is_lack_of_memory(error: BaseException | None) -> bool:
+    """Or what a thread of CPython's says that could not begin for want of it."""
+    return isinstance(error, MemoryError) or (
+        error is not None and isinstance(error.__context__, MemoryError)
+    )
 
 
 def fail(operation: Operation, nth: int, count: int, directory: Path) -> None:
