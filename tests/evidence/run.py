@@ -28,7 +28,7 @@ def run_piece(lane: Lane, row: Row) -> bool:
         environment[lane.seed] = str(seed)
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0"]
-        command += ["-o", "junit_family=xunit1"]  # which knows properties of a test
+        command += ["--show-capture=no", "-o", "junit_family=xunit1"]  # which knows properties of a test
         command += [f"--junitxml={report.name}", f"--hypothesis-seed={seed}", *lane.tests]
         begun = time.monotonic()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
