@@ -17,6 +17,6 @@ class Mutex:
     def later(self, call: Callable[[], object], /, *, wait: bool = False) -> None:
         """Calls it under the guard: now, or when the thread that is inside leaves; then OSErrors are lost.
 
-        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it may run anywhere."""
+        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it runs anywhere."""
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
