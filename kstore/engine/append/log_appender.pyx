@@ -330,8 +330,8 @@ cdef class LogAppender:
 
     cdef int acquire(self) except -1:
         if not ks_owned_lock_try(&self.mutex):
-            self.refuse_reentrance()
-            ks_owned_lock_acquire(&self.mutex)
+            if holds_inner() or not ks_owned_lock_acquire(&self.mutex):
+                self.refuse_reentrance()
         return 0
 
     cdef int acquire_to_append(self) except -1:
