@@ -666,7 +666,10 @@ class LogStore:
             yield
         except BaseException as e:
             self._unfinished = f"{what}: {type(e).__name__}: {e}"
-            if read_table(self._live()[0].path) == before:
+            undone = False  # as long as nobody knows better
+            with contextlib.suppress(OSError, KstoreError):
+                undone = read_table(self._live()[0].path) == before
+            if undone:
                 self._leaving = ""
                 self._list()
                 self._unfinished = ""
