@@ -24,8 +24,9 @@ class StoreHealth(NamedTuple):
     """What of a LogStore is out of use.
 
     `directories` maps the log directories that failed to the reason, `partitions` the partitions that failed by
-    themselves. `missing` are partitions of known topics that are in none of the directories in use. `unfinished` says which change of topics is not finished, "" if none is. `not_removed` maps directories
-    of deleted partitions that could not be removed to the reason.
+    themselves. `missing` are partitions of known topics that are in none of the directories in use. `unfinished` says
+    which change of topics is not finished, "" if none is. `not_removed` maps directories of deleted partitions that
+    could not be removed to the reason.
     """
 
     directories: dict[Path, str]

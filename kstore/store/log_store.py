@@ -172,7 +172,7 @@ class LogStore:
             if self._table.change is not None:
                 self._finish_after_crash()
             elif any(table != self._table for table in tables):
-                self._spread(self._live())
+                self._spread(self._live(), self._table)
         else:
             self._table = self._table_to_read()
         self._list()
@@ -628,7 +628,7 @@ class LogStore:
                     if tp.topic == topic:
                         log.configure(**changes)
                         log._names_retention = self._says_retention(topic)
-                self._spread(self._live()[1:])
+                self._spread(self._live()[1:], self._table)
         return self.describe(topic)
 
     def delete_topic(self, topic: str) -> None:
@@ -730,8 +730,7 @@ class LogStore:
                 if mine:
                     directory.make(TopicPartition(change.topic, number) for number in mine)
         finished = self._table.finished()
-        for directory in self._live():
-            write_table(directory.path, finished)
+        self._spread(self._live(), finished)
         self._table = finished
         self._leaving = ""
         self._list()
@@ -762,10 +761,10 @@ class LogStore:
         except OSError as e:  # `health` tells, and the next opening tries again
             self._unfinished = f"{change}: {e}"
 
-    def _spread(self, directories: Iterable[LogDirectory]) -> None:
-        """Gives these directories the table. OSError."""
+    def _spread(self, directories: Iterable[LogDirectory], table: TopicTable) -> None:
+        """Gives these directories a table. OSError."""
         for directory in directories:
-            write_table(directory.path, self._table)
+            write_table(directory.path, table)
 
     def _remove_due(self, now: int | None) -> None:
         """Removes what was set aside and whose time has come; None: all. What cannot be removed is tried again later."""
