@@ -785,8 +785,18 @@ class LogWriter(RecordAppender, PartitionLog):
     def _check_compacting(self) -> None:
         if self._closed or self._stops_compacting:
             raise LogClosedError(f"{self.path} is closed")
-        if self._refusal is not None:
+        if self._settled_refusal() is not None:
             raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
+
+    def _settled_refusal(self) -> str | None:
+        """Why nothing is written any more, or None. A change that another thread is in the middle of does not count."""
+        if self._refusal is None:
+            return None
+        try:
+            with self._held():
+                return self._refusal
+        except ReentrantCallError:  # it is this thread's
+            return None
 
     def _compacted_to(self, offset: int) -> None:
         with self._held():

@@ -327,8 +327,9 @@ class LogStore:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if nothing is."""
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._places}
         for tp, log in self._open_logs.open_now():
-            if log._refusal is not None:
-                partitions[tp] = str(log._refusal)
+            refusal = log._settled_refusal()
+            if refusal is not None:
+                partitions[tp] = refusal
         directories = {d.path: d.failure for d in self._directories if d.failure}
         return StoreHealth(
             directories, partitions, self._unfinished, dict(self._not_removed), self._work.failures()

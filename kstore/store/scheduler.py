@@ -61,11 +61,14 @@ class Scheduler:
 
     def run_due(self, now: int) -> int:
         """Does what is due, on this thread. Returns for how many ms nothing more will be."""
-        left = _MOST_MS
+        left, store = _MOST_MS, self._store()
+        if (
+            store is None or store._closed
+        ):  # in a child of fork the lock may be held by a thread that is not there
+            return left
         with self._running:
-            store = self._store()
             for task, interval_of in self._tasks.items():
-                if store is None or self.is_stopped:
+                if self.is_stopped:
                     break
                 interval = max(interval_of(store), _LEAST_MS)
                 if interval >= MAX64:
