@@ -54,6 +54,7 @@ class Upkeep:
         self._set_aside: set[TopicPartition] = set()
         self._cleaned: LogWriter | None = None
         self._table: object = None
+        self._left: dict[Path, str] = {}  # directories that could not be removed
         self._main = Scheduler(
             store,
             {
@@ -158,29 +159,11 @@ class Upkeep:
 
     def retain(self, store: Any, now: int) -> None:
         """Deletes old segments, as LogStore.retain does."""
-
-        def retain(tp: TopicPartition, log: LogWriter) -> None:
-            if log is not self._cleaned:
-                try:
-                    log.retain()
-                except InvalidConfigError:
-                    self._quiet["retention", tp] = MAX64, _CLOSED
-                    raise InvalidConfigError(_NOBODY_SAID) from None
-
-        self._visit("retention", store, now, _retention_due, retain)
+        self._visit("retention", store, now, _retention_due, lambda log, _: log.retain())
 
     def roll(self, store: Any, now: int) -> None:
         """Rolls segments that have records and are older than segment_ms."""
-
-        def roll(_: TopicPartition, log: LogWriter) -> None:
-            if _roll_due(log.active.view()[0], log.config) <= now:
-                log.roll()
-
-        def due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
-            files = _files(path)
-            return _roll_due(_segment(path, files[-1][0]), store._config_of(tp.topic)) if files else MAX64
-
-        self._visit("roll", store, now, due, roll)
+        self._visit("roll", store, now, _roll_due, _roll)
 
     def _visit(
         self,
@@ -188,7 +171,7 @@ class Upkeep:
         store: Any,
         now: int,
         due: Callable[[Any, TopicPartition, Path, int], int],
-        act: Callable[[TopicPartition, LogWriter], None],
+        act: Callable[[LogWriter, int], object],
     ) -> None:
         """Does something with each partition that is open, or in which it may be due."""
         for tp, directory in store._places.items():
@@ -197,34 +180,29 @@ class Upkeep:
                 continue
             if self._main.is_stopped:
                 return
-            if tp.topic == layout.CLUSTER_METADATA:
+            if tp.topic == layout.CLUSTER_METADATA or (log is not None and log is self._cleaned):
                 continue
             with self._attempt(store, task, tp):
-                if log is None:
-                    openings = self._openings
-                    try:
-                        until = due(store, tp, directory.path_of(tp), now)
-                    except InvalidConfigError:
-                        self._quiet[task, tp] = MAX64, _CLOSED
-                        raise
-                    if until > now:
-                        if openings == self._openings:
-                            self._quiet[task, tp] = until, _CLOSED
-                        continue
-                    log = store._open_logs.get(tp)
-                act(tp, log)
+                openings = self._openings
+                try:
+                    until = now if log is not None else due(store, tp, directory.path_of(tp), now)
+                    if until <= now:
+                        act(log or store._open_logs.get(tp), now)
+                    elif openings == self._openings:
+                        self._quiet[task, tp] = until, _CLOSED
+                except InvalidConfigError:
+                    self._quiet[task, tp] = MAX64, _CLOSED
+                    raise InvalidConfigError(_NOBODY_SAID) from None
 
     def remove(self, store: Any, now: int) -> None:
         """Removes what was deleted and whose time has come. In logs that are open, producers expire too."""
         with store._changing:
             if not store._closed:
                 store._remove_due(now)
-            left = {str(path): reason for path, reason in store._not_removed.items()}
-        for key in list(self._reasons):
-            if key[0] == "removal" and isinstance(key[1], str) and key[1] not in left:
-                self._reasons.pop(key, None)
-        for path, reason in left.items():
-            self._failed("removal", path, reason)
+            left = dict(store._not_removed)
+        for path, reason in left.items() - self._left.items():
+            self._reports.warning("removal of %s failed: %s", path, reason)
+        self._left = left
         for tp in store._open_logs:
             log = store._open_logs.peek(tp)
             if log is not None:
@@ -299,12 +277,11 @@ class Upkeep:
         try:
             if not self._cleaner.is_stopped and not log.compact().segments:  # what is there is too young, say
                 self._quiet["cleaning", tp] = now + _LATER_MS, active
-        except (LogClosedError, LogFailedError):
-            raise
         except (LogChangedError, PolicyViolationError):
             pass  # retention was quicker, or the topic has another configuration
-        except KstoreError:
-            self._set_aside.add(tp)
+        except KstoreError as e:
+            if not isinstance(e, LogClosedError | LogFailedError):
+                self._set_aside.add(tp)
             raise
         finally:
             self._cleaned = None
@@ -344,12 +321,23 @@ def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     return due
 
 
-def _roll_due(segment: Segment, config: LogConfig) -> int:
+def _roll_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
+    """When the active segment of a partition that is closed ends."""
+    files = _files(path)
+    return _end_of(_segment(path, files[-1][0]), store._config_of(tp.topic)) if files else MAX64
+
+
+def _end_of(segment: Segment, config: LogConfig) -> int:
     """When an active segment is older than segment_ms; never, if it has no records."""
     if not segment.size:
         return MAX64
     first = segment.batch_at(0).max_timestamp
     return (first if first >= 0 else segment.mtime_ms()) + limits_of(config, "none").segment_ms + 1
+
+
+def _roll(log: LogWriter, now: int) -> None:
+    if _end_of(log.active.view()[0], log.config) <= now:
+        log.roll()
 
 
 def _most_dirt(files: list[tuple[int, int]], first_dirty: int) -> float:
