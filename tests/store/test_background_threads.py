@@ -323,3 +323,13 @@ def test_a_clock_that_fails(ram: Path, caplog: pytest.LogCaptureFixture) -> None
         assert store.health().background == {"clock of the store": "ZeroDivisionError: no time"}
     told = [r.getMessage() for r in caplog.records if r.name == "kstore.store"]
     assert told == ["clock of the store failed: ZeroDivisionError: no time"]
+
+
+def test_nothing_is_opened_once_the_store_is_closed(ram: Path) -> None:
+    """A thread that was about to use a partition when the store was closed must not leave it open."""
+    for leave in (LogStore.close, LogStore.abandon):
+        store = LogStore(ram / leave.__name__, mode="a")
+        store.create_topic("t")
+        leave(store)
+        with pytest.raises(kstore.LogClosedError):
+            store._open_logs.get(kstore.TopicPartition("t", 0))
