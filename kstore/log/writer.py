@@ -51,7 +51,6 @@ from kstore.log.compact.compactor import (
     SWAP,
     Cleaned,
     LogState,
-    check_policy,
     compact,
     last_offsets,
 )
@@ -766,7 +765,6 @@ class LogWriter(RecordAppender, PartitionLog):
     def _compaction_state(self) -> LogState:
         with self._held():
             self._check_place()
-            check_policy(self._config)
             now_ms = self.clock_ms()
             self._producer_states.forget(now_ms)
             now = self._current()

@@ -21,12 +21,29 @@ from kstore.config import LogConfig
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.partition_split import split_by_partition
-from kstore.errors import KstoreError, LogClosedError, LogFailedError, LogNotFoundError
+from kstore.errors import (
+    CorruptCheckpointError,
+    KstoreError,
+    LogClosedError,
+    LogFailedError,
+    LogNotFoundError,
+)
 from kstore.kinds import as_text
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.topic_file import (
+    Change,
+    KnownTopic,
+    TopicTable,
+    in_python,
+    merged,
+    newest,
+    read_table,
+    write_table,
+)
 from kstore.log.partition import PartitionLog
 from kstore.log.read.scan import Scan
+from kstore.log.recovery.report import DataLossWarning
 from kstore.log.write.retention import Decision
 from kstore.log.writer import LogWriter
 from kstore.store.descriptions import StoreHealth, TopicDescription
@@ -34,7 +51,6 @@ from kstore.store.log_directory import LogDirectory
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.store_scan import StoreScan
 from kstore.store.topic import Topic
-from kstore.store.topic_file import Change, KnownTopic, TopicTable, in_python, newest, read_table, write_table
 from kstore.store.upkeep import Upkeep
 
 _READING = tuple(PartitionLog.__init__.__kwdefaults__ or ())
@@ -138,7 +154,8 @@ class LogStore:
         self._names_retention = config is not None or "retention_ms" in options
         self._config = (config or LogConfig()).replace(**options)
         self._changing = Mutex()
-        self._unfinished = ""
+        self._unfinished = ""  # the change of topics that is under way, or did not come to its end
+        self._leaving = ""  # the topic that is being deleted: nobody may write it
         self._not_removed: dict[Path, str] = {}
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
         self._due: dict[tuple[LogDirectory, str], int] = {}
@@ -175,12 +192,15 @@ class LogStore:
         self._topics: dict[str, Topic] = {}
         self._table = TopicTable()
         if self._is_writing:
-            tables = [read_table(directory.path) for directory in self._live()]
-            self._table = newest(tables)
+            tables = self._read_tables()
+            topics = {tp.topic for directory in self._live() for tp in directory.partitions}
+            self._table = merged([table for table in tables if table is not None], topics)
             if self._table.change is not None:
                 self._finish_after_crash()
             elif any(table != self._table for table in tables):
                 self._spread(self._live())
+        else:
+            self._table = self._table_to_read()
         self._list()
         if self._is_writing:
             self._recover()
@@ -189,19 +209,49 @@ class LogStore:
                 for name in directory.deleted:
                     self._due[directory, name] = now + self._config.file_delete_delay_ms
 
+    def _read_tables(self) -> list[TopicTable | None]:
+        """The tables of the directories in use; None for a damaged one, if another is sound: it is replaced.
+        CorruptCheckpointError if none is."""
+        tables: list[TopicTable | None] = []
+        damage: CorruptCheckpointError | None = None
+        for directory in self._live():
+            try:
+                tables.append(read_table(directory.path))
+            except CorruptCheckpointError as e:
+                tables.append(None)
+                damage = e
+        if damage is not None and not any(tables):
+            raise damage
+        if damage is not None:
+            text = f"the newest sound copy of the table of topics counts, which may lack the last change: {damage}"
+            warnings.warn(text, DataLossWarning, stacklevel=4)
+        return tables
+
+    def _table_to_read(self) -> TopicTable:
+        """The newest table; damaged ones count for nothing."""
+        tables = []
+        for directory in self._live():
+            with contextlib.suppress(CorruptCheckpointError, OSError):
+                tables.append(read_table(directory.path))
+        return newest(tables)
+
     def _list(self) -> None:
+        """What is in use: no partition of a change that is not finished."""
+        known = self._table.before().topics
+        change = self._table.change
         places: dict[TopicPartition, LogDirectory] = {}
         for directory in self._live():
             for tp in directory.partitions:
+                if tp.topic == self._leaving or (change is not None and change.concerns(tp)):
+                    continue
                 if tp in places:
                     raise KstoreError(
                         f"{tp} lies in {places[tp].path} and in {directory.path}: remove one of them"
                     )
                 places[tp] = directory
-        numbers: dict[str, list[int]] = {name: [] for name in self._table.topics}
+        numbers: dict[str, list[int]] = {name: [] for name in known if name != self._leaving}
         for topic, partition in places:
             numbers.setdefault(topic, []).append(partition)
-        known = self._table.topics
         self._places = places
         self._topics = {
             name: Topic(name, found, known[name].count if name in known else 0)
@@ -331,8 +381,9 @@ class LogStore:
             if refusal is not None:
                 partitions[tp] = refusal
         directories = {d.path: d.failure for d in self._directories if d.failure}
+        missing = [TopicPartition(topic.name, n) for topic in self._topics.values() for n in topic.missing]
         return StoreHealth(
-            directories, partitions, self._unfinished, dict(self._not_removed), self._work.failures()
+            directories, partitions, missing, self._unfinished, dict(self._not_removed), self._work.failures()
         )
 
     def _topic(self, name: str) -> Topic:
@@ -340,8 +391,21 @@ class LogStore:
         found = self._topics.get(name) if isinstance(name, str) else None
         if found is None:
             _checked_name(name)
+            change = self._table.change
+            if self._unfinished and name in (self._leaving, change and change.topic):
+                raise LogFailedError(
+                    f"topic {name} is out of use until the next opening finishes this change: {self._unfinished}"
+                )
             raise LogNotFoundError(f"no topic {name} in {self._named()}")
         return found
+
+    def _require_all(self, topic: Topic, what: str) -> None:
+        """LogFailedError unless all partitions of a topic are here."""
+        if topic.missing:
+            raise LogFailedError(
+                f"topic {topic.name} cannot be {what}: its partitions {list(topic.missing)} are in none of the directories "
+                f"in use, {self._named()}. Name the directory that has them; make one, empty, for a partition that is lost"
+            )
 
     def _named(self) -> str:
         return ", ".join(str(directory.path) for directory in self._directories)
@@ -444,7 +508,7 @@ class LogStore:
 
         columns: names, in order: `partition`, and those of PartitionLog.scan. Default: partition, offset, timestamp,
             timestamp_type, key, value, headers.
-        partitions: numbers of the partitions to read. Default: all that are here.
+        partitions: numbers of the partitions to read. Default: all; LogFailedError if some are not here.
 
         The other options are those of PartitionLog.scan, but for `start` and `stop`, which are offsets of one partition.
         LogNotFoundError.
@@ -456,7 +520,9 @@ class LogStore:
             if name in options:
                 raise TypeError(f"{name} is an offset of one partition: use log(topic, partition).scan()")
         numbers = found.numbers
-        if partitions is not None:
+        if partitions is None:
+            self._require_all(found, "read as a whole")
+        else:
             numbers = tuple(integer("partition", number, 0, 2**31 - 1) for number in partitions)
         for number in numbers:
             found.partition(number)
@@ -469,14 +535,27 @@ class LogStore:
         return StoreScan(topic, columns, numbers, scan_of)
 
     def flush(self) -> None:
-        """Writes everything that was appended so far to the disk, and the checkpoint files. OSError, LogFailedError."""
+        """Writes everything that was appended so far to the disk, and the checkpoint files.
+
+        OSError, LogFailedError: that of the first log that failed; all others are flushed all the same.
+        """
         self._check_writing()
+        failure: OSError | KstoreError | None = None
         for _, log in self._open_logs.open_now():
-            with contextlib.suppress(LogClosedError):  # the topic was deleted meanwhile
+            try:
                 log.flush()
+            except LogClosedError:  # the topic was deleted meanwhile
+                pass
+            except (OSError, KstoreError) as e:
+                failure = failure or e
         for directory in self._live():
             assert directory.keeper is not None
-            directory.keeper.store()
+            try:
+                directory.keeper.store()
+            except OSError as e:
+                failure = failure or e
+        if failure is not None:
+            raise failure
 
     def retain(self, *, dry_run: bool = False) -> dict[TopicPartition, list[Decision]]:
         """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of deleted
@@ -546,6 +625,7 @@ class LogStore:
                 raise ValueError(
                     f"topic {topic} has {found.count} partitions already, so total cannot be {total}"
                 )
+            self._require_all(found, "given partitions")
             self._refuse_existing(topic, range(found.count, total))
             self._make(topic, range(found.count, total), self._own_options(topic))
         return self.describe(topic)
@@ -569,24 +649,21 @@ class LogStore:
             options |= self._checked_options({k: v for k, v in config.items() if v is not None})
             self._checked_options(in_python(options))
             before = self._config_of(topic)
-            self._decide(self._table.with_topic(topic, KnownTopic(found.count, options)))
-            after = self._config_of(topic)
-            changes = {
-                option.name: getattr(after, option.name)
-                for option in LogConfig.describe()
-                if getattr(after, option.name) != getattr(before, option.name)
-            }
-            for tp, log in self._open_logs.all_open():
-                if tp.topic == topic:
-                    log.configure(**changes)
-                    log._names_retention = self._says_retention(topic)
-            self._work.forget({found.partition(number) for number in found.numbers})
-            self._changed()
-            try:
+            with self._change(f"configuration of topic {topic}"):
+                self._decide(self._table.with_topic(topic, KnownTopic(found.count, options)))
+                after = self._config_of(topic)
+                changes = {
+                    option.name: getattr(after, option.name)
+                    for option in LogConfig.describe()
+                    if getattr(after, option.name) != getattr(before, option.name)
+                }
+                for tp, log in self._open_logs.all_open():
+                    if tp.topic == topic:
+                        log.configure(**changes)
+                        log._names_retention = self._says_retention(topic)
+                self._work.forget({found.partition(number) for number in found.numbers})
+                self._changed()
                 self._spread(self._live()[1:])
-            except OSError as e:
-                self._unfinished = f"configuration of topic {topic}: {e}"
-                raise
         return self.describe(topic)
 
     def delete_topic(self, topic: str) -> None:
@@ -601,14 +678,39 @@ class LogStore:
         with self._changing:
             self._check_changeable()
             found = self._topic(topic)
-            if len(found.numbers) < found.count and any(d.failure for d in self._directories):
-                raise LogFailedError(
-                    f"topic {topic} cannot be deleted: a directory with partitions of it has failed"
-                )
             if topic == layout.CLUSTER_METADATA:
                 raise ValueError(f"{topic} is a broker's own log")
-            self._decide(self._table.without_topic(topic))
-            self._carry_out()
+            self._require_all(found, "deleted")
+            partitions = [found.partition(number) for number in found.numbers]
+            with self._change(f"deletion of topic {topic}"):
+                self._leaving = topic  # before it is decided: what is written from then on would be gone
+                self._list()
+                self._open_logs.drop(partitions)
+                self._work.forget(partitions)
+                for directory in self._live():
+                    directory.refuse_writers(partitions)
+                self._decide(self._table.without_topic(topic))
+                self._carry_out()
+
+    @contextlib.contextmanager
+    def _change(self, what: str) -> Iterator[None]:
+        """For a change of topics. If it fails before it is decided, nothing has happened. If it fails later, no topic is
+        changed until the store is opened again, which finishes it."""
+        before = self._table
+        self._unfinished = what
+        try:
+            yield
+        except BaseException as e:
+            self._unfinished = f"{what}: {type(e).__name__}: {e}"
+            undone = False  # as long as nobody knows better
+            with contextlib.suppress(OSError, KstoreError):
+                undone = read_table(self._live()[0].path) == before
+            if undone:
+                self._leaving = ""
+                self._list()
+                self._unfinished = ""
+            raise
+        self._unfinished = ""
 
     def _checked_options(self, config: dict[str, Any]) -> dict[str, str]:
         """A topic's own options in Kafka's notation. InvalidConfigError."""
@@ -647,55 +749,39 @@ class LogStore:
             make[number] = str(live[at].path)
         count = max(make) + 1
         change = Change(name, delete=False, make=make)
-        self._decide(self._table.with_topic(name, KnownTopic(count, options), change))
-        self._carry_out()
+        with self._change(str(change)):
+            self._decide(self._table.with_topic(name, KnownTopic(count, options), change))
+            self._carry_out()
         self._changed()
 
     def _decide(self, table: TopicTable) -> None:
         """Writes a table to the first directory: from here on the change is made, whatever happens. OSError."""
-        first = self._live()[0]
-        try:
-            write_table(first.path, table)
-        except OSError as e:
-            try:
-                undone = read_table(first.path) == self._table
-            except (OSError, KstoreError):
-                undone = False
-            if not undone:  # it has its name, and nobody knows whether it is on the disk
-                self._unfinished = str(e)
-            raise
+        write_table(self._live()[0].path, table)
         self._table = table
         self._configs = {}
 
     def _carry_out(self) -> None:
-        """Does what the table says is to be done. OSError: no topic is changed until the store is opened again."""
+        """Does what the table says is to be done. OSError."""
         change = self._table.change
         assert change is not None
-        try:
-            if change.delete:
-                self._carry_out_deletion(change.topic)
-            else:
-                for directory in self._live():
-                    mine = [n for n, path in change.make.items() if path == str(directory.path)]
-                    if mine:
-                        directory.make(TopicPartition(change.topic, number) for number in mine)
-            self._table = self._table.finished()
-            self._spread(self._live())
-        except BaseException as e:
-            self._unfinished = f"{change}: {e}"
-            raise
-        finally:
-            self._list()
+        if change.delete:
+            self._carry_out_deletion(change.topic)
+        else:
+            for directory in self._live():
+                mine = [n for n, path in change.make.items() if path == str(directory.path)]
+                if mine:
+                    directory.make(TopicPartition(change.topic, number) for number in mine)
+        finished = self._table.finished()
+        for directory in self._live():
+            write_table(directory.path, finished)
+        self._table = finished
+        self._leaving = ""
+        self._list()
 
     def _carry_out_deletion(self, topic: str) -> None:
         due = self._now() + self._config.file_delete_delay_ms
-        gone = {tp for directory in self._live() for tp in directory.partitions if tp.topic == topic}
-        self._topics = {name: found for name, found in self._topics.items() if name != topic}
-        self._places = {tp: directory for tp, directory in self._places.items() if tp not in gone}
-        self._open_logs.drop(gone)  # nobody can open one from here on
-        self._work.forget(gone)
         for directory in self._live():
-            mine = [tp for tp in directory.partitions if tp in gone]
+            mine = [tp for tp in directory.partitions if tp.topic == topic]
             if mine:
                 known = set(directory.deleted)
                 directory.set_aside(mine)
@@ -713,8 +799,10 @@ class LogStore:
             where = ", ".join(sorted(missing)) or "a directory"
             self._unfinished = f"{change}: {where} is not in use"
             return
-        with contextlib.suppress(OSError):  # `health` tells, and the next opening tries again
+        try:
             self._carry_out()
+        except OSError as e:  # `health` tells, and the next opening tries again
+            self._unfinished = f"{change}: {e}"
 
     def _spread(self, directories: Iterable[LogDirectory]) -> None:
         """Gives these directories the table. OSError."""

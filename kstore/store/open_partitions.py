@@ -112,10 +112,11 @@ class OpenPartitions:
         """Closes the logs of partitions that are going to be deleted."""
         with self._guard:
             for tp in partitions:
-                found = self._logs.pop(tp, None)
+                found = self._logs.get(tp)
                 if found is not None:
                     self._close(tp, found.log)
                     found.log.abandon()
+                    del self._logs[tp]  # not before: if this is interrupted, who closes the store closes it
                 self.failures.pop(tp, None)
 
     def close(self) -> Exception | None:

@@ -51,6 +51,10 @@ class DirectoryKeeper:
         """A partition could not be recovered, so the directory is not clean."""
         self._session.unclean.add(name)
 
+    def is_written(self, partition: Path) -> bool:
+        """Whether this process has a partition of the directory open for writing."""
+        return self._lock.has_user(partition)
+
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Nothing is known of these partitions any more, durably: they are gone, or new. OSError."""
         with self._lock.writing:
