@@ -297,11 +297,11 @@ class LogStore:
         return {} if known is None else dict(known.options)
 
     def _config_of(self, name: str) -> LogConfig:
-        config = self._configs.get(name)
+        configs = self._configs  # before the options: if these change meanwhile, it is another one that holds
+        config = configs.get(name)
         if config is None:
             own = self._own_options(name)
-            config = self._config.replace(**in_python(own)) if own else self._config
-            self._configs[name] = config
+            config = configs[name] = self._config.replace(**in_python(own)) if own else self._config
         return config
 
     def _now(self) -> int:
@@ -651,6 +651,7 @@ class LogStore:
             before = self._config_of(topic)
             with self._change(f"configuration of topic {topic}"):
                 self._decide(self._table.with_topic(topic, KnownTopic(found.count, options)))
+                self._work.forget({found.partition(number) for number in found.numbers})
                 after = self._config_of(topic)
                 changes = {
                     option.name: getattr(after, option.name)
@@ -661,7 +662,6 @@ class LogStore:
                     if tp.topic == topic:
                         log.configure(**changes)
                         log._names_retention = self._says_retention(topic)
-                self._work.forget({found.partition(number) for number in found.numbers})
                 self._changed()
                 self._spread(self._live()[1:])
         return self.describe(topic)

@@ -92,7 +92,10 @@ class Scheduler:
                 self._wake.set()  # an interrupt while it was started may have left another thread that waits for this
                 return
             left = _MOST_MS
-            with self._attempt(store, "clock", "the store"):
-                left = self.run_due(store._now())
-            store._work.tell()
+            with contextlib.suppress(
+                MemoryError
+            ):  # there was none for the words of what failed: it is tried again
+                with self._attempt(store, "clock", "the store"):
+                    left = self.run_due(store._now())
+                store._work.tell()
             del store

@@ -18,6 +18,7 @@ from kstore.errors import (
     LogChangedError,
     LogClosedError,
     LogFailedError,
+    LogLockedError,
     PolicyViolationError,
 )
 from kstore.log.files import layout
@@ -49,12 +50,16 @@ class Upkeep:
         self._reports = Reports(logging.getLogger("kstore.store"))
         # until when nothing is due, as long as the partition is closed, or has this active segment
         self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
-        self._openings = 0
+        self._openings = object()  # another one after each opening
         self._flushed: dict[TopicPartition, int] = {}
         self._set_aside: set[TopicPartition] = set()
         self._cleaned: LogWriter | None = None
-        self._table: object = None
         self._left: dict[Path, str] = {}  # directories that could not be removed
+        self._known: tuple[object, int, bool] = (
+            None,
+            0,
+            False,
+        )  # a table of topics, and what _of_topics says of it
         self._main = Scheduler(
             store,
             {
@@ -107,10 +112,17 @@ class Upkeep:
 
     def opened(self, tp: TopicPartition) -> None:
         """A partition is going to be opened: what is known of its files will not hold."""
-        self._openings += 1
+        self._openings = object()
         for task in ("retention", "roll", "cleaning"):
             self._quiet.pop((task, tp), None)
         self._reasons.pop(("flushing", tp), None)
+
+    def _stay_quiet(self, task: str, tp: TopicPartition, until: int, active: int, since: object) -> None:
+        """Nothing is due before that time, unless the partition was opened `since`: first noted, then looked at, because
+        another thread may open it in between."""
+        self._quiet[task, tp] = until, active
+        if since is not self._openings:
+            self._quiet.pop((task, tp), None)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """They were deleted, or have another configuration."""
@@ -133,22 +145,27 @@ class Upkeep:
     # ---- failures -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _attempt(self, store: Any, task: str, of: object) -> Iterator[None]:
+    def _attempt(self, store: Any, task: str, of: object, *, is_step: bool = False) -> Iterator[None]:
+        """Notes what fails, and that the task does not fail any more; a step of it only the former."""
         try:
             yield
         except LogClosedError:  # the topic was deleted, or the store closed
             pass
         except Exception as e:  # noqa: BLE001 - nothing may stop the others
-            if isinstance(of, TopicPartition) and of not in store._places:
+            is_gone = isinstance(of, TopicPartition) and of not in store._places
+            if is_gone or isinstance(
+                e, LogLockedError
+            ):  # kstore.open has it, which is no failure of the partition
                 store._open_logs.failures.pop(of, None)
-            else:
+            if not is_gone:
                 aside = task == "cleaning" and of in self._set_aside
                 reason = f"{type(e).__name__}: {e}"
                 self._failed(
                     task, of, f"set aside until the store is opened again: {reason}" if aside else reason
                 )
         else:
-            self._reasons.pop((task, of), None)
+            if not is_step:
+                self._reasons.pop((task, of), None)
 
     def _failed(self, task: str, of: object, reason: str) -> None:
         if self._reasons.get((task, of)) != reason:
@@ -187,11 +204,11 @@ class Upkeep:
                 try:
                     until = now if log is not None else due(store, tp, directory.path_of(tp), now)
                     if until <= now:
-                        act(log or store._open_logs.get(tp), now)
-                    elif openings == self._openings:
-                        self._quiet[task, tp] = until, _CLOSED
+                        act(store._open_logs.get(tp) if log is None else log, now)
+                    else:
+                        self._stay_quiet(task, tp, until, _CLOSED, openings)
                 except InvalidConfigError:
-                    self._quiet[task, tp] = MAX64, _CLOSED
+                    self._stay_quiet(task, tp, MAX64, _CLOSED, self._openings)
                     raise InvalidConfigError(_NOBODY_SAID) from None
 
     def remove(self, store: Any, now: int) -> None:
@@ -208,6 +225,9 @@ class Upkeep:
             if log is not None:
                 with self._attempt(store, "removal", tp):
                     log._keep_up(now)
+        for task, of in list(self._reasons):
+            if task == "removal" and store._open_logs.peek(of) is None:  # closing it removed them
+                self._reasons.pop((task, of), None)
 
     def checkpoint(self, store: Any, now: int) -> None:
         """Writes the checkpoint files, if they have changed."""
@@ -219,7 +239,9 @@ class Upkeep:
         """Flushes logs for which flush_ms is over."""
         for tp in store._open_logs:
             log = store._open_logs.peek(tp)
-            if log is None or now - self._flushed.get(tp, 0) < log.config.flush_ms:
+            if (
+                log is None or 0 <= now - self._flushed.get(tp, 0) < log.config.flush_ms
+            ):  # a clock may be put back
                 continue
             with self._attempt(store, "flushing", tp):
                 if log.durable_offset < log.log_end_offset:
@@ -230,17 +252,15 @@ class Upkeep:
 
     def _of_topics(self, store: Any) -> tuple[int, bool]:
         """The shortest flush_ms, and whether anything is to be cleaned."""
-        if self._table is not store._table:
-            options = [known.options for known in store._table.topics.values()]
+        known, table = self._known, store._table
+        if known[0] is not table:
+            options = [topic.options for topic in table.topics.values()]
             flush_ms = [int(own["flush.ms"]) for own in options if "flush.ms" in own]
             compacts = any("compact" in own.get("cleanup.policy", "") for own in options)
             config = store._config
-            self._known = (
-                min([config.flush_ms, *flush_ms]),
-                config.log_cleaner_enable and (config.compacts or compacts),
-            )
-            self._table = store._table
-        return self._known
+            is_cleaning = config.log_cleaner_enable and (config.compacts or compacts)
+            known = self._known = table, min([config.flush_ms, *flush_ms]), is_cleaning
+        return known[1:]
 
     def clean(self, store: Any, now: int) -> None:
         """Compacts what is to be compacted, the dirtiest partition first."""
@@ -250,13 +270,13 @@ class Upkeep:
             config = store._config_of(tp.topic)
             if self._cleaner.is_stopped:
                 return
-            if not config.compacts or tp in self._set_aside:
+            if not config.compacts or tp in self._set_aside or tp.topic == layout.CLUSTER_METADATA:
                 continue
             active = _active_of(store, tp)
             until, known = self._quiet.get(("cleaning", tp), (-1, _CLOSED))
             if until > now and known == active:
                 continue
-            with self._attempt(store, "cleaning", tp):
+            with self._attempt(store, "cleaning", tp, is_step=True):
                 openings = self._openings
                 if directory not in cleaned:
                     cleaned[directory] = salvage_offsets(directory.path / layout.CLEANER_OFFSETS)[0]
@@ -265,8 +285,9 @@ class Upkeep:
                 is_due = ratio > config.min_cleanable_dirty_ratio or config.max_compaction_lag_ms < MAX64
                 if ratio and is_due and not (until > now and known == files[-1][0]):
                     found.append((ratio, tp))
-                elif openings == self._openings:
-                    self._quiet["cleaning", tp] = until if ratio and is_due else MAX64, active
+                else:
+                    self._stay_quiet("cleaning", tp, until if ratio and is_due else MAX64, active, openings)
+                    self._reasons.pop(("cleaning", tp), None)
         for _, tp in sorted(found, reverse=True):
             with self._attempt(store, "cleaning", tp):
                 self._clean(store, tp, now)
@@ -280,7 +301,9 @@ class Upkeep:
         except (LogChangedError, PolicyViolationError):
             pass  # retention was quicker, or the topic has another configuration
         except KstoreError as e:
-            if not isinstance(e, LogClosedError | LogFailedError):
+            if store._open_logs.peek(tp) is not log:
+                raise LogClosedError(f"{log.path} was deleted") from e  # there may be a new one of that name
+            if not isinstance(e, LogFailedError):
                 self._set_aside.add(tp)
             raise
         finally:
