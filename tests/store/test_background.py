@@ -201,9 +201,8 @@ def test_checkpoints_are_written(tmp_path: Path, clock: Clock) -> None:
         file = tmp_path / "recovery-point-offset-checkpoint"
         assert not file.exists()
         clock.pass_on(store, 5000, runs=2)
-        while (
-            file.read_text().splitlines()[-1] != "t 0 18"
-        ):  # where the active segment begins: the log's own thread says so
+        # where the active segment begins, or the end, if the log's own thread has come that far: it never goes back
+        while file.read_text().splitlines()[-1] not in {"t 0 18", "t 0 20"}:
             clock.pass_on(store, 5000)
 
 
@@ -216,6 +215,7 @@ def test_flush_ms(tmp_path: Path, clock: Clock) -> None:
         t, never = store.log("t"), store.log("never")
         assert isinstance(t, kstore.LogWriter)
         assert isinstance(never, kstore.LogWriter)
+        clock.pass_on(store, 0)  # the store's own thread may not have begun
         clock.pass_on(store, 30_000)
         assert (t.durable_offset, never.durable_offset) == (1, 0)
         t.append(b"v")
