@@ -51,6 +51,7 @@ from kstore.store.log_directory import LogDirectory
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.store_scan import StoreScan
 from kstore.store.topic import Topic
+from kstore.store.upkeep import Upkeep
 
 _READING = tuple(PartitionLog.__init__.__kwdefaults__ or ())
 _WRITING = (
@@ -75,6 +76,12 @@ def _checked_name(name: object) -> str:
     return name
 
 
+class _StoreLog(LogWriter):
+    """A log that a store flushes by flush_ms."""
+
+    _has_timer = False
+
+
 class LogStore:
     """The topics of one or more log directories: what a broker's log manager is, without a broker.
 
@@ -90,6 +97,10 @@ class LogStore:
         config: a LogConfig, for topics that do not say otherwise. Each of its options may also be given by name.
         durability, keep_cut, leader_epoch, clock, max_decompressed_bytes, producer_id_expiration_ms: for all logs, as in
             kstore.open.
+        background: whether old segments are deleted, compacted topics compacted, and so on, in the background: True or
+            False. Default: True.
+        idle_roll_ms: how often the background looks for segments without appends that are older than segment_ms, and ends
+            them, in ms. Default: never, as in Kafka.
         max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the process may
             have. Any number of partitions can be used: others are opened when they are needed.
 
@@ -113,6 +124,8 @@ class LogStore:
         mode: Literal["r", "a"] = "r",
         config: LogConfig | None = None,
         max_open_partitions: int | None = None,
+        background: bool = True,
+        idle_roll_ms: int | None = None,
         **options: Any,
     ) -> None:
         choice("mode", mode, ("r", "a"))
@@ -124,6 +137,7 @@ class LogStore:
         self._is_writing = mode == "a"
         if not self._is_writing:
             given = {"config": config, "max_open_partitions": max_open_partitions, **options}
+            given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
             for name in [name for name, value in given.items() if value is not None]:
                 raise TypeError(f"{name} is no option for reading: give mode='a' to write")
         if not (config is None or isinstance(config, LogConfig)):
@@ -131,6 +145,10 @@ class LogStore:
         limit = default_limit()
         if max_open_partitions is not None:
             limit = integer("max_open_partitions", max_open_partitions, 1)
+        if not isinstance(background, bool):
+            raise TypeError(f"background must be True or False, not {background!r}")
+        if idle_roll_ms is not None:
+            idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
         self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
         _check_log_options(self._log_options)
         self._names_retention = config is not None or "retention_ms" in options
@@ -143,6 +161,8 @@ class LogStore:
         self._due: dict[tuple[LogDirectory, str], int] = {}
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._directories: list[LogDirectory] = []
+        self._is_busy = background and self._is_writing
+        self._work = Upkeep(self, idle_roll_ms)
         try:
             for path in paths:
                 self._directories.append(LogDirectory(path, writing=self._is_writing))
@@ -152,9 +172,15 @@ class LogStore:
             if self._is_writing:
                 _stores.add(self)
             self._load()
+            self._changed()
         except BaseException:
             self._leave(clean=False)
             raise
+
+    def _changed(self) -> None:
+        """There may be more, or less, to do in the background."""
+        if self._is_busy:
+            self._work.start(self)
 
     # ---- opening --------------------------------------------------------------------------------------------------
 
@@ -256,7 +282,9 @@ class LogStore:
         directory = self._places.get(tp)
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
-        log = LogWriter(directory.path_of(tp), self._config_of(tp.topic), create=False, **self._log_options)
+        self._work.opened(tp)
+        kind = _StoreLog if self._is_busy else LogWriter
+        log = kind(directory.path_of(tp), self._config_of(tp.topic), create=False, **self._log_options)
         log._names_retention = self._says_retention(tp.topic)
         return log
 
@@ -269,9 +297,11 @@ class LogStore:
         return {} if known is None else dict(known.options)
 
     def _config_of(self, name: str) -> LogConfig:
-        config = self._configs.get(name)
+        configs = self._configs  # before the options: if these change meanwhile, it is another one that holds
+        config = configs.get(name)
         if config is None:
-            config = self._configs[name] = self._config.replace(**in_python(self._own_options(name)))
+            own = self._own_options(name)
+            config = configs[name] = self._config.replace(**in_python(own)) if own else self._config
         return config
 
     def _now(self) -> int:
@@ -344,14 +374,17 @@ class LogStore:
         return TopicDescription(topic, places, self._config_of(topic), in_python(options))
 
     def health(self) -> StoreHealth:
-        """What is out of use, and why, as a StoreHealth; its `ok` is True if nothing is."""
+        """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if nothing is."""
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._places}
         for tp, log in self._open_logs.open_now():
-            if log._refusal is not None:
-                partitions[tp] = str(log._refusal)
+            refusal = log._settled_refusal()
+            if refusal is not None:
+                partitions[tp] = refusal
         directories = {d.path: d.failure for d in self._directories if d.failure}
         missing = [TopicPartition(topic.name, n) for topic in self._topics.values() for n in topic.missing]
-        return StoreHealth(directories, partitions, missing, self._unfinished, dict(self._not_removed))
+        return StoreHealth(
+            directories, partitions, missing, self._unfinished, dict(self._not_removed), self._work.failures()
+        )
 
     def _topic(self, name: str) -> Topic:
         """A topic by name. Errors say why there is none."""
@@ -618,6 +651,7 @@ class LogStore:
             before = self._config_of(topic)
             with self._change(f"configuration of topic {topic}"):
                 self._decide(self._table.with_topic(topic, KnownTopic(found.count, options)))
+                self._work.forget({found.partition(number) for number in found.numbers})
                 after = self._config_of(topic)
                 changes = {
                     option.name: getattr(after, option.name)
@@ -628,6 +662,7 @@ class LogStore:
                     if tp.topic == topic:
                         log.configure(**changes)
                         log._names_retention = self._says_retention(topic)
+                self._changed()
                 self._spread(self._live()[1:], self._table)
         return self.describe(topic)
 
@@ -651,6 +686,7 @@ class LogStore:
                 self._leaving = topic  # before it is decided: what is written from then on would be gone
                 self._list()
                 self._open_logs.drop(partitions)
+                self._work.forget(partitions)
                 for directory in self._live():
                     directory.refuse_writers(partitions)
                 self._decide(self._table.without_topic(topic))
@@ -679,7 +715,12 @@ class LogStore:
     def _checked_options(self, config: dict[str, Any]) -> dict[str, str]:
         """A topic's own options in Kafka's notation. InvalidConfigError."""
         checked = self._config.replace(**config)
-        return {name.replace("_", "."): as_text(getattr(checked, name)) for name in config}
+        given = {name: getattr(checked, name) for name in config}
+        options = {
+            name.replace("_", "."): as_text(value) for name, value in given.items() if value is not None
+        }
+        in_python(options)  # those that no topic has are refused
+        return options
 
     def _check_changeable(self) -> None:
         self._check_writing()
@@ -711,6 +752,7 @@ class LogStore:
         with self._change(str(change)):
             self._decide(self._table.with_topic(name, KnownTopic(count, options), change))
             self._carry_out()
+        self._changed()
 
     def _decide(self, table: TopicTable) -> None:
         """Writes a table to the first directory: from here on the change is made, whatever happens. OSError."""
@@ -795,12 +837,16 @@ class LogStore:
         with self._changing:
             if self._closed:
                 return
+            for _, log in self._open_logs.all_open():
+                log._refuse_reentrance()
+            self._work.stop()
             failure = self._open_logs.close()
             self._remove_due(None)
             try:
                 self._leave(clean=True)
             except OSError as e:
                 failure = failure or e
+        self._work.wait()  # not before: it may wait for a log in which a signal handler interrupted this thread
         if failure is not None:
             raise failure
 
@@ -812,6 +858,7 @@ class LogStore:
     def _leave(self, *, clean: bool) -> None:
         """Gives the directories up. OSError: that of the first that could not be marked as clean."""
         self._closed = True
+        self._work.stop()
         failure: OSError | None = None
         if self._is_writing and not clean:
             self._open_logs.abandon()

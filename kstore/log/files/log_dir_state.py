@@ -323,7 +323,7 @@ class LogDirState:
 
     def _store(self, file: str, offset: int | None) -> None:
         session = SESSIONS.get(self.directory)
-        if session is not None and session.checkpoints is not None:
+        if session is not None and session.checkpoints is not None and file in HeldCheckpoints.FILES:
             session.checkpoints.put(file, self.name, offset)
             return
         path = self.directory / file
