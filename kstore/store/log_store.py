@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
 
-from kstore.arguments import MAX_EPOCH, choice, integer
+from kstore.arguments import MAX_EPOCH, choice, integer, number
 from kstore.config import LogConfig
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.io.mutex import Mutex
@@ -22,10 +22,12 @@ from kstore.engine.record.partition_split import split_by_partition
 from kstore.errors import (
     KstoreError,
     LogClosedError,
+    LogLockedError,
     LogNotFoundError,
 )
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import once_free
 from kstore.log.files.topic_file import (
     in_python,
 )
@@ -79,6 +81,7 @@ class LogStore:
             False. Default: True.
         idle_roll_ms: how often the background looks for segments without appends that are older than segment_ms, and ends
             them, in ms. Default: never, as in Kafka.
+        wait: how many seconds to wait while another process, or another store, writes in one of the directories. Default 0.
         max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the process may
             have. Any number of partitions can be used: others are opened when they are needed.
 
@@ -87,7 +90,7 @@ class LogStore:
 
     Raises:
         LogNotFoundError: mode is "r" and there is no such directory, or it is itself a partition.
-        LogLockedError: another process, or another store, writes there.
+        LogLockedError: another process, or another store, writes there, and still does after `wait`.
         KstoreError: two directories hold the same partition.
         OSError: no directory can be used. If only some fail, `health` tells, and the others are in use.
         InvalidConfigError, TypeError, ValueError: an argument is wrong.
@@ -104,6 +107,7 @@ class LogStore:
         max_open_partitions: int | None = None,
         background: bool = True,
         idle_roll_ms: int | None = None,
+        wait: float = 0,
         **options: Any,
     ) -> None:
         choice("mode", mode, ("r", "a"))
@@ -116,6 +120,7 @@ class LogStore:
         if not self._is_writing:
             given = {"config": config, "max_open_partitions": max_open_partitions, **options}
             given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
+            given |= {"wait": None if wait == 0 else wait}
             for name in [name for name, value in given.items() if value is not None]:
                 raise TypeError(f"{name} is no option for reading: give mode='a' to write")
         if not (config is None or isinstance(config, LogConfig)):
@@ -125,6 +130,7 @@ class LogStore:
             limit = integer("max_open_partitions", max_open_partitions, 1)
         if not isinstance(background, bool):
             raise TypeError(f"background must be True or False, not {background!r}")
+        wait = number("wait", wait, 0)
         if idle_roll_ms is not None:
             idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
         self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
@@ -137,8 +143,7 @@ class LogStore:
         self._is_busy = background and self._is_writing
         self._work = Upkeep(self, idle_roll_ms)
         try:
-            for path in paths:
-                self._directories.append(LogDirectory(path, writing=self._is_writing))
+            once_free(lambda: self._take(paths), wait)
             if all(directory.failure for directory in self._directories):
                 raise OSError(f"no log directory can be used: {self._directories[0].failure}")
             self._closed = False
@@ -151,6 +156,17 @@ class LogStore:
             self._changed()
         except BaseException:
             self._leave(clean=False)
+            raise
+
+    def _take(self, paths: Iterable[Path]) -> None:
+        """Opens the directories; none, if one is locked: two stores that wait for each other's would wait for ever."""
+        try:
+            for path in paths:
+                self._directories.append(LogDirectory(path, writing=self._is_writing))
+        except LogLockedError:
+            while self._directories:
+                self._directories[-1].give_back()
+                self._directories.pop()
             raise
 
     def _changed(self) -> None:
@@ -397,9 +413,9 @@ class LogStore:
         if partitions is None:
             self._catalog.require_all(found, "read as a whole")
         else:
-            numbers = tuple(integer("partition", number, 0, 2**31 - 1) for number in partitions)
-        for number in numbers:
-            found.partition(number)
+            numbers = tuple(integer("partition", each, 0, 2**31 - 1) for each in partitions)
+        for each in numbers:
+            found.partition(each)
         if not numbers:
             raise LogNotFoundError(f"no partition of topic {topic} is to be read")
 
