@@ -413,9 +413,11 @@ class LogStore:
         if partitions is None:
             self._catalog.require_all(found, "read as a whole")
         else:
-            numbers = tuple(integer("partition", each, 0, 2**31 - 1) for each in partitions)
-        for each in numbers:
-            found.partition(each)
+            if not isinstance(partitions, Iterable):
+                raise TypeError(f"partitions must be numbers of partitions, not {partitions!r}")
+            numbers = tuple(
+                found.partition(integer("partition", each, 0, 2**31 - 1)).partition for each in partitions
+            )
         if not numbers:
             raise LogNotFoundError(f"no partition of topic {topic} is to be read")
 
