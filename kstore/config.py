@@ -519,7 +519,9 @@ def _unknown(name: str, what: str) -> InvalidConfigError:
     asked = name.replace(".", "_")
     near = [_TOPIC_NAME_OF[name]] if name in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
     hint = f"; the nearest is {_both(near[0])}" if near else ""
-    if near == [name]:  # in the notation of the other
+    if near == [asked] and not _KEYS[asked].of_topic:
+        hint = f"; {_both(near[0])} is an option of a whole store or broker"
+    elif near == [name]:  # in the notation of the other
         hint = f"; here it is called {_dotted(name)}"
     return InvalidConfigError(f"{what}: {name}{hint}", name=name)
 

@@ -26,10 +26,15 @@ def _unescape(text: str) -> str:
 
 
 def read_properties(path: Path) -> dict[str, str]:
+    """What a Java properties file says."""
+    return parse_properties(path.read_bytes())
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
     """A Java properties file such as meta.properties: comments, continued lines, escapes, any of `=`, `:`, space."""
     properties = {}
     logical = ""
-    lines = _LINE_END.split(path.read_bytes().decode("iso-8859-1"))
+    lines = _LINE_END.split(data.decode("iso-8859-1"))
     for line in [*lines, ""]:  # the last one for a line that the file's end leaves to be continued
         line = line.lstrip(" \t\f")
         if not logical and line[:1] in ("#", "!", ""):

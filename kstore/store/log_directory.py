@@ -1,5 +1,6 @@
 """One log directory of a store: what lies in it, and how partitions come and go there (spec 1.1)."""
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +9,7 @@ from kstore.engine.io.file import (
     File,
     make_directory,
     make_empty_directory,
+    read_whole,
     remove_directory,
     rename,
     sync_directory,
@@ -17,7 +19,7 @@ from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.directory_keeper import DirectoryKeeper
 from kstore.log.files.layout import TopicPartition
-from kstore.properties import read_properties
+from kstore.properties import parse_properties
 
 
 class LogDirectory:
@@ -54,14 +56,17 @@ class LogDirectory:
         self.partitions, self.others, self.deleted = [], [], []
 
     def _refuse_partition(self) -> None:
-        if any(layout.segment_offset(path.name) is not None for path in self.path.glob("*.log")):
+        marks = (layout.LEADER_EPOCHS, "partition.metadata")
+        if any(layout.segment_offset(path.name) is not None for path in self.path.glob("*.log")) or (
+            layout.is_partition_name(self.path.name) and any((self.path / name).exists() for name in marks)
+        ):
             raise LogNotFoundError(
                 f"{self.path} is a partition, not a log directory: open it with kstore.open"
             )
 
     def _list(self) -> None:
         with os.scandir(self.path) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir())
+            names = sorted(entry.name for entry in entries if _is_directory(entry))
         for name in names:
             if layout.is_partition_name(name):
                 tp = layout.parse_directory(name)
@@ -82,7 +87,7 @@ class LogDirectory:
     def meta(self) -> dict[str, str]:
         """What meta.properties says; empty if there is no such file."""
         try:
-            return read_properties(self.path / layout.META_PROPERTIES)
+            return parse_properties(read_whole(str(self.path / layout.META_PROPERTIES)))
         except FileNotFoundError:
             return {}
 
@@ -96,6 +101,11 @@ class LogDirectory:
             self.keeper.leave(clean=self.keeper.was_clean and not self.failure)
 
     # ---- changing -------------------------------------------------------------------------------------------------
+
+    def check_free(self) -> None:
+        """ReentrantCallError if this thread is changing the directory just now."""
+        assert self.keeper is not None
+        self.keeper.check_free()
 
     def make(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes the directories of these partitions, as far as they are missing, durably. OSError."""
@@ -150,3 +160,12 @@ class LogDirectory:
             pass
         self.deleted.remove(name)
         self.others.remove(name)
+
+
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as e:
+        if e.errno == errno.ELOOP:  # a link that leads to itself is nothing
+            return False
+        raise

@@ -3,6 +3,7 @@
 The file is long because it holds every public method of a store, with its documentation.
 """
 
+import contextlib
 import io
 import os
 import time
@@ -28,9 +29,7 @@ from kstore.errors import (
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
-from kstore.log.files.topic_file import (
-    in_python,
-)
+from kstore.log.files.topic_file import MOST_PARTITIONS, in_python
 from kstore.log.partition import PartitionLog
 from kstore.log.read.scan import Scan
 from kstore.log.write.retention import Decision
@@ -52,7 +51,6 @@ _WRITING = (
     "max_decompressed_bytes",
     "producer_id_expiration_ms",
 )
-_MOST_PARTITIONS = 1 << 20
 _stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
 
 
@@ -110,9 +108,15 @@ class LogStore:
         wait: float = 0,
         **options: Any,
     ) -> None:
+        if not self._closed:
+            raise RuntimeError(f"the store of {self._named()} is open already: make another LogStore")
         choice("mode", mode, ("r", "a"))
         if not dirs:
             raise TypeError("LogStore needs the path of a log directory")
+        if any(os.fspath(path) in ("", b"") for path in dirs):
+            raise ValueError(
+                "LogStore needs the path of a log directory, not an empty one: '.' is the current directory"
+            )
         paths = [Path(path).absolute() for path in dirs]  # the program may go to another directory
         if len({os.path.realpath(path) for path in paths}) < len(paths):
             raise ValueError(f"a directory is named twice: {', '.join(map(str, paths))}")
@@ -155,6 +159,10 @@ class LogStore:
                 self._catalog.load_to_read()
             self._changed()
         except BaseException:
+            if not len(self._open_logs):  # nothing was written
+                for directory in self._directories:
+                    with contextlib.suppress(OSError):
+                        directory.give_back()
             self._leave(clean=False)
             raise
 
@@ -377,7 +385,7 @@ class LogStore:
         sticky = found.sticky()
         if keys is None:
             return {sticky: self._open_logs.get(found.partition(sticky)).extend(values, None, timestamps)}
-        if found.count > _MOST_PARTITIONS:
+        if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
         parts = split_by_partition(values, keys, timestamps, found.count, sticky)
         logs = self._open_logs
@@ -456,6 +464,8 @@ class LogStore:
         A partition that fails is left out, and `health` tells. So is one of which nobody has said how long its records are
         kept, neither the topic nor the store, and of which Kafka's default of 7 days would delete something.
         """
+        if not isinstance(dry_run, bool):
+            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
         self._check_writing()
         decisions = {}
         for tp in self.partitions:
@@ -489,7 +499,7 @@ class LogStore:
         """
         self._check_writing()
         checked_name(name)
-        partitions = integer("partitions", partitions, 1, _MOST_PARTITIONS)
+        partitions = integer("partitions", partitions, 1, MOST_PARTITIONS)
         options = self._catalog.checked_options(config)
         with self._changing:
             self._check_changeable()
@@ -499,6 +509,7 @@ class LogStore:
                 if known == name or known.replace(".", "_") == name.replace(".", "_"):
                     raise ValueError(f"topic {name} cannot be made: there is a topic {known}")
             self._catalog.make(name, range(partitions), options, self._now())
+            self._open_logs.forget_failures(name)
             self._changed()
         return self.describe(name)
 
@@ -509,7 +520,7 @@ class LogStore:
         `create_topic`.
         """
         self._check_writing()
-        total = integer("total", total, 1, _MOST_PARTITIONS)
+        total = integer("total", total, 1, MOST_PARTITIONS)
         with self._changing:
             self._check_changeable()
             found = self._catalog.topic(topic)
@@ -535,9 +546,9 @@ class LogStore:
             found = self._catalog.topic(topic)
             options = self._catalog.own_options(topic)
             for name in [name for name, value in config.items() if value is None]:
-                self._catalog.config.replace(
-                    **{name: getattr(self._catalog.config, name, None)}
-                )  # an unknown name is refused
+                self._catalog.checked_options(
+                    {name: getattr(self._catalog.config, name, None)}
+                )  # of a topic?
                 options.pop(name.replace("_", "."), None)
             options |= self._catalog.checked_options({k: v for k, v in config.items() if v is not None})
             self._catalog.checked_options(in_python(options))
@@ -605,6 +616,10 @@ class LogStore:
                 log._refuse_reentrance()
             self._work.stop()
             failure = self._open_logs.close()
+            for tp in self._open_logs.unclean:
+                keeper = self._catalog.places[tp].keeper if tp in self._catalog.places else None
+                if keeper is not None:
+                    keeper.failed(tp)
             self._catalog.remove_due(None)
             try:
                 self._leave(clean=True)

@@ -42,6 +42,7 @@ class OpenPartitions:
         self._guard = Mutex()
         self._closed = False
         self.failures: dict[TopicPartition, str] = {}
+        self.unclean: set[TopicPartition] = set()  # those that could not be closed cleanly
 
     def get(self, tp: TopicPartition) -> LogWriter:
         """The log of a partition, opened now if need be. What opening it raises."""
@@ -97,7 +98,14 @@ class OpenPartitions:
         try:
             log.close()
         except (OSError, KstoreError) as e:
+            self.unclean.add(tp)
             self.failures[tp] = f"{type(e).__name__}: {e}"
+
+    def forget_failures(self, topic: str) -> None:
+        """A topic of that name is new: what failed was another one's."""
+        for tp in list(self.failures):
+            if tp.topic == topic:
+                self.failures.pop(tp, None)
 
     def open_now(self) -> list[tuple[TopicPartition, LogWriter]]:
         """The logs that are open at this moment."""
@@ -130,6 +138,7 @@ class OpenPartitions:
                     log.close()
                 except (OSError, KstoreError) as e:
                     log.abandon()
+                    self.unclean.add(tp)
                     self.failures[tp] = f"{type(e).__name__}: {e}"
                     failure = failure or e
                 del self._logs[tp]

@@ -14,6 +14,7 @@ from kstore.log.threads.wakeup import Wakeup
 Task = Callable[[Any, int], None]  # of a store, at a time
 _FIRST_MS = 30_000  # until a task first runs, as Kafka's log.initial.task.delay.ms
 _LEAST_MS = 10  # between two runs, though an interval may be 0
+_AGAIN_MS = 1000  # after a clock that failed
 _MOST_MS = 60_000  # of real waiting, because the store's clock may jump
 
 
@@ -91,11 +92,11 @@ class Scheduler:
             if self.is_stopped or store is None or store._closed:
                 self._wake.set()  # an interrupt while it was started may have left another thread that waits for this
                 return
-            left = _MOST_MS
-            with contextlib.suppress(
-                MemoryError
-            ):  # there was none for the words of what failed: it is tried again
+            left = _AGAIN_MS
+            try:
                 with self._attempt(store, "clock", "the store"):
                     left = self.run_due(store._now())
                 store._work.tell()
+            except BaseException:  # noqa: BLE001, S110 - there was no memory to say what failed: it is tried again
+                pass
             del store

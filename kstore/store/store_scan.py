@@ -1,6 +1,7 @@
 """A scan of a topic: the scans of its partitions, one after the other, with the number of the partition as a column."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
 from kstore.engine.columns.constant_column import ConstantColumn
@@ -73,6 +74,9 @@ class StoreScan:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """A capsule with a stream of the batches. `requested_schema` is not looked at, as Arrow permits."""
         return stream_capsule(self._schema, iter(self))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a scan of a store cannot be pickled: give the other process the path of the store")
 
     def __repr__(self) -> str:
         numbers = ", ".join(map(str, self._numbers))

@@ -24,18 +24,20 @@ def checked_name(name: object) -> str:
 class Topic:
     """A topic as a store has it at one moment; it never changes.
 
-    `count` is how many partitions the topic has, as keys are spread over them; `numbers` are those that are here. A
-    broker's directory may hold only some of them, as may a store of which a directory failed. `missing` are those of the
-    `count` that the topic is known to have that are not here.
+    `count` is how many partitions the topic has, as keys are spread over them: what the table says, else one more than the
+    largest number. `numbers` are those that are here. A broker's directory may hold only some of them, as may a store of
+    which a directory failed; somebody may also have put one there that the table does not know, which is only read.
+    `missing` are those that the table knows and that are not here.
     """
 
-    def __init__(self, name: str, numbers: Iterable[int], count: int) -> None:
+    def __init__(self, name: str, numbers: Iterable[int], known_count: int | None) -> None:
         self.name = name
         self.numbers = tuple(sorted(numbers))
-        self.missing = tuple(sorted(set(range(count)).difference(self.numbers)))
-        self.count = max(count, self.numbers[-1] + 1 if self.numbers else 0)
+        self.missing = tuple(sorted(set(range(known_count or 0)).difference(self.numbers)))
+        self.count = known_count or (self.numbers[-1] + 1 if self.numbers else 0)
         self._partitions = {number: TopicPartition(name, number) for number in self.numbers}
-        self._sticky = StickyPartitioner(self.numbers)
+        self._known = [number for number in self.numbers if number < self.count]
+        self._sticky = StickyPartitioner(self._known)
 
     def partition(self, number: int) -> TopicPartition:
         """The partition of this number. LogNotFoundError if it is not here."""
@@ -55,6 +57,6 @@ class Topic:
 
     def sticky(self, size: int | None = None) -> int:
         """The number of the partition for records without a key of so many bytes; None: for a whole column."""
-        if not self.numbers:
+        if not self._known:
             raise LogNotFoundError(f"no partition of topic {self.name} is in use")
         return self._sticky.partition_for_all() if size is None else self._sticky.partition_for(size)

@@ -12,6 +12,7 @@ from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, L
 from kstore.kinds import as_text
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.topic_file import (
+    MOST_PARTITIONS,
     Change,
     KnownTopic,
     TopicTable,
@@ -172,7 +173,7 @@ class TopicCatalog:
             numbers.setdefault(topic, []).append(partition)
         self.places = places
         self.topics = {
-            name: Topic(name, found, known[name].count if name in known else 0)
+            name: Topic(name, found, known[name].count if name in known else None)
             for name, found in sorted(numbers.items())
         }
 
@@ -237,12 +238,19 @@ class TopicCatalog:
             counts[at] += 1
             places[number] = str(live[at].path)
         change = Change(name, delete=False, make=places)
+        self._check_free()
         with self.change(str(change)):
             self._decide(self.table.with_topic(name, KnownTopic(numbers.stop, options), change))
             self._carry_out(now)
 
     def set_options(self, topic: Topic, options: Mapping[str, str]) -> None:
-        """Gives a topic other options of its own; `spread` the table then. Within `change`."""
+        """Gives a topic other options of its own; `spread` the table then. Within `change`. LogFailedError if the topic has
+        more partitions than a table may say."""
+        if topic.count > MOST_PARTITIONS:
+            raise LogFailedError(
+                f"topic {topic.name} cannot be changed: with its partition {topic.numbers[-1]} it has {topic.count}, and at most "
+                f"{MOST_PARTITIONS} are possible"
+            )
         self._decide(self.table.with_topic(topic.name, KnownTopic(topic.count, options)))
 
     def leave(self, topic: Topic) -> list[TopicPartition]:
@@ -256,6 +264,7 @@ class TopicCatalog:
         """Deletes the topic that was left. Within `change`. LogLockedError if one of its partitions is still written."""
         for directory in self.live():
             directory.refuse_writers(partitions)
+        self._check_free()
         self._decide(self.table.without_topic(self._leaving))
         self._carry_out(now)
 
@@ -263,6 +272,12 @@ class TopicCatalog:
         """Gives these directories the table. OSError."""
         for directory in directories:
             write_table(directory.path, self.table)
+
+    def _check_free(self) -> None:
+        """ReentrantCallError inside another change of a directory by this thread, as a signal handler may be: it could not
+        be carried out."""
+        for directory in self.live():
+            directory.check_free()
 
     def _decide(self, table: TopicTable) -> None:
         """Writes a table to the first directory: from here on the change is made, whatever happens. OSError."""

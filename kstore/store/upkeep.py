@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import logging
 import os
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
@@ -151,7 +152,9 @@ class Upkeep:
             yield
         except LogClosedError:  # the topic was deleted, or the store closed
             pass
-        except Exception as e:  # noqa: BLE001 - nothing may stop the others
+        except BaseException as e:
+            if not isinstance(e, Exception) and threading.current_thread() is threading.main_thread():
+                raise
             is_gone = isinstance(of, TopicPartition) and of not in store._catalog.places
             if is_gone or isinstance(
                 e, LogLockedError

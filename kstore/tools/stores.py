@@ -1,6 +1,7 @@
 """How the subcommands about topics open a store: they share these options."""
 
 import argparse
+import sys
 from typing import Any
 
 from kstore.log.files.topic_file import in_python
@@ -39,7 +40,19 @@ def options_of(settings: list[str]) -> dict[str, Any]:
 
 def open_reader(args: argparse.Namespace) -> LogStore:
     """The store that these options name, for reading."""
-    return LogStore(args.directory, *args.also)
+    return _told(LogStore(args.directory, *args.also))
+
+
+def _told(store: LogStore) -> LogStore:
+    """The store; what of it is out of use is said on stderr."""
+    health = store.health()
+    for path, reason in health.directories.items():
+        print(f"kstore: log directory {path} is out of use: {reason}", file=sys.stderr)
+    for tp in health.missing:
+        print(f"kstore: partition {tp} is in none of the directories", file=sys.stderr)
+    if health.unfinished:
+        print(f"kstore: a change of topics is not finished: {health.unfinished}", file=sys.stderr)
+    return store
 
 
 def open_store(
@@ -47,5 +60,7 @@ def open_store(
 ) -> LogStore:
     """The store that these options name, for writing. Unless `make`, its directories must be there."""
     if not make:
-        open_reader(args)
-    return LogStore(args.directory, *args.also, mode="a", background=background, wait=args.wait, **options)
+        LogStore(args.directory, *args.also)
+    return _told(
+        LogStore(args.directory, *args.also, mode="a", background=background, wait=args.wait, **options)
+    )

@@ -43,6 +43,11 @@ class DirectoryKeeper:
         """Whether the lock was given up, or is another process's."""
         return self._left or os.getpid() != self._pid
 
+    def check_free(self) -> None:
+        """ReentrantCallError if this thread is changing the directory just now."""
+        with self._lock.writing:
+            pass
+
     def all_recovered(self) -> None:
         """Every partition of the directory was loaded or is new: those not opened any more are clean."""
         self._session.clean = True

@@ -19,6 +19,7 @@ from kstore.log.files.layout import TopicPartition
 
 NAME = "kstore-topics.json"
 _VERSION = 1
+MOST_PARTITIONS = 1 << 20  # of a topic: far more than a broker copes with
 _NO_CHANGE = b'"change": null\n}\n'  # how the file ends then
 
 
@@ -99,6 +100,8 @@ def read_table(directory: Path) -> TopicTable:
     try:
         data = read_whole(str(path))
     except FileNotFoundError:
+        if path.is_symlink():
+            raise _corrupt(path, "a file", "a link that leads nowhere") from None
         return TopicTable()
     try:
         content = json.loads(data)
@@ -181,8 +184,8 @@ def _topic_in(name: object, entry: Mapping[str, object]) -> KnownTopic:
         raise TypeError(f"the configuration {options!r}")
     LogConfig.from_topic(options)
     count = _count(entry["partitions"])
-    if count >= 2**31:
-        raise ValueError(f"{count} partitions")
+    if count > MOST_PARTITIONS:
+        raise ValueError(f"{count} partitions, more than {MOST_PARTITIONS}")
     return KnownTopic(count, options)
 
 
