@@ -144,9 +144,12 @@ class LogDirectory:
         self.keeper.forget(gone)
 
     def remove(self, name: str) -> None:
-        """Removes a directory that was set aside, and what is in it. OSError."""
+        """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError."""
         directory = self.path / name
         try:
+            if directory.is_symlink():
+                unlink(str(directory))
+                raise FileNotFoundError
             with os.scandir(directory) as entries:
                 found = list(entries)
             for entry in found:

@@ -300,7 +300,7 @@ class LogStore:
             directories,
             partitions,
             self._catalog.missing(),
-            self._catalog.unfinished,
+            "" if self._catalog.is_changing else self._catalog.unfinished,
             dict(self._catalog.not_removed),
             self._work.failures(),
         )

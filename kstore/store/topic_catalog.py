@@ -42,6 +42,7 @@ class TopicCatalog:
         self.places: dict[TopicPartition, LogDirectory] = {}
         self.topics: dict[str, Topic] = {}
         self.unfinished = ""
+        self.is_changing = False  # a change is under way: it is not finished, and has not failed
         self.set_aside: dict[tuple[LogDirectory, str], int] = {}  # what is to be removed, and when
         self.not_removed: dict[Path, str] = {}
         self._leaving = ""  # the topic that is being deleted: nobody may write it
@@ -63,6 +64,10 @@ class TopicCatalog:
         if found is None:
             checked_name(name)
             change = self.table.change
+            if self.is_changing and name in (self._leaving, change and change.topic):
+                raise LogNotFoundError(
+                    f"topic {name} is just being made, changed or deleted in {self.named()}"
+                )
             if self.unfinished and name in (self._leaving, change and change.topic):
                 raise LogFailedError(
                     f"topic {name} is out of use until the next opening finishes this change: {self.unfinished}"
@@ -129,9 +134,12 @@ class TopicCatalog:
                 self.set_aside.setdefault((directory, name), now + self.config.file_delete_delay_ms)
 
     def load_to_read(self) -> None:
-        """For reading: tables that cannot be read count for nothing."""
-        with contextlib.suppress(CorruptCheckpointError, OSError):
+        """For reading: tables that cannot be read count for nothing, with a warning."""
+        try:
             self.read_again()
+        except (CorruptCheckpointError, OSError) as e:
+            text = f"nothing is known of the topics but their directories, so partitions may be missing unnoticed: {e}"
+            warnings.warn(text, DataLossWarning, stacklevel=3)
         self._list()
 
     def read_again(self) -> None:
@@ -208,6 +216,7 @@ class TopicCatalog:
         changed until the store is opened again, which finishes it."""
         before = self.table
         self.unfinished = what
+        self.is_changing = True
         try:
             yield
         except BaseException as e:
@@ -220,7 +229,10 @@ class TopicCatalog:
                 self._list()
                 self.unfinished = ""
             raise
-        self.unfinished = ""
+        else:
+            self.unfinished = ""
+        finally:
+            self.is_changing = False
 
     def make(self, name: str, numbers: range, options: Mapping[str, str], now: int) -> None:
         """Gives a topic these partitions, each in the directory that has the fewest.

@@ -83,6 +83,7 @@ def covered(log_bytes: bytes) -> set[int]:
     return bytes_ - set(range(last, last + 8))
 
 
+@pytest.mark.timeout(900)  # under AddressSanitizer, with other tests beside
 def test_every_bit_flip_of_a_log(tmp_path: Path, log_bytes: bytes, truth: list[kstore.Record]) -> None:
     damaged = write_partition(tmp_path, log_bytes)
     told = covered(log_bytes)

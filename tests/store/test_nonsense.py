@@ -51,7 +51,7 @@ def test_a_failed_opening_leaves_the_directory_clean(tmp_path: Path) -> None:
     table.write_text("nonsense")
     with pytest.raises(kstore.CorruptCheckpointError):
         LogStore(tmp_path, mode="a")
-    assert LogStore(tmp_path).closed_cleanly
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
     table.unlink()
     table.symlink_to("nowhere")
     with pytest.raises(kstore.CorruptCheckpointError, match="leads nowhere"):
@@ -178,3 +178,44 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "t-1").rmdir()
     assert run_command(["describe", str(data), "t"]) == 0
     assert "t-1 is in none of the directories" in capsys.readouterr().err
+
+
+def test_links_are_removed_alone(tmp_path: Path) -> None:
+    """What is to be removed may be a link to what is somebody else's."""
+    home, data = tmp_path / "home", tmp_path / "d"
+    home.mkdir()
+    (home / "letter").write_text("dear")
+    with LogStore(data, mode="a", background=False) as store:
+        store.create_topic("t")
+    (data / f"x-0.{'0' * 32}-delete").symlink_to(home)
+    (data / "y-0").symlink_to(home)
+    with LogStore(data, mode="a", background=False) as store:
+        store.delete_topic("y")
+    assert not [path for path in data.iterdir() if path.is_symlink()]
+    assert (home / "letter").read_text() == "dear"
+
+
+def test_a_reader_says_that_the_table_is_damaged(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+    (tmp_path / "kstore-topics.json").write_text("nonsense")
+    with pytest.warns(kstore.DataLossWarning, match="partitions may be missing unnoticed"):
+        assert list(LogStore(tmp_path).topics) == ["t"]
+
+
+def test_a_change_that_goes_well_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("old")
+        seen: list[bool] = []
+        (directory,) = store._directories
+        real = directory.set_aside
+
+        def set_aside(partitions: Any) -> None:
+            seen.append(store.health().ok)  # as another thread sees it
+            with pytest.raises(kstore.LogNotFoundError, match="is just being"):
+                store.append("old", b"v")
+            real(partitions)
+
+        monkeypatch.setattr(directory, "set_aside", set_aside)
+        store.delete_topic("old")
+        assert seen == [True]
