@@ -18,6 +18,7 @@ from kstore.errors import CorruptFileError as CorruptFileError
 from kstore.errors import CorruptIndexError as CorruptIndexError
 from kstore.errors import CorruptRecordError as CorruptRecordError
 from kstore.errors import CorruptSnapshotError as CorruptSnapshotError
+from kstore.errors import CursorLockedError as CursorLockedError
 from kstore.errors import InvalidConfigError as InvalidConfigError
 from kstore.errors import InvalidProducerEpochError as InvalidProducerEpochError
 from kstore.errors import InvalidRecordError as InvalidRecordError
@@ -41,6 +42,8 @@ from kstore.errors import UnexpectedAppendOffsetError as UnexpectedAppendOffsetE
 from kstore.errors import UnsupportedCodecError as UnsupportedCodecError
 from kstore.log.compact.report import CompactedSegment as CompactedSegment
 from kstore.log.compact.report import Compaction as Compaction
+from kstore.log.cursors.cursor import Cursor as Cursor
+from kstore.log.cursors.offset_commits import OffsetAndMetadata as OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition as TopicPartition
 from kstore.log.follow.follower import Follower as Follower
 from kstore.log.partition import PartitionLog as PartitionLog
@@ -82,6 +85,8 @@ __all__ = [
     "CorruptIndexError",
     "CorruptRecordError",
     "CorruptSnapshotError",
+    "Cursor",
+    "CursorLockedError",
     "DataLossWarning",
     "Decision",
     "Follower",
@@ -99,6 +104,7 @@ __all__ = [
     "LogNotFoundError",
     "LogStore",
     "LogWriter",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "OffsetOverflowError",

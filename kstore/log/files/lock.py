@@ -19,10 +19,10 @@ _guard = Mutex()
 _held: dict[str, "DirectoryLock"] = {}
 
 
-def _holder(fd: int) -> int | None:
-    """The process that holds the lock on this file, if the system tells."""
+def holder_of(fd: int, start: int = 0, length: int = 0) -> int | None:
+    """The process that holds the lock on this file, or on bytes of it, if the system tells."""
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
     except (OSError, struct.error):
         return None
@@ -97,7 +97,7 @@ def is_locked(directory: Path) -> bool:
         file = File(f"{key}/{layout.LOCK}")
     except OSError:
         return False
-    return _holder(file.fd) is not None
+    return holder_of(file.fd) is not None
 
 
 class PartitionLock:
@@ -157,7 +157,7 @@ def _locked(path: str) -> File:
             pass
         except OSError as e:
             if e.errno in (errno.EACCES, errno.EAGAIN):
-                raise LogLockedError(path, _holder(file.fd)) from None
+                raise LogLockedError(path, holder_of(file.fd)) from None
             raise
 
 
