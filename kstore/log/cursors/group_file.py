@@ -146,6 +146,7 @@ class GroupFile:
                     self._catch_up()
                 else:
                     return
+                data = self._encode(changes, self.member, max(self._content.next_offset, 0))
             self._append(data, durable)
 
     def sync(self) -> None:
