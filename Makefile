@@ -6,7 +6,7 @@ SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o 
 # Folders whose tests take seconds, and together less than a minute.
 QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
 
-.PHONY: help demo test quick test-spark interop check bench bench-all crash fuzz asan debug coverage wheel clean
+.PHONY: help demo test quick test-spark interop check bench bench-all crash fuzz evidence asan debug coverage wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -62,6 +62,10 @@ crash: .venv/built .venv/with-test ## kill a writer at COUNT=1000 random moments
 SECONDS ?= 600
 fuzz: .venv/built .venv/with-test ## look for bytes and calls that crash it, for SECONDS=600 in all (clang; gcc for what runs in Python)
 	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(ARGS)
+
+MINUTES ?= 60
+evidence: .venv/built .venv/with-test ## run all searches for lost or wrong records for MINUTES=60, and write docs/evidence.md
+	$(BIN)/python -m tests.evidence.run $(MINUTES) $(ARGS)
 
 asan: .venv/built .venv/with-test .venv/with-examples ## the tests that feed it damaged bytes, with AddressSanitizer and UBSan
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/hostile/asan.sh $(ARGS)

@@ -20,6 +20,7 @@ from kstore.tools.commands import (
     dump,
     find,
     follow,
+    get,
     records,
     recover,
     retain,
@@ -33,6 +34,7 @@ EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, what looks wrong
   kstore records data/orders-0 --since 2026-11-20 --format jsonl
   kstore find data/orders-0 --timestamp 1711530458631
+  kstore get data/users-0 --key ann
   kstore follow data/orders-0 --start 4711 --format jsonl
   kstore dump --files data/orders-0/00000000000000000000.log --deep-iteration --print-data-log
 
@@ -45,7 +47,7 @@ EXAMPLES = """examples:
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
 
-dump, records, follow, find, stat, topics and describe write nothing and take no lock: the directory may belong to a
+dump, records, follow, find, get, stat, topics and describe write nothing and take no lock: the directory may belong to a
 running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter and delete lock the directory as
 a broker does, and fail if it is locked.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
@@ -55,6 +57,7 @@ COMMANDS = {
     "records": (records, "print the records of a partition"),
     "follow": (follow, "print records as they are appended"),
     "find": (find, "find a record by offset or by time"),
+    "get": (get, "print the last record of a key, or all of them"),
     "stat": (stat, "describe a partition or a log directory, and what is wrong with it"),
     "append": (append, "append lines or JSON Lines from standard input"),
     "retain": (retain, "delete old segments by size and age, or say which"),

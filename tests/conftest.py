@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,12 @@ def ram() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
     yield made
     shutil.rmtree(made)
+
+
+@pytest.fixture
+def tried(record_property: Callable[[str, object], None]) -> Callable[[int], None]:
+    """Notes how many cases a test has tried: `make evidence` adds them up."""
+    return lambda count: record_property("tried", count)
 
 
 @pytest.fixture

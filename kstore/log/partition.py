@@ -41,6 +41,7 @@ from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
+from kstore.log.read.by_key import given, last_offset, offsets_of
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -470,6 +471,34 @@ class PartitionLog:
             except CorruptFileError as e:
                 raise_told(now, e, offset)
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
+
+    def last(self, key: bytes, *, isolation: _Isolation = "read_uncommitted") -> Record | None:
+        """The last record with this key; None if there is none.
+
+        If its value is None, the key was deleted: Kafka calls such a record a tombstone. Segments are looked through from
+        the newest to the oldest, without an index of keys, so a key that was written long ago takes as long as a scan of
+        what came after it.
+
+        isolation="read_committed" passes over records of aborted and open transactions. TypeError if `key` is not bytes.
+        CorruptRecordError if the log is damaged where the record is looked for.
+        """
+        log = self._twin(self._for_reading())
+
+        def scan(start: int, stop: int) -> Scan:
+            return log.scan(["offset"], start=start, stop=stop, key=given(key), isolation=isolation)
+
+        scan(0, 0)  # which checks the arguments
+        offset = last_offset(log.segments, log.log_end_offset, scan)
+        return None if offset is None else log.get(offset)
+
+    def history(self, key: bytes, *, isolation: _Isolation = "read_uncommitted") -> Iterator[Record]:
+        """An iterator of all records with this key that are in the log now, the oldest first.
+
+        A compaction leaves the last one only. `isolation` and errors are those of `last`.
+        """
+        log = self._twin(self._for_reading())
+        scan = log.scan(["offset"], key=given(key), isolation=isolation)
+        return map(log.get, offsets_of(scan))
 
     def records(
         self,

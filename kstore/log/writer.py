@@ -51,7 +51,6 @@ from kstore.log.compact.compactor import (
     SWAP,
     Cleaned,
     LogState,
-    check_policy,
     compact,
     last_offsets,
 )
@@ -773,7 +772,6 @@ class LogWriter(RecordAppender, PartitionLog):
     def _compaction_state(self) -> LogState:
         with self._held():
             self._check_place()
-            check_policy(self._config)
             now_ms = self.clock_ms()
             self._producer_states.forget(now_ms)
             now = self._current()
@@ -792,8 +790,10 @@ class LogWriter(RecordAppender, PartitionLog):
     def _check_compacting(self) -> None:
         if self._closed:
             raise LogClosedError(f"{self.path} is closed")
-        if self._refusal is not None:
-            raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
+        if self._refusal is not None:  # for good, or while another thread changes the log
+            with self._held():
+                if self._refusal is not None:
+                    raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
 
     def _compacted_to(self, offset: int) -> None:
         with self._held():

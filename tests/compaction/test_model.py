@@ -3,10 +3,11 @@
 import contextlib
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kstore
@@ -66,9 +67,10 @@ def table_of(log: kstore.PartitionLog) -> dict[bytes | None, bytes | None]:
     return {r.key: r.value for r in log}
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
-def test_rounds(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_rounds(seed: int, tmp_path_factory: pytest.TempPathFactory, tried: Callable[[int], None]) -> None:
+    tried(1)
     rng = random.Random(seed)
     directory = tmp_path_factory.mktemp("model") / "t-0"
     clock = Clock()

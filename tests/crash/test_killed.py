@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def live_and_die(directory: Path, nth: int, how: str) -> Story | None:
 
 
 @pytest.mark.parametrize("how", ["kill", "kill_half"])
-def test_killed_at_every_call(ram: Path, how: str) -> None:
+def test_killed_at_every_call(ram: Path, how: str, tried: Callable[[int], None]) -> None:
     fail_call(0)
     Story(ram / "whole-0").tell()
     total = calls_made()
@@ -66,10 +67,11 @@ def test_killed_at_every_call(ram: Path, how: str) -> None:
         assert not again.recovery.findings
         assert again.get(end).offset == end
         story.check(again)
+    tried(total - 1)
 
 
 @pytest.mark.parametrize("durability", ["none", "group", "each"])
-def test_killed_at_random_moments(ram: Path, durability: str) -> None:
+def test_killed_at_random_moments(ram: Path, durability: str, tried: Callable[[int], None]) -> None:
     """One log, killed again and again: what was acknowledged stays for good, the rest is a prefix of what was tried."""
     rng = random.Random(7)
     directory = ram / "busy-0"
@@ -101,6 +103,7 @@ def test_killed_at_random_moments(ram: Path, durability: str) -> None:
             check(kstore.open(directory), acked)
     with kstore.open(directory, "a") as log:
         check(log, acked)
+    tried(max(KILLS // 3, 1))
 
 
 def check(log: kstore.PartitionLog, acked: dict[int, int]) -> None:

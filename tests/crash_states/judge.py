@@ -40,7 +40,8 @@ class Judge:
     def judge(self, image: Image, promise: Promise, setting: Setting, *, ordered: bool = False) -> list[str]:
         """What is wrong with it; nothing, as it should be. `ordered`: names have reached the disk in their order, so that
         at any moment of a truncation or deletion what is left is a log without a hole. (Not of a recovery, which cuts a
-        segment off before it removes those behind it, as Kafka's does.)"""
+        segment off before it removes those behind it, as Kafka's does; nor behind a segment without an offset index,
+        which is recovered before those behind it are looked at, as Kafka's is.)"""
         if not any(name.startswith(setting.partition + "/") for name in image.files):
             image.directories.add(setting.partition)  # what was promised must be missed, not the directory
         key = (image.digest(), setting)
@@ -55,7 +56,7 @@ class Judge:
                 own += [
                     f"offset {end} is followed by {base}: what lies between went too early"
                     for end, base in view.holes
-                    if ordered and base not in promise.jumps
+                    if ordered and base not in promise.jumps and _has_index(image, setting.partition, end)
                 ]
                 own += complaints(promise, view.records, view.start, view.end, frozenset([EXTRA]))
             wrong += [f"{view.how}: {text}" for text in own]
@@ -71,6 +72,13 @@ class Judge:
                 return list(_views(root, setting))
         finally:
             shutil.rmtree(root)
+
+
+def _has_index(image: Image, partition: str, end: int) -> bool:
+    """Whether the segment that holds the offset before `end` has an offset index."""
+    logs = [name for name in image.files if name.startswith(f"{partition}/") and name.endswith(".log")]
+    last = max((name for name in logs if int(Path(name).stem) < end), default="")
+    return f"{last.removesuffix('.log')}.index" in image.files
 
 
 EXTRA = 999_999  # the number of the record that is appended to see that it can be

@@ -265,7 +265,15 @@ class Life:
         offset = self.rng.randint(low, end)
         rest, told = self._rest(offset)
         self.promises.jump(offset)
-        self.begin(f"truncate_to {offset}", below=rest, start_least=offset, end_least=told)
+        # below the first segment all of them go, and whichever is left for a moment is the log
+        all_go = offset < log.segments[0].base_offset
+        self.begin(
+            f"truncate_to {offset}",
+            below=rest,
+            start_least=offset,
+            start_most=end if all_go else 0,
+            end_least=told,
+        )
         if log.truncate_to(offset):
             self.promises.remove(from_=rest)
             self.promises.cut(rest)

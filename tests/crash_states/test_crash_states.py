@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -72,24 +72,30 @@ def some(trace: Trace, count: int, seed: str) -> Iterator[State]:
 
 
 @pytest.mark.parametrize("number", range(LIVES or 4))
-def test_one_life(ram: Path, number: int) -> None:
+def test_one_life(ram: Path, number: int, tried: Callable[[int], None]) -> None:
     seed = f"{SEED}.{number}"
-    assert check(ram, seed, recorded(ram, seed)) > 50
+    states = check(ram, seed, recorded(ram, seed))
+    assert states > 50
+    tried(states)
 
 
 @pytest.mark.parametrize("number", range(LIVES or 2))
-def test_two_lives(ram: Path, number: int) -> None:
+def test_two_lives(ram: Path, number: int, tried: Callable[[int], None]) -> None:
     seed = f"{SEED}.{number}.two"
     first = recorded(ram, seed)
     for i, state in enumerate(some(first, 20 if LIVES else 2, seed)):
-        assert check(ram, f"{seed}.{i}", recorded(ram, f"{seed}.{i}", state, first)) > 0
+        states = check(ram, f"{seed}.{i}", recorded(ram, f"{seed}.{i}", state, first))
+        assert states > 0
+        tried(states)
 
 
 @pytest.mark.parametrize("number", range(LIVES or 1))
-def test_three_lives(ram: Path, number: int) -> None:
+def test_three_lives(ram: Path, number: int, tried: Callable[[int], None]) -> None:
     seed = f"{SEED}.{number}.three"
     first = recorded(ram, seed)
     for i, state in enumerate(some(first, 5 if LIVES else 1, seed)):
         second = recorded(ram, f"{seed}.{i}", state, first)
         for j, later in enumerate(some(second, 5 if LIVES else 1, seed)):
-            assert check(ram, f"{seed}.{i}.{j}", recorded(ram, f"{seed}.{i}.{j}", later, second)) > 0
+            states = check(ram, f"{seed}.{i}.{j}", recorded(ram, f"{seed}.{i}.{j}", later, second))
+            assert states > 0
+            tried(states)

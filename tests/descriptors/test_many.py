@@ -7,6 +7,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ LIMIT = 256 if MANY else 64
 @pytest.mark.parametrize(
     ("script", "count"), [("many_segments.py", MANY or 400), ("many_logs.py", MANY // 10 or 150)]
 )
-def test_many(ram: Path, script: str, count: int) -> None:
+def test_many(ram: Path, script: str, count: int, tried: Callable[[int], None]) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -39,3 +40,4 @@ def test_many(ram: Path, script: str, count: int) -> None:
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
+    tried(count)

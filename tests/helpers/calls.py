@@ -1,5 +1,7 @@
-"""How much work a call is, without looking at a clock."""
+"""How much work a call is, without looking at a clock; and which of many system calls are to fail."""
 
+import os
+import random
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -19,3 +21,11 @@ def count_calls(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+def some_calls(total: int, share: int, case: object) -> list[int]:
+    """Of 1 .. total one in each run of `share`, others for another case; with KSTORE_CALLS=all every one."""
+    if os.environ.get("KSTORE_CALLS") == "all":
+        return list(range(1, total + 1))
+    rng = random.Random(repr(case))
+    return [min(first + rng.randrange(share), total) for first in range(1, total + 1, share)]

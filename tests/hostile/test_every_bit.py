@@ -10,7 +10,7 @@ import shutil
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,7 @@ def believed_by_the_page() -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.timeout(0 if ALL else 300)
-def test_every_bit(home: Path) -> None:
+def test_every_bit(home: Path, tried: Callable[[int], None]) -> None:
     partition = home / "t-0"
     right = answers(partition)
     assert right["findings"] == []
@@ -166,6 +166,7 @@ def test_every_bit(home: Path) -> None:
         if how.startswith("believed"):
             wrong[name] += 1
             details[name, how] += 1
+    tried(sum(there.values()))
     page = believed_by_the_page()
     print(*(f"| `{name}` | {there[name]:,} | {wrong[name]:,} |" for name in sorted(there)), sep="\n")
     print(*(f"{count:6} {name}: {how}" for (name, how), count in sorted(details.items())), sep="\n")

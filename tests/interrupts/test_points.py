@@ -3,6 +3,7 @@
 A sample of the points is tried, of all with KSTORE_INTERRUPTS=all. A failure tells how to try its point again.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,14 @@ MOST = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_interrupted(ram: Path, name: str) -> None:
+def test_interrupted(ram: Path, name: str, tried: Callable[[int], None]) -> None:
     told = []
     for (what, kind), most in MOST.items():
         if not (most or ALL):
             continue
-        total, tried, found = failures(OPERATIONS[name], what, kind, ram, most)
+        total, count, found = failures(OPERATIONS[name], what, kind, ram, most)
+        tried(count)
         assert total > 0 or name == "garbage"
         if found:
-            told.append(explain(name, what, kind, tried, found))
+            told.append(explain(name, what, kind, count, found))
     assert not told, f"seed {SEED}\n" + "\n".join(told)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -129,7 +129,7 @@ def need(system: FileSystem, ram: Path) -> None:
 
 @pytest.mark.timeout(0 if CUTS > 100 else 300)
 @pytest.mark.parametrize("system", FILE_SYSTEMS, ids=lambda system: system.name)
-def test_power_cuts(system: FileSystem, ram: Path) -> None:
+def test_power_cuts(system: FileSystem, ram: Path, tried: Callable[[int], None]) -> None:
     need(system, ram)
     done = 0
     while done < CUTS:
@@ -137,6 +137,7 @@ def test_power_cuts(system: FileSystem, ram: Path) -> None:
         wrong = complaints(system, ram, f"{SEED}.{system.name}.{done}", now)
         assert not wrong, "\n".join(wrong)
         done += now
+    tried(done)
 
 
 @pytest.mark.parametrize("defect", FOUND)

@@ -1,4 +1,7 @@
-"""Every file operation of a session fails once: opening a store, recovering it, appending to it, closing it."""
+"""A file operation of a session fails: opening a store, recovering it, appending to it, closing it.
+
+Some of them each; all with KSTORE_CALLS=all.
+"""
 
 import errno
 from collections.abc import Iterator
@@ -9,6 +12,7 @@ import pytest
 import kstore
 from kstore import LogStore
 from kstore.engine.io.file import calls_made, fail_call
+from tests.helpers.calls import some_calls
 
 EACH = 20
 
@@ -50,7 +54,8 @@ def test_any_call_fails(ram: Path, clean: bool) -> None:
     calls = calls_made()
     assert calls > 100
     failures = 0
-    for nth in range(1, calls + 1):
+    tried = some_calls(calls, 4, clean)
+    for nth in tried:
         directory = ram / f"t{nth}"
         make(directory, clean=clean)
         fail_call(nth, errno.EIO, own=True)
@@ -71,4 +76,4 @@ def test_any_call_fails(ram: Path, clean: bool) -> None:
         assert reader.closed_cleanly
         for tp in reader:
             assert reader.open(*tp).recovery.findings == []
-    assert failures > calls / 3
+    assert failures > len(tried) / 3

@@ -48,6 +48,7 @@ cdef class LogAppender:
     cdef list waiting             # events to set at the next change; None for none
 
     cdef int acquire(self) except -1
+    cdef int acquire_to_append(self) except -1
     cdef int refuse_reentrance(self) except -1
     cdef void release(self) noexcept
     cdef int notify(self) except -1

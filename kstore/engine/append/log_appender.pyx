@@ -17,12 +17,14 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.io.file cimport SMALL, File
+from kstore.engine.io.mutex cimport holds_inner
 from kstore.engine.io.owned_lock cimport (
     ks_owned_lock_acquire,
     ks_owned_lock_destroy,
     ks_owned_lock_init,
     ks_owned_lock_is_mine,
     ks_owned_lock_release,
+    ks_owned_lock_try,
 )
 from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
@@ -327,13 +329,20 @@ cdef class LogAppender:
     # ---- the mutex ------------------------------------------------------------------------------------------------
 
     cdef int acquire(self) except -1:
-        if not ks_owned_lock_acquire(&self.mutex):
+        if not ks_owned_lock_try(&self.mutex):
             self.refuse_reentrance()
+            ks_owned_lock_acquire(&self.mutex)
         return 0
 
+    cdef int acquire_to_append(self) except -1:
+        if self.durability:
+            self.refuse_reentrance()  # now: once it is appended it has to be waited for
+        return self.acquire()
+
     cdef int refuse_reentrance(self) except -1:
-        """To wait for this very thread would take for ever: it has the mutex, or syncs for all."""
-        if ks_owned_lock_is_mine(&self.mutex) or self.leader == PyThread_get_thread_ident():
+        """To wait for this very thread would take for ever: it has the mutex, or syncs for all, or has what who does may
+        be waiting for."""
+        if ks_owned_lock_is_mine(&self.mutex) or self.leader == PyThread_get_thread_ident() or holds_inner():
             raise ReentrantCallError(
                 "the log was called from within itself: by a signal handler, a finalizer or its clock"
             )

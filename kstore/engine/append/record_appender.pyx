@@ -137,7 +137,7 @@ cdef class RecordAppender(LogAppender):
         made = read_fields(value, key, headers, &f)
         if timestamp is not None:
             given = moment(timestamp)  # before the mutex: it may run Python code
-        self.acquire()
+        self.acquire_to_append()
         try:
             self.check_usable()
             now = self.now(timestamp is None or self.log_append_time)
@@ -225,7 +225,7 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t most = min(
             <int64_t>integer("batch_bytes", batch_bytes), self.segment_bytes, self.max_message_bytes
         )
-        self.acquire()
+        self.acquire_to_append()
         try:
             self.check_usable()
             self.refuse_offsets(count)
@@ -391,7 +391,7 @@ cdef class RecordAppender(LogAppender):
         transaction_version = integer("transaction_version", transaction_version, -1, INT16_MAX)
         rules.follower = keep_offsets
         rules.client = not keep_offsets and origin == "client"
-        self.acquire()
+        self.acquire_to_append()
         try:
             self.check_usable()
             now = self.now(not keep_offsets)  # a follower needs it for rolling only

@@ -56,8 +56,9 @@ def sync_directory(path: str) -> None:
 def sync_file(path: str) -> bool:
     """Brings a file to the disk, by its name or that name with the suffix .deleted; False if there is none. OSError."""
 
-def read_whole(path: str, most: int = ...) -> bytes:
-    """The content of a small file. OSError; EFBIG for more than `most` bytes, which no such file has."""
+def read_whole(path: str, most: int = ..., *, or_deleted: bool = ...) -> bytes:
+    """The content of a small file; `or_deleted`: also by the name that it has once it is deleted. OSError; EFBIG for
+    more than `most` bytes, which no such file has."""
 
 def frees_descriptor(number: int) -> bool:
     """After another call has failed with this errno: whether it did for want of a descriptor, and there is one now."""
@@ -82,10 +83,9 @@ class Directory:
 class File:
     """Owns a file descriptor; it is closed when the last reference goes, never under a reader.
 
-    mode "r" reads; a name that has just been given the suffix `.deleted` (retention does that before it unlinks) is
-    found under that one. "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it absent.
-    Only regular files: a pipe or a device of that name is an OSError, as is a symbolic link that would be written
-    through. Thread-safe."""
+    mode "r" reads, "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it absent. Only
+    regular files: a pipe or a device of that name is an OSError, as is a symbolic link that would be written through.
+    Thread-safe."""
 
     def __new__(cls, path: str, mode: str = "r") -> File: ...
     @property

@@ -251,10 +251,9 @@ cdef inline bint mode_reads(int flags) noexcept nogil:
 cdef class File:
     """Owns a file descriptor; it is closed when the last reference goes, never under a reader.
 
-    mode "r" reads; a name that has just been given the suffix `.deleted` (retention does that before it unlinks) is
-    found under that one. "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it absent.
-    Only regular files: a pipe or a device of that name is an OSError, as is a symbolic link that would be written
-    through. Thread-safe.
+    mode "r" reads, "r+" reads and writes, "a" also creates the file, "w" also empties it, "x" needs it absent. Only
+    regular files: a pipe or a device of that name is an OSError, as is a symbolic link that would be written through.
+    Thread-safe.
     """
 
     def __cinit__(self, str path not None, str mode="r"):
@@ -289,12 +288,6 @@ cdef class File:
                         break
             if self.fd >= 0 or not makes_room():
                 break
-        if self.fd < 0 and errno == ENOENT and mode == "r":
-            name += b".deleted"
-            raw = name
-            self.fd = c_open(raw, flags)
-            if self.fd < 0:
-                raise FileNotFoundError(_errno.ENOENT, "No such file or directory", path)
         if self.fd < 0 and errno == ELOOP and mode != "r":
             raise OSError(_errno.ELOOP, "a symbolic link is not written through", path)
         if self.fd < 0:
@@ -670,19 +663,33 @@ def set_mtime_ms(str path not None, int64_t mtime_ms):
     os.utime(path, ns=(mtime_ms * 1000000, mtime_ms * 1000000))
 
 
+cdef File either_name(str path):
+    """A file for reading by its name, or by that name with the suffix .deleted, which retention gives before unlinking.
+
+    Only for a file that is known to have had the name: what an earlier one of that name has left may still be there."""
+    try:
+        return File(path)
+    except FileNotFoundError:
+        try:
+            return File(path + ".deleted")
+        except FileNotFoundError:
+            raise FileNotFoundError(_errno.ENOENT, "No such file or directory", path) from None
+
+
 def sync_file(str path not None):
     """Brings a file to the disk, by its name or that name with the suffix .deleted; False if there is none. OSError."""
     try:
-        file = File(path)
+        file = either_name(path)
     except FileNotFoundError:
         return False
     file.sync()
     return True
 
 
-def read_whole(str path not None, int64_t most=1 << 28):
-    """The content of a small file. OSError; EFBIG for more than `most` bytes, which no such file has."""
-    cdef File file = File(path)
+def read_whole(str path not None, int64_t most=1 << 28, *, bint or_deleted=False):
+    """The content of a small file; `or_deleted`: also by the name that it has once it is deleted. OSError; EFBIG for
+    more than `most` bytes, which no such file has."""
+    cdef File file = either_name(path) if or_deleted else File(path)
     if file.length() > most:
         raise OSError(_errno.EFBIG, f"more than {most} bytes", path)
     return file.read(0, most)
@@ -757,7 +764,7 @@ cdef class FileHandle:
         """Opens the file that this handle stands for, also where it was given the suffix .deleted and another has its
         name."""
         cdef struct_stat st
-        cdef File file = File(path)
+        cdef File file = either_name(path)
         if fstat(file.fd, &st) < 0:
             file.raise_errno()
         if self.inode == 0:

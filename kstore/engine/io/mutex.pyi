@@ -9,9 +9,14 @@ class Mutex:
     very thread would take for ever, and to go in beside it would find things half done: ReentrantCallError. What a
     finalizer has to do it leaves to `later`: that runs when the thread is through.
 
+    `inner`: code that has it takes no lock behind it but inner ones, so others may wait for it with their locks held.
+
     Entering and leaving are C code, which no signal interrupts: the lock is never left locked."""
 
-    def later(self, call: Callable[[], object], /) -> None:
-        """Calls it under the guard: now, or when this thread, interrupted in here, leaves; then OSErrors are lost."""
+    def __init__(self, *, inner: bool = False) -> None: ...
+    def later(self, call: Callable[[], object], /, *, wait: bool = False) -> None:
+        """Calls it under the guard: now, or when the thread that is inside leaves; then OSErrors are lost.
+
+        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it may run anywhere."""
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...

@@ -12,9 +12,24 @@ from kstore.engine.io.owned_lock cimport (
     ks_owned_lock_init,
     ks_owned_lock_is_mine,
     ks_owned_lock_release,
+    ks_owned_lock_try,
 )
 
 from kstore.errors import ReentrantCallError
+
+
+cdef extern from *:
+    """
+    static _Thread_local int ks_inner; /* how many inner ones the thread has */
+    #define ks_add_inner(count) (ks_inner += (count))
+    """
+    int ks_add_inner(int count)
+
+
+cdef bint holds_inner() noexcept:
+    """Whether this thread is inside an inner Mutex. Then it must not wait for a lock that is none: whoever has that one
+    may be waiting for the inner one. Only a signal handler or a finalizer comes to this."""
+    return ks_add_inner(0) > 0
 
 
 @final
@@ -26,23 +41,33 @@ cdef class Mutex:
     very thread would take for ever, and to go in beside it would find things half done: ReentrantCallError. What a
     finalizer has to do it leaves to `later`: that runs when the thread is through.
 
+    `inner`: code that has it takes no lock behind it but inner ones, so others may wait for it with their locks held.
+
     Entering and leaving are C code, which no signal interrupts: the lock is never left locked.
     """
 
     cdef ks_owned_lock lock
     cdef object waiting
+    cdef bint inner
 
-    def __cinit__(self):
+    def __cinit__(self, *, bint inner=False):
         self.waiting = deque()
+        self.inner = inner
         ks_owned_lock_init(&self.lock)
 
     def __dealloc__(self):
         ks_owned_lock_destroy(&self.lock)
 
     cdef int acquire(self) except -1:
-        if not ks_owned_lock_acquire(&self.lock):
-            raise ReentrantCallError("called by the thread that is inside, from a signal handler or a finalizer")
+        if not ks_owned_lock_try(&self.lock):
+            if not self.inner and holds_inner() or not ks_owned_lock_acquire(&self.lock):
+                raise ReentrantCallError("called by the thread that is inside, from a signal handler or a finalizer")
+        ks_add_inner(self.inner)
         return 0
+
+    cdef void release(self) noexcept:
+        ks_add_inner(-self.inner)
+        ks_owned_lock_release(&self.lock)
 
     cdef int run_waiting(self) except -1:
         while self.waiting:
@@ -53,16 +78,21 @@ cdef class Mutex:
                 pass
         return 0
 
-    def later(self, call, /):
-        """Calls it under the guard: now, or when this thread, interrupted in here, leaves; then OSErrors are lost."""
-        if ks_owned_lock_is_mine(&self.lock):
-            self.waiting.append(call)
-        else:
+    def later(self, call, /, *, bint wait=False):
+        """Calls it under the guard: now, or when the thread that is inside leaves; then OSErrors are lost.
+
+        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it runs anywhere."""
+        if wait and not ks_owned_lock_is_mine(&self.lock):
             self.acquire()
             try:  # no `with`: Cython's ends the process if there is no memory for a traceback
                 call()
             finally:
                 self.leave()
+            return
+        self.waiting.append(call)
+        if ks_owned_lock_try(&self.lock):  # else whoever has it looks once more after leaving
+            ks_add_inner(self.inner)
+            self.leave()
 
     def __enter__(self):
         self.acquire()
@@ -75,7 +105,7 @@ cdef class Mutex:
             try:
                 self.run_waiting()
             finally:
-                ks_owned_lock_release(&self.lock)
+                self.release()
             if not self.waiting:
                 return 0
             self.acquire()  # it came after the last look

@@ -55,6 +55,7 @@ cdef class Segment:
     cdef int64_t after(self, ReadWindow w, int64_t position, ks_batch *b) except -2
     cdef OffsetIndex distrusted(self, OffsetIndex index, int64_t slot, int64_t found)
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)
+    cdef File index_file(self, str kind)
     cdef bytes contents(self, str kind, int64_t width, str absent=*)
     cdef int check_last_time(self) except -1
     cdef int load_between(self, ReadWindow w, int64_t position, int64_t end) except -1

@@ -167,14 +167,12 @@ cdef class Segment:
 
         CorruptIndexError if the log has fewer batches than the file has room for entries of this width: it may be
         sparse, and larger than memory."""
-        cdef File file
+        cdef File file = self.index_file(kind)
         cdef int64_t size, most
-        try:
-            file = File(self.path_of(kind))
-        except FileNotFoundError:
+        if file is None:
             if absent is None:
                 return None
-            raise CorruptIndexError(absent, file=self.path_of(kind), position=0) from None
+            raise CorruptIndexError(absent, file=self.path_of(kind), position=0)
         size = file.length()
         most = width * (self.opened().length() // LEAST_BATCH + 2)
         if size > most:
@@ -182,6 +180,26 @@ cdef class Segment:
                 "size of an index", file=self.path_of(kind), position=most, expected=f"at most {most}", found=size
             )
         return file.read(0, size)
+
+    cdef File index_file(self, str kind):
+        """One of its index files; None if there is none.
+
+        An index gets the suffix .deleted after its .log did. So if the .log has its name, the index has its own, and
+        what lies there as .deleted was left by an earlier segment. LogChangedError if the .log is gone: an index that
+        is not there may be gone, too."""
+        path = self.path_of(kind)
+        try:
+            return File(path)
+        except FileNotFoundError:
+            pass
+        if self.is_file_of_its_name():
+            return None
+        try:
+            return File(path + ".deleted")
+        except FileNotFoundError:
+            if self._handle.is_at(self.path + ".deleted"):
+                return None
+        raise self.changed("it was deleted", self.base_offset)
 
     def is_file_of_its_name(self):
         """Whether the .log's name still stands for the file that this segment has open."""

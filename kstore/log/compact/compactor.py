@@ -47,7 +47,7 @@ def last_offsets(states: Mapping[int, ProducerState]) -> dict[int, int]:
     }
 
 
-def check_policy(config: LogConfig) -> None:
+def _check_policy(config: LogConfig) -> None:
     """PolicyViolationError unless a log of this configuration is compacted."""
     if not config.compacts:
         raise PolicyViolationError(
@@ -87,9 +87,10 @@ class Cleaned(NamedTuple):
 
 
 def compact(log: Compacted, *, dry_run: bool) -> Compaction:
-    """Compacts what may be compacted now. CorruptFileError if a segment is damaged: it is left as it is, and so are those
-    behind it."""
+    """Compacts what may be compacted now. PolicyViolationError. CorruptFileError if a segment is damaged: it is left as it is,
+    and so are those behind it."""
     state = log._compaction_state()
+    _check_policy(state.config)
     found = _look(state)
     due, reason = found.reason(state.config)
     first = found
@@ -102,6 +103,8 @@ def compact(log: Compacted, *, dry_run: bool) -> Compaction:
         if dry_run or end <= found.first_dirty:
             break
         state = log._compaction_state()  # if the keys did not fit: on with the rest, up to the same bound
+        if not state.config.compacts:
+            break  # it was configured otherwise meanwhile
         again = _look(state)
         found = again._replace(first_uncleanable=min(found.first_uncleanable, again.first_uncleanable))
         due = found.first_dirty < found.first_uncleanable

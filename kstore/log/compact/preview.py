@@ -6,7 +6,7 @@ from pathlib import Path
 from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogClosedError
-from kstore.log.compact.compactor import Cleaned, LogState, check_policy, compact, last_offsets
+from kstore.log.compact.compactor import Cleaned, LogState, compact, last_offsets
 from kstore.log.compact.report import Compaction
 from kstore.log.files.log_dir_state import read_cleaner_offset
 from kstore.log.partition import PartitionLog
@@ -29,7 +29,6 @@ class _Preview:
         self._now_ms = now_ms
 
     def _compaction_state(self) -> LogState:
-        check_policy(self._config)
         now = self._log._now()
         return LogState(
             now.segments,

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from kstore.engine.record.batch import RecordBatch, control_type
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+from kstore.errors import CorruptIndexError
 from kstore.log.producers.states import ABORT, COMMIT
 
 
@@ -27,7 +28,10 @@ class CleanedTransactions:
 
     def can_discard(self, batch: RecordBatch) -> bool:
         """Takes in a batch of a transaction, or a control batch. True if its records may go: the transaction was aborted,
-        or it is a marker of which no batch was met. CorruptRecordError for a marker that cannot be read."""
+        or it is a marker of which no batch was met.
+
+        CorruptRecordError for a marker that cannot be read. CorruptIndexError if the transaction index says otherwise than
+        the marker: it has no checksum, and what is removed by its word would be gone for good."""
         while self._waiting and self._waiting[0][0] <= batch.last_offset:
             txn = heapq.heappop(self._waiting)[2]
             self._aborted.setdefault(txn.producer_id, txn)
@@ -47,13 +51,26 @@ class CleanedTransactions:
         kind = control_type(batch.records(verify=False)[0].key, batch.file, batch.position)
         if kind == ABORT:
             txn = self._aborted.pop(producer, None)
+            if txn is None and producer in self._committed:
+                raise _contradiction(batch, "a transaction that was aborted", "none of that producer")
             if txn is None or producer not in self._met:
                 return True
             self._met.discard(producer)
             if self.index is not None:
                 self.index.append(txn)
         elif kind == COMMIT:
+            if producer in self._met:
+                raise _contradiction(batch, "no transaction that was committed", self._aborted[producer])
             if producer not in self._committed:
                 return True
             self._committed.discard(producer)
         return False
+
+
+def _contradiction(marker: RecordBatch, expected: str, found: object) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"the marker at offset {marker.base_offset} and the transaction index",
+        file=f"{marker.file.removesuffix('.log')}.txnindex",
+        expected=expected,
+        found=found,
+    )

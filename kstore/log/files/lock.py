@@ -15,7 +15,7 @@ from kstore.errors import LogLockedError
 from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
-_guard = Mutex()
+_guard = Mutex(inner=True)
 _held: dict[str, "DirectoryLock"] = {}
 
 
@@ -43,7 +43,7 @@ class DirectoryLock:
 
     def __init__(self, directory: str, file: File) -> None:
         self.directory = directory
-        self.writing = Mutex()  # for the files that its users share
+        self.writing = Mutex(inner=True)  # for the files that its users share
         self._users: dict[str, weakref.ref[User]] = {}  # by partition directory
         self._file: File | None = file
         self._pid = os.getpid()
@@ -66,7 +66,7 @@ class DirectoryLock:
 
     def release(self, partition: Path, user: User) -> None:
         """Gives the lock up for one log; the file goes with the last."""
-        _guard.later(partial(self._drop, os.path.realpath(partition), user))
+        _guard.later(partial(self._drop, os.path.realpath(partition), user), wait=True)
 
     def _unlink(self) -> None:
         """Removes the file, unless the directory was renamed and another log's lock has its path."""
@@ -164,7 +164,7 @@ def _locked(path: str) -> File:
 def _forget() -> None:
     """A forked child has no lock: what it inherited belongs to its parent."""
     global _guard
-    _guard = Mutex()
+    _guard = Mutex(inner=True)
     _held.clear()
     for lock in list(_partition_locks):
         lock.drop()

@@ -99,7 +99,7 @@ class SnapshotFiles:
 
     def read(self, offset: int) -> list[ProducerState]:
         """The producers in one. CorruptSnapshotError, OSError."""
-        return read_snapshot(read_whole(self._paths[offset]), self._paths[offset])
+        return read_snapshot(read_whole(self._paths[offset], or_deleted=True), self._paths[offset])
 
     def read_newest(self, most: int) -> tuple[int, list[ProducerState]] | None:
         """The newest sound one at or below `most`, with its offset; broken ones on the way are removed, as by Kafka."""

@@ -1,7 +1,7 @@
 """The names in a partition directory, and what an interrupted deletion or compaction makes of them (spec 8.2)."""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
@@ -11,6 +11,12 @@ from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.steps import Code, Step
 
 
+def _logs_in(names: Iterable[str]) -> set[int]:
+    """The offsets of segments that have their .log, under its name or as a .swap file."""
+    offsets = (layout.segment_offset(name.removesuffix(".swap")) for name in names)
+    return {offset for offset in offsets if offset is not None}
+
+
 class DirectoryListing:
     """The names in the directory, and what they are after passes 1 to 3, which become steps of the recovery."""
 
@@ -18,7 +24,14 @@ class DirectoryListing:
         self.directory = directory
         self.recovery = recovery
         self.names = set(list_directory(directory))
+        self._logs = _logs_in(self.names)
         self.renamed: set[str] = set()  # final names of files that are still called .swap
+        # offsets of segments that are being removed: the .log is the first file that is called .deleted
+        self.removed: set[int] = set()
+
+    def changed_from(self) -> int | None:
+        """The first offset of a segment that came or went since the directory was listed; None if none did."""
+        return min(self._logs ^ _logs_in(list_directory(self.directory)), default=None)
 
     def note(
         self,
@@ -57,6 +70,9 @@ class DirectoryListing:
         swaps = []
         for name in sorted(extras):
             if name.endswith(".deleted"):
+                offset = layout.segment_offset(name.removesuffix(".deleted"))
+                if offset is not None:
+                    self.removed.add(offset)
                 if not name.endswith(".checkpoint.deleted"):
                     self._drop(Code.REMOVAL_UNDER_WAY, name)
             elif name.endswith(".cleaned") or (

@@ -83,8 +83,6 @@ class Gaps:
                 end, size = asked.read_next_offset(), asked.size
             except (CorruptFileError, OSError):
                 continue  # who reads it is told
-            if end < following.base_offset and not Path(following.path).exists():
-                continue  # the log was truncated meanwhile: that takes the following segments first
             offsets = (end, following.base_offset)
             if asked.tail_bytes:
                 yield segment, Gap(offsets, False, False, asked.tail_bytes)

@@ -65,7 +65,7 @@ class _Loader:
         self.lost_time_indexes: set[int] = set()
         self.has_producers = False
         self.recovered: set[Segment] = set()
-        self.orphans: list[int] = []  # offsets of indexes without a log
+        self.orphans: list[int] = []  # offsets of indexes without a log, which nobody was removing
 
     def _read_epochs(self) -> list[tuple[int, int]]:
         file = self.path / layout.LEADER_EPOCHS
@@ -193,7 +193,10 @@ class _Loader:
         steps, missing = [], []
         gaps: list[tuple[Segment, Gap]] = [(segments[0], gap) for gap in self._gap_before(segments[0])]
         gaps += Gaps(self.path, segments, self.recovered, self.log_start_offset, self.orphans, self.make)
+        changed = self.listing.changed_from() if gaps else None
         for segment, gap in gaps:
+            if changed is not None and changed <= gap.offsets[1]:
+                continue  # others are compacting or truncating: between two steps of theirs a file is missing
             if gap.tail:
                 at = segment.size - gap.tail
                 steps.append(Step(Code.BYTES_BEFORE_NEXT_SEGMENT, segment.path, at, gap.tail))
@@ -279,7 +282,8 @@ class _Loader:
                     self.listing.note(Code.NO_NAME_OF_AN_INDEX, name)
                 elif offset not in known:
                     self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
-                    self.orphans.append(offset)
+                    if offset not in self.listing.removed:
+                        self.orphans.append(offset)
         ends = [*(offset for offset, _ in stems[1:]), MAX64][: len(stems)]
         suffixes = self.listing.suffixes if self.listing.renamed else None
         segments = []

@@ -8,7 +8,7 @@ from collections import deque
 
 from kstore.engine.io.file import rename, unlink
 from kstore.engine.segment.segment import Segment
-from kstore.errors import LogChangedError
+from kstore.errors import CorruptFileError, LogChangedError
 from kstore.log.files import layout
 
 SUFFIX = ".deleted"
@@ -32,8 +32,12 @@ class DeletedSegments:
         If a full disk has no room for the longer name, the file goes at once.
         """
         segment.remember_file()
+        with contextlib.suppress(CorruptFileError, LogChangedError, OSError):
+            _ = segment.transaction_index  # readers of this process need it even when the file is gone
         path = segment.path + SUFFIX
         self._keep(path)  # of an earlier segment with this name, which is replaced
+        for kind in layout.INDEX_KINDS:  # before the .log: these are not of the same segment
+            unlink(segment.path_of(kind) + SUFFIX, missing_ok=True)
         try:
             rename(segment.path, path)
         except OSError as e:

@@ -1,0 +1,1 @@
+cdef bint holds_inner() noexcept

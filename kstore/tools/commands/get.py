@@ -1,0 +1,51 @@
+"""kstore get: print the last record of a key, or all of them."""
+
+import argparse
+import base64
+
+from kstore.tools.commands.records import as_json, as_line
+from kstore.tools.opening import add_open_arguments, open_partition
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    add_open_arguments(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--key", metavar="TEXT", help="the key, as UTF-8")
+    what.add_argument("--key-base64", metavar="BASE64", help="the key in base64")
+    parser.add_argument(
+        "--history", action="store_true", help="print all records of the key, the oldest first"
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed: pass over records of aborted and of open transactions (default read_uncommitted)",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each record")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the records; 1 if there is none. A record without a value says that the key was deleted."""
+    key = _key(args)
+    with open_partition(args) as log:
+        last = None if args.history else log.last(key, isolation=args.isolation)
+        records = log.history(key, isolation=args.isolation) if args.history else iter([last] if last else [])
+        found = False
+        for record in records:
+            found = True
+            batch = next(log.batches(record.offset))
+            print(as_json(batch, record) if args.json else as_line(batch, record, redact=False))
+    if not found:
+        print("no such record")
+    return int(not found)
+
+
+def _key(args: argparse.Namespace) -> bytes:
+    if args.key is not None:
+        text: str = args.key
+        return text.encode("utf-8", "surrogateescape")  # what the shell gave
+    try:
+        return base64.b64decode(args.key_base64, validate=True)
+    except ValueError as e:
+        raise ValueError(f"--key-base64 {args.key_base64!r}: {e}") from None

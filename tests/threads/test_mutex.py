@@ -1,0 +1,82 @@
+"""The lock of Python code: who would wait for himself, straight or by way of others, is refused."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.engine.io.mutex import Mutex
+from kstore.errors import ReentrantCallError
+
+
+@contextmanager
+def held_elsewhere(mutex: Mutex) -> Iterator[threading.Event]:
+    """Another thread has it until the end, or until the event is set."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with mutex:
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    try:
+        yield leave
+    finally:
+        leave.set()
+        thread.join()
+
+
+def test_nobody_waits_for_an_outer_lock_inside_an_inner_one() -> None:
+    """Whoever has the outer one may be waiting for the inner one: only a signal handler comes to this."""
+    inner, another, outer = Mutex(inner=True), Mutex(inner=True), Mutex()
+    with held_elsewhere(outer), inner, pytest.raises(ReentrantCallError), outer:
+        pass
+    with inner, another, outer:  # no need to wait
+        pass
+    with held_elsewhere(another) as leave, inner:
+        leave.set()
+        with another:
+            pass
+
+
+def test_later_does_not_wait() -> None:
+    mutex = Mutex()
+    called: list[int] = []
+    with held_elsewhere(mutex):
+        mutex.later(lambda: called.append(1))
+        assert called == []
+    assert called == [1]
+    with mutex:
+        mutex.later(lambda: called.append(2))
+        mutex.later(lambda: called.append(3), wait=True)  # it would wait for itself
+        assert called == [1]
+    assert called == [1, 2, 3]
+    mutex.later(lambda: called.append(4))
+    mutex.later(lambda: called.append(5), wait=True)
+    assert called == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("durability", ["group", "each"])
+def test_a_handler_inside_a_change_of_the_directory(tmp_path: Path, durability: Any) -> None:
+    """What it appends to another log could not be waited for: the thread that syncs may need the directory. So nothing is
+    appended."""
+    (tmp_path / "meta.properties").touch()
+    with (
+        kstore.open(tmp_path / "a-0", "a") as changed,
+        kstore.open(tmp_path / "b-0", "a", durability=durability) as other,
+    ):
+        with changed._log_dir._writing:
+            with pytest.raises(ReentrantCallError):
+                other.append(b"v")
+            with pytest.raises(ReentrantCallError):
+                other.extend([b"v"])
+            changed.append(b"not waited for")
+        assert other.log_end_offset == 0
+        assert other.append(b"v") == 0
