@@ -45,6 +45,7 @@ SMALL = (
     "kstore/engine/io/mutex",
     "kstore/engine/io/notification",
     "kstore/engine/record/compress",
+    "kstore/engine/segment/segment.",
 )
 
 

@@ -111,6 +111,11 @@ class ConfigOptions(TypedDict, total=False):
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_io_buffer_load_factor: float
     log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_enable: bool
+    log_cleaner_backoff_ms: int
+    log_retention_check_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,6 +358,36 @@ class LogConfig:
         "log.cleaner.io.max.bytes.per.second",
         text="Most bytes that compact() reads and writes in a second, together. Of a broker, not of a topic.",
     )
+    log_cleaner_enable: bool = _broker_key(
+        Boolean(),
+        True,
+        "log.cleaner.enable",
+        text="Whether a LogStore compacts in the background. Of a store, not of a topic.",
+    )
+    log_cleaner_backoff_ms: int = _broker_key(
+        int64(0),
+        15_000,
+        "log.cleaner.backoff.ms",
+        text="How often a LogStore looks in the background for what is to be compacted. Of a store, not of a topic.",
+    )
+    log_retention_check_interval_ms: int = _broker_key(
+        int64(1),
+        5 * _MINUTE_MS,
+        "log.retention.check.interval.ms",
+        text="How often a LogStore deletes old segments in the background. Of a store, not of a topic.",
+    )
+    log_flush_offset_checkpoint_interval_ms: int = _broker_key(
+        int32(0),
+        _MINUTE_MS,
+        "log.flush.offset.checkpoint.interval.ms",
+        text="How often a LogStore writes the checkpoints in the background. Of a store, not of a topic.",
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = _broker_key(
+        int32(0),
+        _MINUTE_MS,
+        "log.flush.start.offset.checkpoint.interval.ms",
+        text="Log start offsets are on the disk at once. " + _NO_EFFECT,
+    )
 
     def __new__(cls, **options: Any) -> Self:
         """Refuses unknown names in kstore's own words; what is known is for the dataclass's own constructor."""
@@ -449,17 +484,12 @@ _THROTTLES = {"leader.replication.throttled.replicas", "follower.replication.thr
 _TOPIC_NAMES = {name.replace("_", ".") for name, key in _KEYS.items() if key.of_topic} | _THROTTLES
 _TOPIC_NAME_OF = {s.name: name for name, key in _KEYS.items() for s in key.synonyms}
 _BROKER_LOG_NAMES = _TOPIC_NAME_OF.keys() | {
-    "log.cleaner.backoff.ms",
-    "log.cleaner.enable",
     "log.cleaner.io.buffer.size",
     "log.cleaner.threads",
     "log.dir",
     "log.dir.failure.timeout.ms",
     "log.dirs",
-    "log.flush.offset.checkpoint.interval.ms",
-    "log.flush.start.offset.checkpoint.interval.ms",
     "log.initial.task.delay.ms",
-    "log.retention.check.interval.ms",
 }
 
 

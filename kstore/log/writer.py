@@ -106,6 +106,8 @@ class LogWriter(RecordAppender, PartitionLog):
     _left = True
     _log_dir: LogDirState
     _flusher: Flusher | None = None
+    _has_timer = True  # whether it flushes by flush_ms itself
+    _stops_compacting = False
     _appenders: "set[Appender] | tuple[()]" = ()  # kept, so that what they gathered is appended though nobody has them
 
     def __init__(
@@ -177,7 +179,7 @@ class LogWriter(RecordAppender, PartitionLog):
             else:
                 self._set_leader_epoch(max(self._epoch_checkpoint.epochs.latest or 0, 0))
             self._appenders = set()
-            self._flusher = Flusher(self, self._config.flush_ms)
+            self._flusher = Flusher(self, self._config.flush_ms if self._has_timer else MAX64)
             _writers.add(self)
             self._report_recovery()
         except BaseException:
@@ -361,7 +363,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._config = config
             self._names_retention = self._names_retention or "retention_ms" in changes
             assert self._flusher is not None
-            self._flusher.flush_every(config.flush_ms)
+            self._flusher.flush_every(config.flush_ms if self._has_timer else MAX64)
 
     def _clock_ms(self) -> int:
         assert self._clock is not None
@@ -674,6 +676,14 @@ class LogWriter(RecordAppender, PartitionLog):
         committed = {group: home.committed(group) for group in groups}
         return {group: 0 if position is None else position.offset for group, position in committed.items()}
 
+    def _keep_up(self, now_ms: int) -> None:
+        """Removes files, and forgets producers, whose time has come. OSError."""
+        if self._deleted.is_due(now_ms) or self._producer_states.is_expiry_due(now_ms):
+            with self._held():
+                self._check_place()
+                self._deleted.unlink(now_ms)
+                self._producer_states.forget(now_ms)
+
     def _refuse_defaults(self, decisions: Sequence[Decision]) -> None:
         """Nothing goes by a configuration that nobody has given."""
         by_default = next((d for d in decisions if d.rule == "time"), None)
@@ -788,12 +798,20 @@ class LogWriter(RecordAppender, PartitionLog):
             )
 
     def _check_compacting(self) -> None:
-        if self._closed:
+        if self._closed or self._stops_compacting:
             raise LogClosedError(f"{self.path} is closed")
-        if self._refusal is not None:  # for good, or while another thread changes the log
+        if self._settled_refusal() is not None:
+            raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
+
+    def _settled_refusal(self) -> str | None:
+        """Why nothing is written any more, or None. A change that another thread is in the middle of does not count."""
+        if self._refusal is None:
+            return None
+        try:
             with self._held():
-                if self._refusal is not None:
-                    raise LogFailedError(f"nothing is written until the log is opened again: {self._refusal}")
+                return self._refusal
+        except ReentrantCallError:  # it is this thread's
+            return None
 
     def _compacted_to(self, offset: int) -> None:
         with self._held():

@@ -21,19 +21,23 @@ class TopicDescription(NamedTuple):
 
 
 class StoreHealth(NamedTuple):
-    """What of a LogStore is out of use.
+    """What of a LogStore is out of use, or failed in the background.
 
     `directories` maps the log directories that failed to the reason, `partitions` the partitions that failed by
-    themselves. `unfinished` says which change of topics is not finished, "" if none is. `not_removed` maps directories
-    of deleted partitions that could not be removed to the reason.
+    themselves. `missing` are partitions of known topics that are in none of the directories in use. `unfinished` says
+    which change of topics is not finished, "" if none is. `not_removed` maps directories of deleted partitions that could
+    not be removed to the reason. `background` maps what failed in the background, such as "retention of orders-0", to the
+    reason, until it has succeeded.
     """
 
     directories: dict[Path, str]
     partitions: dict[TopicPartition, str]
+    missing: list[TopicPartition]
     unfinished: str
     not_removed: dict[Path, str]
+    background: dict[str, str]
 
     @property
     def ok(self) -> bool:
         """Whether everything is in use."""
-        return not (self.directories or self.partitions or self.unfinished or self.not_removed)
+        return not any(self)

@@ -13,7 +13,7 @@ from kstore.engine.io.file import (
     sync_directory,
     unlink,
 )
-from kstore.errors import KstoreError, LogNotFoundError
+from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.directory_keeper import DirectoryKeeper
 from kstore.log.files.layout import TopicPartition
@@ -106,6 +106,13 @@ class LogDirectory:
                 sync_directory(str(self.path_of(tp)))
         sync_directory(str(self.path))
         self.partitions += [tp for tp in wanted if tp not in set(self.partitions)]
+
+    def refuse_writers(self, partitions: Iterable[TopicPartition]) -> None:
+        """LogLockedError if this process has one of these partitions open for writing."""
+        assert self.keeper is not None
+        for tp in partitions:
+            if self.keeper.is_written(self.path_of(tp)):
+                raise LogLockedError(str(self.path_of(tp)), os.getpid())
 
     def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
         """Takes partitions out of use: their directories get names that end in -delete, durably. OSError."""

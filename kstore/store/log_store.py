@@ -21,12 +21,29 @@ from kstore.config import LogConfig
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.partition_split import split_by_partition
-from kstore.errors import KstoreError, LogClosedError, LogFailedError, LogNotFoundError
+from kstore.errors import (
+    CorruptCheckpointError,
+    KstoreError,
+    LogClosedError,
+    LogFailedError,
+    LogNotFoundError,
+)
 from kstore.kinds import as_text
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.topic_file import (
+    Change,
+    KnownTopic,
+    TopicTable,
+    in_python,
+    merged,
+    newest,
+    read_table,
+    write_table,
+)
 from kstore.log.partition import PartitionLog
 from kstore.log.read.scan import Scan
+from kstore.log.recovery.report import DataLossWarning
 from kstore.log.write.retention import Decision
 from kstore.log.writer import LogWriter
 from kstore.store.descriptions import StoreHealth, TopicDescription
@@ -34,7 +51,7 @@ from kstore.store.log_directory import LogDirectory
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.store_scan import StoreScan
 from kstore.store.topic import Topic
-from kstore.store.topic_file import Change, KnownTopic, TopicTable, in_python, newest, read_table, write_table
+from kstore.store.upkeep import Upkeep
 
 _READING = tuple(PartitionLog.__init__.__kwdefaults__ or ())
 _WRITING = (
@@ -59,6 +76,12 @@ def _checked_name(name: object) -> str:
     return name
 
 
+class _StoreLog(LogWriter):
+    """A log that a store flushes by flush_ms."""
+
+    _has_timer = False
+
+
 class LogStore:
     """The topics of one or more log directories: what a broker's log manager is, without a broker.
 
@@ -74,6 +97,10 @@ class LogStore:
         config: a LogConfig, for topics that do not say otherwise. Each of its options may also be given by name.
         durability, keep_cut, leader_epoch, clock, max_decompressed_bytes, producer_id_expiration_ms: for all logs, as in
             kstore.open.
+        background: whether old segments are deleted, compacted topics compacted, and so on, in the background: True or
+            False. Default: True.
+        idle_roll_ms: how often the background looks for segments without appends that are older than segment_ms, and ends
+            them, in ms. Default: never, as in Kafka.
         max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the process may
             have. Any number of partitions can be used: others are opened when they are needed.
 
@@ -97,6 +124,8 @@ class LogStore:
         mode: Literal["r", "a"] = "r",
         config: LogConfig | None = None,
         max_open_partitions: int | None = None,
+        background: bool = True,
+        idle_roll_ms: int | None = None,
         **options: Any,
     ) -> None:
         choice("mode", mode, ("r", "a"))
@@ -108,6 +137,7 @@ class LogStore:
         self._is_writing = mode == "a"
         if not self._is_writing:
             given = {"config": config, "max_open_partitions": max_open_partitions, **options}
+            given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
             for name in [name for name, value in given.items() if value is not None]:
                 raise TypeError(f"{name} is no option for reading: give mode='a' to write")
         if not (config is None or isinstance(config, LogConfig)):
@@ -115,17 +145,24 @@ class LogStore:
         limit = default_limit()
         if max_open_partitions is not None:
             limit = integer("max_open_partitions", max_open_partitions, 1)
+        if not isinstance(background, bool):
+            raise TypeError(f"background must be True or False, not {background!r}")
+        if idle_roll_ms is not None:
+            idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
         self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
         _check_log_options(self._log_options)
         self._names_retention = config is not None or "retention_ms" in options
         self._config = (config or LogConfig()).replace(**options)
         self._changing = Mutex()
-        self._unfinished = ""
+        self._unfinished = ""  # the change of topics that is under way, or did not come to its end
+        self._leaving = ""  # the topic that is being deleted: nobody may write it
         self._not_removed: dict[Path, str] = {}
         self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
         self._due: dict[tuple[LogDirectory, str], int] = {}
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._directories: list[LogDirectory] = []
+        self._is_busy = background and self._is_writing
+        self._work = Upkeep(self, idle_roll_ms)
         try:
             for path in paths:
                 self._directories.append(LogDirectory(path, writing=self._is_writing))
@@ -135,9 +172,15 @@ class LogStore:
             if self._is_writing:
                 _stores.add(self)
             self._load()
+            self._changed()
         except BaseException:
             self._leave(clean=False)
             raise
+
+    def _changed(self) -> None:
+        """There may be more, or less, to do in the background."""
+        if self._is_busy:
+            self._work.start(self)
 
     # ---- opening --------------------------------------------------------------------------------------------------
 
@@ -149,12 +192,15 @@ class LogStore:
         self._topics: dict[str, Topic] = {}
         self._table = TopicTable()
         if self._is_writing:
-            tables = [read_table(directory.path) for directory in self._live()]
-            self._table = newest(tables)
+            tables = self._read_tables()
+            topics = {tp.topic for directory in self._live() for tp in directory.partitions}
+            self._table = merged([table for table in tables if table is not None], topics)
             if self._table.change is not None:
                 self._finish_after_crash()
             elif any(table != self._table for table in tables):
-                self._spread(self._live())
+                self._spread(self._live(), self._table)
+        else:
+            self._table = self._table_to_read()
         self._list()
         if self._is_writing:
             self._recover()
@@ -163,19 +209,49 @@ class LogStore:
                 for name in directory.deleted:
                     self._due[directory, name] = now + self._config.file_delete_delay_ms
 
+    def _read_tables(self) -> list[TopicTable | None]:
+        """The tables of the directories in use; None for a damaged one, if another is sound: it is replaced.
+        CorruptCheckpointError if none is."""
+        tables: list[TopicTable | None] = []
+        damage: CorruptCheckpointError | None = None
+        for directory in self._live():
+            try:
+                tables.append(read_table(directory.path))
+            except CorruptCheckpointError as e:
+                tables.append(None)
+                damage = e
+        if damage is not None and not any(tables):
+            raise damage
+        if damage is not None:
+            text = f"the newest sound copy of the table of topics counts, which may lack the last change: {damage}"
+            warnings.warn(text, DataLossWarning, stacklevel=4)
+        return tables
+
+    def _table_to_read(self) -> TopicTable:
+        """The newest table; damaged ones count for nothing."""
+        tables = []
+        for directory in self._live():
+            with contextlib.suppress(CorruptCheckpointError, OSError):
+                tables.append(read_table(directory.path))
+        return newest(tables)
+
     def _list(self) -> None:
+        """What is in use: no partition of a change that is not finished."""
+        known = self._table.before().topics
+        change = self._table.change
         places: dict[TopicPartition, LogDirectory] = {}
         for directory in self._live():
             for tp in directory.partitions:
+                if tp.topic == self._leaving or (change is not None and change.concerns(tp)):
+                    continue
                 if tp in places:
                     raise KstoreError(
                         f"{tp} lies in {places[tp].path} and in {directory.path}: remove one of them"
                     )
                 places[tp] = directory
-        numbers: dict[str, list[int]] = {name: [] for name in self._table.topics}
+        numbers: dict[str, list[int]] = {name: [] for name in known if name != self._leaving}
         for topic, partition in places:
             numbers.setdefault(topic, []).append(partition)
-        known = self._table.topics
         self._places = places
         self._topics = {
             name: Topic(name, found, known[name].count if name in known else 0)
@@ -206,7 +282,9 @@ class LogStore:
         directory = self._places.get(tp)
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
-        log = LogWriter(directory.path_of(tp), self._config_of(tp.topic), create=False, **self._log_options)
+        self._work.opened(tp)
+        kind = _StoreLog if self._is_busy else LogWriter
+        log = kind(directory.path_of(tp), self._config_of(tp.topic), create=False, **self._log_options)
         log._names_retention = self._says_retention(tp.topic)
         return log
 
@@ -219,9 +297,11 @@ class LogStore:
         return {} if known is None else dict(known.options)
 
     def _config_of(self, name: str) -> LogConfig:
-        config = self._configs.get(name)
+        configs = self._configs  # before the options: if these change meanwhile, it is another one that holds
+        config = configs.get(name)
         if config is None:
-            config = self._configs[name] = self._config.replace(**in_python(self._own_options(name)))
+            own = self._own_options(name)
+            config = configs[name] = self._config.replace(**in_python(own)) if own else self._config
         return config
 
     def _now(self) -> int:
@@ -294,21 +374,38 @@ class LogStore:
         return TopicDescription(topic, places, self._config_of(topic), in_python(options))
 
     def health(self) -> StoreHealth:
-        """What is out of use, and why, as a StoreHealth; its `ok` is True if nothing is."""
+        """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if nothing is."""
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._places}
         for tp, log in self._open_logs.open_now():
-            if log._refusal is not None:
-                partitions[tp] = str(log._refusal)
+            refusal = log._settled_refusal()
+            if refusal is not None:
+                partitions[tp] = refusal
         directories = {d.path: d.failure for d in self._directories if d.failure}
-        return StoreHealth(directories, partitions, self._unfinished, dict(self._not_removed))
+        missing = [TopicPartition(topic.name, n) for topic in self._topics.values() for n in topic.missing]
+        return StoreHealth(
+            directories, partitions, missing, self._unfinished, dict(self._not_removed), self._work.failures()
+        )
 
     def _topic(self, name: str) -> Topic:
         """A topic by name. Errors say why there is none."""
         found = self._topics.get(name) if isinstance(name, str) else None
         if found is None:
             _checked_name(name)
+            change = self._table.change
+            if self._unfinished and name in (self._leaving, change and change.topic):
+                raise LogFailedError(
+                    f"topic {name} is out of use until the next opening finishes this change: {self._unfinished}"
+                )
             raise LogNotFoundError(f"no topic {name} in {self._named()}")
         return found
+
+    def _require_all(self, topic: Topic, what: str) -> None:
+        """LogFailedError unless all partitions of a topic are here."""
+        if topic.missing:
+            raise LogFailedError(
+                f"topic {topic.name} cannot be {what}: its partitions {list(topic.missing)} are in none of the directories "
+                f"in use, {self._named()}. Name the directory that has them; make one, empty, for a partition that is lost"
+            )
 
     def _named(self) -> str:
         return ", ".join(str(directory.path) for directory in self._directories)
@@ -411,7 +508,7 @@ class LogStore:
 
         columns: names, in order: `partition`, and those of PartitionLog.scan. Default: partition, offset, timestamp,
             timestamp_type, key, value, headers.
-        partitions: numbers of the partitions to read. Default: all that are here.
+        partitions: numbers of the partitions to read. Default: all; LogFailedError if some are not here.
 
         The other options are those of PartitionLog.scan, but for `start` and `stop`, which are offsets of one partition.
         LogNotFoundError.
@@ -423,7 +520,9 @@ class LogStore:
             if name in options:
                 raise TypeError(f"{name} is an offset of one partition: use log(topic, partition).scan()")
         numbers = found.numbers
-        if partitions is not None:
+        if partitions is None:
+            self._require_all(found, "read as a whole")
+        else:
             numbers = tuple(integer("partition", number, 0, 2**31 - 1) for number in partitions)
         for number in numbers:
             found.partition(number)
@@ -436,14 +535,27 @@ class LogStore:
         return StoreScan(topic, columns, numbers, scan_of)
 
     def flush(self) -> None:
-        """Writes everything that was appended so far to the disk, and the checkpoint files. OSError, LogFailedError."""
+        """Writes everything that was appended so far to the disk, and the checkpoint files.
+
+        OSError, LogFailedError: that of the first log that failed; all others are flushed all the same.
+        """
         self._check_writing()
+        failure: OSError | KstoreError | None = None
         for _, log in self._open_logs.open_now():
-            with contextlib.suppress(LogClosedError):  # the topic was deleted meanwhile
+            try:
                 log.flush()
+            except LogClosedError:  # the topic was deleted meanwhile
+                pass
+            except (OSError, KstoreError) as e:
+                failure = failure or e
         for directory in self._live():
             assert directory.keeper is not None
-            directory.keeper.store()
+            try:
+                directory.keeper.store()
+            except OSError as e:
+                failure = failure or e
+        if failure is not None:
+            raise failure
 
     def retain(self, *, dry_run: bool = False) -> dict[TopicPartition, list[Decision]]:
         """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of deleted
@@ -513,6 +625,7 @@ class LogStore:
                 raise ValueError(
                     f"topic {topic} has {found.count} partitions already, so total cannot be {total}"
                 )
+            self._require_all(found, "given partitions")
             self._refuse_existing(topic, range(found.count, total))
             self._make(topic, range(found.count, total), self._own_options(topic))
         return self.describe(topic)
@@ -536,22 +649,21 @@ class LogStore:
             options |= self._checked_options({k: v for k, v in config.items() if v is not None})
             self._checked_options(in_python(options))
             before = self._config_of(topic)
-            self._decide(self._table.with_topic(topic, KnownTopic(found.count, options)))
-            after = self._config_of(topic)
-            changes = {
-                option.name: getattr(after, option.name)
-                for option in LogConfig.describe()
-                if getattr(after, option.name) != getattr(before, option.name)
-            }
-            for tp, log in self._open_logs.all_open():
-                if tp.topic == topic:
-                    log.configure(**changes)
-                    log._names_retention = self._says_retention(topic)
-            try:
-                self._spread(self._live()[1:])
-            except OSError as e:
-                self._unfinished = f"configuration of topic {topic}: {e}"
-                raise
+            with self._change(f"configuration of topic {topic}"):
+                self._decide(self._table.with_topic(topic, KnownTopic(found.count, options)))
+                self._work.forget({found.partition(number) for number in found.numbers})
+                after = self._config_of(topic)
+                changes = {
+                    option.name: getattr(after, option.name)
+                    for option in LogConfig.describe()
+                    if getattr(after, option.name) != getattr(before, option.name)
+                }
+                for tp, log in self._open_logs.all_open():
+                    if tp.topic == topic:
+                        log.configure(**changes)
+                        log._names_retention = self._says_retention(topic)
+                self._changed()
+                self._spread(self._live()[1:], self._table)
         return self.describe(topic)
 
     def delete_topic(self, topic: str) -> None:
@@ -566,19 +678,49 @@ class LogStore:
         with self._changing:
             self._check_changeable()
             found = self._topic(topic)
-            if len(found.numbers) < found.count and any(d.failure for d in self._directories):
-                raise LogFailedError(
-                    f"topic {topic} cannot be deleted: a directory with partitions of it has failed"
-                )
             if topic == layout.CLUSTER_METADATA:
                 raise ValueError(f"{topic} is a broker's own log")
-            self._decide(self._table.without_topic(topic))
-            self._carry_out()
+            self._require_all(found, "deleted")
+            partitions = [found.partition(number) for number in found.numbers]
+            with self._change(f"deletion of topic {topic}"):
+                self._leaving = topic  # before it is decided: what is written from then on would be gone
+                self._list()
+                self._open_logs.drop(partitions)
+                self._work.forget(partitions)
+                for directory in self._live():
+                    directory.refuse_writers(partitions)
+                self._decide(self._table.without_topic(topic))
+                self._carry_out()
+
+    @contextlib.contextmanager
+    def _change(self, what: str) -> Iterator[None]:
+        """For a change of topics. If it fails before it is decided, nothing has happened. If it fails later, no topic is
+        changed until the store is opened again, which finishes it."""
+        before = self._table
+        self._unfinished = what
+        try:
+            yield
+        except BaseException as e:
+            self._unfinished = f"{what}: {type(e).__name__}: {e}"
+            undone = False  # as long as nobody knows better
+            with contextlib.suppress(OSError, KstoreError):
+                undone = read_table(self._live()[0].path) == before
+            if undone:
+                self._leaving = ""
+                self._list()
+                self._unfinished = ""
+            raise
+        self._unfinished = ""
 
     def _checked_options(self, config: dict[str, Any]) -> dict[str, str]:
         """A topic's own options in Kafka's notation. InvalidConfigError."""
         checked = self._config.replace(**config)
-        return {name.replace("_", "."): as_text(getattr(checked, name)) for name in config}
+        given = {name: getattr(checked, name) for name in config}
+        options = {
+            name.replace("_", "."): as_text(value) for name, value in given.items() if value is not None
+        }
+        in_python(options)  # those that no topic has are refused
+        return options
 
     def _check_changeable(self) -> None:
         self._check_writing()
@@ -607,53 +749,38 @@ class LogStore:
             make[number] = str(live[at].path)
         count = max(make) + 1
         change = Change(name, delete=False, make=make)
-        self._decide(self._table.with_topic(name, KnownTopic(count, options), change))
-        self._carry_out()
+        with self._change(str(change)):
+            self._decide(self._table.with_topic(name, KnownTopic(count, options), change))
+            self._carry_out()
+        self._changed()
 
     def _decide(self, table: TopicTable) -> None:
         """Writes a table to the first directory: from here on the change is made, whatever happens. OSError."""
-        first = self._live()[0]
-        try:
-            write_table(first.path, table)
-        except OSError as e:
-            try:
-                undone = read_table(first.path) == self._table
-            except (OSError, KstoreError):
-                undone = False
-            if not undone:  # it has its name, and nobody knows whether it is on the disk
-                self._unfinished = str(e)
-            raise
+        write_table(self._live()[0].path, table)
         self._table = table
         self._configs = {}
 
     def _carry_out(self) -> None:
-        """Does what the table says is to be done. OSError: no topic is changed until the store is opened again."""
+        """Does what the table says is to be done. OSError."""
         change = self._table.change
         assert change is not None
-        try:
-            if change.delete:
-                self._carry_out_deletion(change.topic)
-            else:
-                for directory in self._live():
-                    mine = [n for n, path in change.make.items() if path == str(directory.path)]
-                    if mine:
-                        directory.make(TopicPartition(change.topic, number) for number in mine)
-            self._table = self._table.finished()
-            self._spread(self._live())
-        except BaseException as e:
-            self._unfinished = f"{change}: {e}"
-            raise
-        finally:
-            self._list()
+        if change.delete:
+            self._carry_out_deletion(change.topic)
+        else:
+            for directory in self._live():
+                mine = [n for n, path in change.make.items() if path == str(directory.path)]
+                if mine:
+                    directory.make(TopicPartition(change.topic, number) for number in mine)
+        finished = self._table.finished()
+        self._spread(self._live(), finished)
+        self._table = finished
+        self._leaving = ""
+        self._list()
 
     def _carry_out_deletion(self, topic: str) -> None:
         due = self._now() + self._config.file_delete_delay_ms
-        gone = {tp for directory in self._live() for tp in directory.partitions if tp.topic == topic}
-        self._topics = {name: found for name, found in self._topics.items() if name != topic}
-        self._places = {tp: directory for tp, directory in self._places.items() if tp not in gone}
-        self._open_logs.drop(gone)  # nobody can open one from here on
         for directory in self._live():
-            mine = [tp for tp in directory.partitions if tp in gone]
+            mine = [tp for tp in directory.partitions if tp.topic == topic]
             if mine:
                 known = set(directory.deleted)
                 directory.set_aside(mine)
@@ -671,13 +798,15 @@ class LogStore:
             where = ", ".join(sorted(missing)) or "a directory"
             self._unfinished = f"{change}: {where} is not in use"
             return
-        with contextlib.suppress(OSError):  # `health` tells, and the next opening tries again
+        try:
             self._carry_out()
+        except OSError as e:  # `health` tells, and the next opening tries again
+            self._unfinished = f"{change}: {e}"
 
-    def _spread(self, directories: Iterable[LogDirectory]) -> None:
-        """Gives these directories the table. OSError."""
+    def _spread(self, directories: Iterable[LogDirectory], table: TopicTable) -> None:
+        """Gives these directories a table. OSError."""
         for directory in directories:
-            write_table(directory.path, self._table)
+            write_table(directory.path, table)
 
     def _remove_due(self, now: int | None) -> None:
         """Removes what was set aside and whose time has come; None: all. What cannot be removed is tried again later."""
@@ -708,12 +837,16 @@ class LogStore:
         with self._changing:
             if self._closed:
                 return
+            for _, log in self._open_logs.all_open():
+                log._refuse_reentrance()
+            self._work.stop()
             failure = self._open_logs.close()
             self._remove_due(None)
             try:
                 self._leave(clean=True)
             except OSError as e:
                 failure = failure or e
+        self._work.wait()  # not before: it may wait for a log in which a signal handler interrupted this thread
         if failure is not None:
             raise failure
 
@@ -725,6 +858,7 @@ class LogStore:
     def _leave(self, *, clean: bool) -> None:
         """Gives the directories up. OSError: that of the first that could not be marked as clean."""
         self._closed = True
+        self._work.stop()
         failure: OSError | None = None
         if self._is_writing and not clean:
             self._open_logs.abandon()

@@ -2,11 +2,11 @@
 
 import resource
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from weakref import WeakMethod
 
 from kstore.engine.io.mutex import Mutex
-from kstore.errors import KstoreError
+from kstore.errors import KstoreError, LogClosedError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 
@@ -40,6 +40,7 @@ class OpenPartitions:
         self._limit = limit
         self._logs: dict[TopicPartition, _Open] = {}
         self._guard = Mutex()
+        self._closed = False
         self.failures: dict[TopicPartition, str] = {}
 
     def get(self, tp: TopicPartition) -> LogWriter:
@@ -49,6 +50,7 @@ class OpenPartitions:
             found.used = True
             return found.log
         with self._guard:
+            self._check_open()
             found = self._logs.get(tp)
             if found is not None and not found.log.is_closed:
                 return found.log
@@ -62,7 +64,19 @@ class OpenPartitions:
                 raise
             self.failures.pop(tp, None)
             self._logs[tp] = _Open(log)
+            if self._closed:  # abandoned meanwhile
+                log.abandon()
+                self._check_open()
             return log
+
+    def peek(self, tp: TopicPartition) -> LogWriter | None:
+        """The log of a partition if it is open, which does not count as use."""
+        found = self._logs.get(tp)
+        return None if found is None or found.log.is_closed else found.log
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError("the store is closed")
 
     def _make_room(self) -> None:
         for _ in range(2 * len(self._logs)):
@@ -98,10 +112,11 @@ class OpenPartitions:
         """Closes the logs of partitions that are going to be deleted."""
         with self._guard:
             for tp in partitions:
-                found = self._logs.pop(tp, None)
+                found = self._logs.get(tp)
                 if found is not None:
                     self._close(tp, found.log)
                     found.log.abandon()
+                    del self._logs[tp]  # not before: if this is interrupted, who closes the store closes it
                 self.failures.pop(tp, None)
 
     def close(self) -> Exception | None:
@@ -118,13 +133,18 @@ class OpenPartitions:
                     self.failures[tp] = f"{type(e).__name__}: {e}"
                     failure = failure or e
                 del self._logs[tp]
+            self._closed = True
         return failure
 
     def abandon(self) -> None:
         """Closes all as if the process had died."""
+        self._closed = True
         for tp, found in list(self._logs.items()):
             found.log.abandon()
             self._logs.pop(tp, None)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(list(self._logs))
 
     def __len__(self) -> int:
         return len(self._logs)

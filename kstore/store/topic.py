@@ -13,12 +13,14 @@ class Topic:
     """A topic as a store has it at one moment; it never changes.
 
     `count` is how many partitions the topic has, as keys are spread over them; `numbers` are those that are here. A
-    broker's directory may hold only some of them, as may a store of which a directory failed.
+    broker's directory may hold only some of them, as may a store of which a directory failed. `missing` are those of the
+    `count` that the topic is known to have that are not here.
     """
 
     def __init__(self, name: str, numbers: Iterable[int], count: int) -> None:
         self.name = name
         self.numbers = tuple(sorted(numbers))
+        self.missing = tuple(sorted(set(range(count)).difference(self.numbers)))
         self.count = max(count, self.numbers[-1] + 1 if self.numbers else 0)
         self._partitions = {number: TopicPartition(name, number) for number in self.numbers}
         self._sticky = StickyPartitioner(self.numbers)

@@ -118,6 +118,10 @@ class Recorder:
                 if mapped is not None:
                     os.close(mapped.descriptor)
             elif name == "rename":
+                if path not in self._numbers:
+                    raise LookupError(
+                        f"{path} is a directory: renamed ones, as of deleted topics, are not recorded"
+                    )
                 target = os.path.relpath(os.path.realpath(detail), self._root)
                 self._numbers[target] = number = self._numbers.pop(path)
                 self._add(Call(name, path, number, target=target))

@@ -38,6 +38,16 @@ def add_open_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_isolation_argument(parser: argparse.ArgumentParser, committed: str) -> None:
+    """Which transactions count; `committed` says what read_committed does."""
+    parser.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help=f"read_committed: {committed} (default read_uncommitted)",
+    )
+
+
 def open_partition(args: argparse.Namespace, *, lists: bool = False) -> PartitionLog:
     """The log that these options name. What of it is not shown is said on stderr; `lists`: the caller lists the rest."""
     log = kstore.open(

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
+from kstore.log.files.topic_file import in_python
 from kstore.store import LogStore
-from kstore.store.topic_file import in_python
 from kstore.tools.numbers import whole
 from kstore.tools.settings import settings_of
 

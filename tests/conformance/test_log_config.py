@@ -59,6 +59,11 @@ BROKER_DEFAULTS = {
     "log.cleaner.dedupe.buffer.size": 134217728,
     "log.cleaner.io.buffer.load.factor": 0.9,
     "log.cleaner.io.max.bytes.per.second": sys.float_info.max,
+    "log.cleaner.enable": True,
+    "log.cleaner.backoff.ms": 15000,
+    "log.retention.check.interval.ms": 300000,
+    "log.flush.offset.checkpoint.interval.ms": 60000,
+    "log.flush.start.offset.checkpoint.interval.ms": 60000,
 }
 
 # The least and the greatest allowed value, and the nearest that are not.
@@ -131,6 +136,9 @@ def test_options_of_the_cleaner() -> None:
         ("log_cleaner_dedupe_buffer_size", 1 << 20),
         ("log_cleaner_io_buffer_load_factor", 1.1),
         ("log_cleaner_io_buffer_load_factor", 0),
+        ("log_cleaner_backoff_ms", -1),
+        ("log_retention_check_interval_ms", 0),
+        ("log_flush_offset_checkpoint_interval_ms", 1 << 31),
         ("log_cleaner_io_max_bytes_per_second", 0),
         ("log_cleaner_io_max_bytes_per_second", float("nan")),
         ("log_cleaner_io_max_bytes_per_second", True),

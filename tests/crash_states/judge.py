@@ -56,7 +56,9 @@ class Judge:
                 own += [
                     f"offset {end} is followed by {base}: what lies between went too early"
                     for end, base in view.holes
-                    if ordered and base not in promise.jumps and _has_index(image, setting.partition, end)
+                    if ordered
+                    and base not in promise.jumps
+                    and _have_indexes(image, setting.partition, end, base)
                 ]
                 own += complaints(promise, view.records, view.start, view.end, frozenset([EXTRA]))
             wrong += [f"{view.how}: {text}" for text in own]
@@ -74,11 +76,12 @@ class Judge:
             shutil.rmtree(root)
 
 
-def _has_index(image: Image, partition: str, end: int) -> bool:
-    """Whether the segment that holds the offset before `end` has an offset index."""
+def _have_indexes(image: Image, partition: str, end: int, base: int) -> bool:
+    """Whether the segments from the one that holds the offset before `end` up to the one at `base` have offset indexes."""
     logs = [name for name in image.files if name.startswith(f"{partition}/") and name.endswith(".log")]
-    last = max((name for name in logs if int(Path(name).stem) < end), default="")
-    return f"{last.removesuffix('.log')}.index" in image.files
+    first = max((name for name in logs if int(Path(name).stem) < end), default="")
+    between = [name for name in logs if first <= name and int(Path(name).stem) < base]
+    return all(f"{name.removesuffix('.log')}.index" in image.files for name in between)
 
 
 EXTRA = 999_999  # the number of the record that is appended to see that it can be

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 import kstore
 from kstore.engine.io import file as layer
+from kstore.log.follow import follower as follower_module
 from kstore.log.follow.follower import Follower
 from tests.following.appending import OPTIONS, obey, value_of
 from tests.helpers.calls import count_calls
@@ -103,6 +105,35 @@ def test_it_ends_when_nothing_comes(both: tuple[kstore.PartitionLog, Tell]) -> N
     tell("append 1")
     assert [batch.base_offset for batch in follower] == [3]  # and it may be asked again
     assert follower.offset == 4
+
+
+def test_no_memory_for_the_records_of_a_batch_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = []
+
+    class Full(deque[Any]):
+        """What has no room for more than three records, but once."""
+
+        def __init__(self, records: Iterable[object] = ()) -> None:
+            super().__init__()
+            self.extend(records)
+
+        def extend(self, records: Iterable[object]) -> None:
+            for record in records:
+                if len(self) == 3 and not failed:
+                    failed.append(record)
+                    raise MemoryError
+                self.append(record)
+
+    monkeypatch.setattr(follower_module, "deque", Full)
+    with kstore.open(tmp_path / "t-0", "a", **OPTIONS) as log:
+        log.extend([b"v"] * 10)
+        log.append(b"v")
+        follower = log.follow(0, timeout=0)
+        with pytest.raises(MemoryError):
+            list(follower)
+        assert [record.offset for record in follower] == list(range(11))
 
 
 def test_from_the_end_on(both: tuple[kstore.PartitionLog, Tell]) -> None:

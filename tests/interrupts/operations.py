@@ -396,10 +396,12 @@ def _start_at(offset: int, start: int | None) -> Callable[[World], None]:
     def act(world: World) -> None:
         world.cut_from = 0
         world.starts |= {offset, offset if start is None else start}
+        world.also_starts = {
+            offset
+        }  # as there is no file for what lies below; also if it is interrupted at its very end
         world.log.truncate_fully_and_start_at(offset, start)
         world.truncated(0)
         world.starts = {offset if start is None else start}
-        world.also_starts = {offset}  # as there is no file for what lies below
 
     return act
 

@@ -80,3 +80,26 @@ def test_a_handler_inside_a_change_of_the_directory(tmp_path: Path, durability: 
             changed.append(b"not waited for")
         assert other.log_end_offset == 0
         assert other.append(b"v") == 0
+
+
+def test_who_syncs_for_all_may_wait_for_the_log(tmp_path: Path) -> None:
+    """Another thread appends at that moment: nobody is called from within himself."""
+    inside, leave = threading.Event(), threading.Event()
+    waits = False
+
+    def clock() -> int:
+        if waits and threading.current_thread() is thread:
+            inside.set()
+            leave.wait()
+        return 10**12
+
+    with kstore.open(tmp_path / "t-0", "a", clock=clock) as log:
+        log.append(b"v")
+        thread = threading.Thread(target=log.append, args=(b"v",))
+        waits = True
+        thread.start()
+        inside.wait()
+        threading.Timer(0.1, leave.set).start()
+        log.wait_until_durable(1)
+        thread.join()
+        assert log.durable_offset >= 1

@@ -5,8 +5,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +68,29 @@ def test_a_scan_that_nobody_goes_on_with_keeps_no_thread(
         offsets += batch.column("offset").values.tolist()
     assert offsets == list(range(ROWS))
     assert gone()
+
+
+def test_no_memory_for_a_batch_loses_none(log: kstore.PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decoded ahead of its turn, and could not be kept, is decoded again."""
+    failed = []
+
+    class Full(deque[Any]):
+        """What has no room for a second batch, but for the first one."""
+
+        def append(self, batch: object) -> None:
+            if self and len(failed) < 3:
+                failed.append(batch)
+                raise MemoryError
+            super().append(batch)
+
+    monkeypatch.setattr(team, "deque", Full)
+    offsets = [
+        offset
+        for batch in log.scan(["offset"], batch_rows=100, threads=3)
+        for offset in batch.column("offset").values.tolist()
+    ]
+    assert failed
+    assert offsets == list(range(ROWS))
 
 
 @pytest.mark.parametrize("processors", [1, 2])

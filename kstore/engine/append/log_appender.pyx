@@ -330,8 +330,8 @@ cdef class LogAppender:
 
     cdef int acquire(self) except -1:
         if not ks_owned_lock_try(&self.mutex):
-            self.refuse_reentrance()
-            ks_owned_lock_acquire(&self.mutex)
+            if holds_inner() or not ks_owned_lock_acquire(&self.mutex):
+                self.refuse_reentrance()
         return 0
 
     cdef int acquire_to_append(self) except -1:
@@ -340,8 +340,8 @@ cdef class LogAppender:
         return self.acquire()
 
     cdef int refuse_reentrance(self) except -1:
-        """To wait for this very thread would take for ever: it has the mutex, or syncs for all, or has what who does may
-        be waiting for."""
+        """To wait for this very thread would take for ever: it has the mutex, or syncs for all, or is inside a lock
+        that whoever does may be waiting for."""
         if ks_owned_lock_is_mine(&self.mutex) or self.leader == PyThread_get_thread_ident() or holds_inner():
             raise ReentrantCallError(
                 "the log was called from within itself: by a signal handler, a finalizer or its clock"

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import final
 
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
 @final
 class Mutex:
     """`with guard:` is for one thread at a time. What must run under it may also be left to `later`.
@@ -13,10 +15,10 @@ class Mutex:
 
     Entering and leaving are C code, which no signal interrupts: the lock is never left locked."""
 
-    def __init__(self, *, inner: bool = False) -> None: ...
+    def __new__(cls, *, inner: bool = False) -> Mutex: ...
     def later(self, call: Callable[[], object], /, *, wait: bool = False) -> None:
         """Calls it under the guard: now, or when the thread that is inside leaves; then OSErrors are lost.
 
-        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it may run anywhere."""
+        `wait`: for another thread, so that it was called when this returns. A finalizer must not: it runs anywhere."""
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...

@@ -51,6 +51,10 @@ class DirectoryKeeper:
         """A partition could not be recovered, so the directory is not clean."""
         self._session.unclean.add(name)
 
+    def is_written(self, partition: Path) -> bool:
+        """Whether this process has a partition of the directory open for writing."""
+        return self._lock.has_user(partition)
+
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Nothing is known of these partitions any more, durably: they are gone, or new. OSError."""
         with self._lock.writing:
@@ -61,7 +65,13 @@ class DirectoryKeeper:
     def store(self) -> None:
         """Writes the checkpoint files, as far as they have changed. OSError."""
         with self._lock.writing:
-            self._held.store()
+            if not self.has_left:
+                self._held.store()
+
+    def log_start_of(self, path: Path, name: TopicPartition) -> int:
+        """The log start offset of a partition, as far as the checkpoints tell. OSError."""
+        with self._lock.writing:
+            return self._held.state_of(path, name).log_start_offset
 
     def leave(self, *, clean: bool) -> None:
         """Writes the checkpoint files, and the clean marker if all partitions are clean; unlocks.

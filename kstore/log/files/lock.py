@@ -64,6 +64,11 @@ class DirectoryLock:
             lock._users[name] = weakref.ref(user)
             return lock
 
+    def has_user(self, partition: Path) -> bool:
+        """Whether a log in that directory is open."""
+        user = self._users.get(os.path.realpath(partition))
+        return user is not None and user() is not None
+
     def release(self, partition: Path, user: User) -> None:
         """Gives the lock up for one log; the file goes with the last."""
         _guard.later(partial(self._drop, os.path.realpath(partition), user), wait=True)

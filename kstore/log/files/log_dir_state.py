@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
+from kstore.errors import CorruptCheckpointError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, PartitionLock, User
+from kstore.log.files.topic_file import topic_being_deleted
 
 _SIGNS = (
     layout.META_PROPERTIES,
@@ -261,6 +263,7 @@ class LogDirState:
     def _enter(self) -> State:
         """Takes the clean marker away: until it is written again, a stop is not a clean one."""
         with self._writing:
+            self._refuse_deleted()
             session = SESSIONS.get(self.directory)
             if session is not None and session.checkpoints is not None:
                 state = session.checkpoints.state_of(self.path, self.name)
@@ -275,6 +278,16 @@ class LogDirState:
             clean = session.was_clean(self.name)
             self._entered = True
             return state._replace(clean=clean)
+
+    def _refuse_deleted(self) -> None:
+        """LogNotFoundError if a store has decided to delete the topic: what is appended now would go with it."""
+        if self._alone:
+            return
+        with contextlib.suppress(CorruptCheckpointError):  # who opens the store is told
+            if topic_being_deleted(self.directory) == self.name.topic:
+                raise LogNotFoundError(
+                    f"topic {self.name.topic} is being deleted: LogStore({str(self.directory)!r}, mode='a') finishes that"
+                )
 
     def store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
@@ -310,7 +323,7 @@ class LogDirState:
 
     def _store(self, file: str, offset: int | None) -> None:
         session = SESSIONS.get(self.directory)
-        if session is not None and session.checkpoints is not None:
+        if session is not None and session.checkpoints is not None and file in HeldCheckpoints.FILES:
             session.checkpoints.put(file, self.name, offset)
             return
         path = self.directory / file

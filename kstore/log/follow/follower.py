@@ -71,12 +71,13 @@ class Follower(Generic[Item]):
                 return None
             if not batch.is_control:
                 try:
-                    records = batch.records(verify=False)
+                    self._pending, self._first = (
+                        deque(r for r in batch.records(verify=False) if r.offset >= self._first),
+                        self.offset,  # a batch written after a truncation may begin below
+                    )
                 except BaseException:  # it was not passed: who asks again meets it again
                     self.offset, self._reader = reached, None
                     raise
-                self._pending.extend(r for r in records if r.offset >= self._first)
-                self._first = self.offset  # a batch written after a truncation may begin below
         return cast(Item, self._pending.popleft())
 
     def _take_batch(self) -> RecordBatch | None:

@@ -81,8 +81,13 @@ class ProducerStateManager:
         self.producers.end_offset = end_offset
         self.let_go()
 
+    def is_expiry_due(self, now_ms: int) -> bool:
+        """Whether there are producers, and nobody has looked at them for a while."""
+        return now_ms >= self._next_expiry_ms and bool(self.producers.states)
+
     def forget(self, now_ms: int) -> None:
-        """Producers whose time is over. Kafka does it by its scheduler; here appends of producers and retain() do."""
+        """Producers whose time is over. Kafka does it by its scheduler; here appends of producers, retain() and a
+        store's background do."""
         self.producers.forget(self._expiry(now_ms))
         self._next_expiry_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
 

@@ -73,16 +73,16 @@ class ParallelScan:
 
     def _decode(self, share: Share, other: Share | None = None) -> None:
         """What a split begins with, as far as there is room, or until the `other` is no longer pending."""
-        scanner, found = self._begin(share.split, -1), deque[ColumnBatch]()
-        room = self._room
-        with suppress(Exception):  # asked again, the scanner raises it again, when its turn has come
+        with suppress(Exception):  # then it is begun once more when its turn has come, and raises it again
+            scanner, found = self._begin(share.split, -1), deque[ColumnBatch]()
+            room = self._room
             while room > 0 and len(found) < MOST_BATCHES and (other is None or other.pending):
                 batch = next(scanner, None)
                 if batch is None:
                     break
                 found.append(batch)
                 room -= batch.nbytes
-        share.begun = scanner, found
+            share.begun = scanner, found
 
     def _help(self, busy: int) -> None:
         """What a helper does, elsewhere than on this processor."""

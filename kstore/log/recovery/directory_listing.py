@@ -24,14 +24,14 @@ class DirectoryListing:
         self.directory = directory
         self.recovery = recovery
         self.names = set(list_directory(directory))
-        self._logs = _logs_in(self.names)
+        self._listed = frozenset(self.names)
         self.renamed: set[str] = set()  # final names of files that are still called .swap
         # offsets of segments that are being removed: the .log is the first file that is called .deleted
         self.removed: set[int] = set()
 
     def changed_from(self) -> int | None:
         """The first offset of a segment that came or went since the directory was listed; None if none did."""
-        return min(self._logs ^ _logs_in(list_directory(self.directory)), default=None)
+        return min(_logs_in(self._listed) ^ _logs_in(list_directory(self.directory)), default=None)
 
     def note(
         self,

@@ -75,6 +75,11 @@ class DeletedSegments:
                     path += SUFFIX
                 self._files.append((due_ms, path))
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the time of one has come."""
+        first = next(iter(self._files), None)
+        return first is not None and first[0] <= now_ms
+
     def unlink(self, now_ms: int) -> None:
         """Removes those whose time has come. OSError."""
         while self._files and self._files[0][0] <= now_ms:

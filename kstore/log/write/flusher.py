@@ -103,11 +103,7 @@ class Flusher:
                 self.failure = e  # if the log refuses to write from here on, closing it tells
             reports = log._reports
             del log
-            thread = threading.current_thread()
-            if isinstance(thread, Background):
-                thread.outside = True
-                reports.pass_on()
-                thread.outside = False
+            reports.pass_on()
 
 
 def _stop_all() -> None:

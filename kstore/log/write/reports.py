@@ -1,4 +1,5 @@
-"""What a log reports to Python's logging, under the name kstore.log: rolls, retention, recovery, truncation.
+"""What a log reports to Python's logging, under the name kstore.log: rolls, retention, recovery, truncation. A store
+reports under kstore.store.
 
 A report is kept while the log is locked, and passed on when it is not: handlers are code of others, which may wait for a
 thread that waits for the log. After a truncation that is at the next roll, retention or close: a handler that appends
@@ -7,7 +8,10 @@ would get offsets that the caller of truncate_to does not expect to be given out
 
 import contextlib
 import logging
+import threading
 from collections import deque
+
+from kstore.log.threads.background import Background
 
 _LOGGER = logging.getLogger("kstore.log")
 logging.getLogger("kstore").addHandler(logging.NullHandler())  # silent unless the program asks for it
@@ -15,9 +19,10 @@ _MOST = 1000  # that nobody has passed on yet; older ones are dropped
 
 
 class Reports:
-    """The reports of one log. Any thread may call."""
+    """The reports of one log, or store. Any thread may call."""
 
-    def __init__(self) -> None:
+    def __init__(self, logger: logging.Logger = _LOGGER) -> None:
+        self._logger = logger
         self._kept: deque[tuple[int, str, tuple[object, ...]]] = deque(maxlen=_MOST)
 
     def info(self, text: str, *values: object) -> None:
@@ -30,7 +35,15 @@ class Reports:
 
     def pass_on(self) -> None:
         """Gives the reports to the handlers. What those raise must not end what the log was doing."""
+        if not self._kept:
+            return
+        thread = threading.current_thread()
+        was_outside = isinstance(thread, Background) and thread.outside
+        if isinstance(thread, Background):
+            thread.outside = True
         while self._kept:
             with contextlib.suppress(Exception):
                 level, text, values = self._kept.popleft()
-                _LOGGER.log(level, text, *values)
+                self._logger.log(level, text, *values)
+        if isinstance(thread, Background):
+            thread.outside = was_outside

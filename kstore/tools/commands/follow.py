@@ -17,7 +17,7 @@ from kstore.tools.commands.records import (
     form_of,
 )
 from kstore.tools.numbers import count, offset, seconds
-from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=seconds, metavar="SECONDS", help="end when nothing was appended for this long"
     )
     parser.add_argument("--count", type=count, metavar="N", help="end after this many records")
-    parser.add_argument(
-        "--isolation",
-        choices=("read_uncommitted", "read_committed"),
-        default="read_uncommitted",
-        help="read_committed: leave out records of aborted transactions, and wait for the commit of open ones (default read_uncommitted)",
+    add_isolation_argument(
+        parser, "leave out records of aborted transactions, and wait for the commit of open ones"
     )
     parser.add_argument("--control", action="store_true", help="print transaction markers too")
     add_form_arguments(parser)

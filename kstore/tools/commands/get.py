@@ -4,7 +4,7 @@ import argparse
 import base64
 
 from kstore.tools.commands.records import as_json, as_line
-from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,12 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history", action="store_true", help="print all records of the key, the oldest first"
     )
-    parser.add_argument(
-        "--isolation",
-        choices=("read_uncommitted", "read_committed"),
-        default="read_uncommitted",
-        help="read_committed: pass over records of aborted and of open transactions (default read_uncommitted)",
-    )
+    add_isolation_argument(parser, "pass over records of aborted and of open transactions")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each record")
 
 
@@ -29,8 +24,10 @@ def run(args: argparse.Namespace) -> int:
     """Prints the records; 1 if there is none. A record without a value says that the key was deleted."""
     key = _key(args)
     with open_partition(args) as log:
-        last = None if args.history else log.last(key, isolation=args.isolation)
-        records = log.history(key, isolation=args.isolation) if args.history else iter([last] if last else [])
+        if args.history:
+            records = log.history(key, isolation=args.isolation)
+        else:
+            records = filter(None, [log.last(key, isolation=args.isolation)])
         found = False
         for record in records:
             found = True

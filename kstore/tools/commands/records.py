@@ -17,7 +17,7 @@ from kstore.tools.cells import guarded
 from kstore.tools.columns import FORMATS, write_columns
 from kstore.tools.fields import Form, batch_fields, encoded, hidden, plain, record_fields, redacted
 from kstore.tools.numbers import moment, offset
-from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
 from kstore.tools.output import check_output, open_output
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import for_terminal, one_line
@@ -102,12 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until", type=moment, metavar="TIME", help="leave out records with this timestamp or a later one"
     )
-    parser.add_argument(
-        "--isolation",
-        choices=("read_uncommitted", "read_committed"),
-        default="read_uncommitted",
-        help="read_committed: leave out records of aborted and of open transactions (default read_uncommitted)",
-    )
+    add_isolation_argument(parser, "leave out records of aborted and of open transactions")
     parser.add_argument(
         "--on-error",
         choices=("raise", "skip"),

@@ -6,18 +6,20 @@ crash finds it done, or carries it out.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kstore.config import LogConfig
-from kstore.engine.io.file import read_whole, write_whole
+from kstore.engine.io.file import File, read_whole, write_whole
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
 
 NAME = "kstore-topics.json"
 _VERSION = 1
+_NO_CHANGE = b'"change": null\n}\n'  # how the file ends then
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Change:
     topic: str
     delete: bool
     make: Mapping[int, str] = field(default_factory=dict)
+
+    def concerns(self, tp: TopicPartition) -> bool:
+        """Whether it makes or deletes a partition."""
+        return tp.topic == self.topic and (self.delete or tp.partition in self.make)
 
     def __str__(self) -> str:
         return f"{'deletion' if self.delete else 'creation of partitions'} of topic {self.topic}"
@@ -60,6 +66,18 @@ class TopicTable:
     def finished(self) -> "TopicTable":
         """The same, with its change carried out."""
         return replace(self, change=None)
+
+    def before(self) -> "TopicTable":
+        """The table without a change that is not finished: no partitions that are to be made. A topic that is to be deleted
+        is not in it."""
+        change = self.change
+        if change is None or change.delete:
+            return self.finished()
+        topics = {name: topic for name, topic in self.topics.items() if name != change.topic}
+        known = self.topics.get(change.topic)
+        if known is not None and min(change.make, default=0) > 0:
+            topics[change.topic] = replace(known, count=min(change.make))
+        return replace(self, topics=topics, change=None)
 
     def encode(self) -> bytes:
         """The content of the file."""
@@ -93,6 +111,20 @@ def read_table(directory: Path) -> TopicTable:
         raise _corrupt(path, "a table of topics", f"{type(e).__name__}: {e}") from None
 
 
+def topic_being_deleted(directory: Path) -> str | None:
+    """The topic whose deletion was decided and is not finished, if there is one. CorruptCheckpointError, OSError."""
+    try:
+        file = File(str(directory / NAME))
+    except FileNotFoundError:
+        return None
+    size = file.size()
+    end = min(size, len(_NO_CHANGE))
+    if file.read(size - end, end) == _NO_CHANGE:  # nearly always; the file may be long
+        return None
+    change = read_table(directory).change
+    return change.topic if change is not None and change.delete else None
+
+
 def write_table(directory: Path, table: TopicTable) -> None:
     """Replaces the table in a log directory, durably: the old one or the new one is there. OSError."""
     write_whole(str(directory / NAME), table.encode())
@@ -101,6 +133,20 @@ def write_table(directory: Path, table: TopicTable) -> None:
 def newest(tables: Iterable[TopicTable]) -> TopicTable:
     """The one that counts: the latest; of equals one whose change is not finished."""
     return max(tables, key=lambda table: (table.number, table.change is not None), default=TopicTable())
+
+
+def merged(tables: Sequence[TopicTable], topics: Container[str]) -> TopicTable:
+    """The newest, with what others know of `topics` that it does not know: a directory of another store was added."""
+    table = newest(tables)
+    deleted = table.change.topic if table.change is not None else None
+    more: dict[str, KnownTopic] = {}
+    for other in sorted(tables, key=lambda other: other.number):
+        more |= {
+            name: topic
+            for name, topic in other.topics.items()
+            if name in topics and name not in table.topics and name != deleted
+        }
+    return replace(table, number=table.number + 1, topics={**table.topics, **more}) if more else table
 
 
 def in_python(options: Mapping[str, str]) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""A thread that works for a store, and when each of its tasks is due."""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kstore.config import MAX64
+from kstore.engine.io.mutex import Mutex
+from kstore.log.threads.background import Background
+from kstore.log.threads.wakeup import Wakeup
+
+Task = Callable[[Any, int], None]  # of a store, at a time
+_FIRST_MS = 30_000  # until a task first runs, as Kafka's log.initial.task.delay.ms
+_LEAST_MS = 10  # between two runs, though an interval may be 0
+_MOST_MS = 60_000  # of real waiting, because the store's clock may jump
+
+
+class Scheduler:
+    """Runs tasks of a store, each once an interval: a function gives it, in ms of the store's clock.
+
+    The thread does not keep the store, nor the interpreter, alive. `attempt` makes the context in which a task runs, and
+    which lets no error out.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        tasks: Mapping[Task, Callable[[Any], int]],
+        attempt: Callable[[Any, str, object], AbstractContextManager[None]],
+    ) -> None:
+        self._wake = wake = Wakeup()
+        self._store = weakref.ref(store, lambda _: wake.set())
+        self._tasks = tasks
+        self._attempt = attempt
+        self._due: dict[Task, int] = {}
+        self._running = Mutex()
+        self._thread: Background | None = None
+        self.is_stopped = False
+
+    def start(self) -> None:
+        """Begins the thread if there is none, else lets it look at the intervals again. One caller at a time."""
+        if not self.is_stopped and (
+            self._thread is None or not self._thread.is_begun or self._thread.is_over
+        ):
+            self._thread = Background(target=self._run, name="kstore-store", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads: the next change of topics tries again
+                self._thread.start()
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ends the thread, after what it is doing now."""
+        self.is_stopped = True
+        self._wake.set()
+
+    def wait(self) -> None:
+        """Waits until the thread has ended."""
+        if self._thread is not None:
+            self._thread.wait()
+
+    def run_due(self, now: int) -> int:
+        """Does what is due, on this thread. Returns for how many ms nothing more will be."""
+        left, store = _MOST_MS, self._store()
+        if (
+            store is None or store._closed
+        ):  # in a child of fork the lock may be held by a thread that is not there
+            return left
+        with self._running:
+            for task, interval_of in self._tasks.items():
+                if self.is_stopped:
+                    break
+                interval = max(interval_of(store), _LEAST_MS)
+                if interval >= MAX64:
+                    self._due.pop(task, None)
+                    continue
+                due = min(self._due.get(task, now + _FIRST_MS), now + interval)
+                if due <= now:
+                    due = now + interval
+                    with self._attempt(store, task.__name__, "the store"):
+                        task(store, now)
+                self._due[task] = due
+                left = min(left, due - now)
+        return left
+
+    def _run(self) -> None:
+        left = 0
+        while True:
+            self._wake.wait(left / 1000)
+            store = self._store()
+            if self.is_stopped or store is None or store._closed:
+                self._wake.set()  # an interrupt while it was started may have left another thread that waits for this
+                return
+            left = _MOST_MS
+            with contextlib.suppress(
+                MemoryError
+            ):  # there was none for the words of what failed: it is tried again
+                with self._attempt(store, "clock", "the store"):
+                    left = self.run_due(store._now())
+                store._work.tell()
+            del store

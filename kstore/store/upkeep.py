@@ -1,0 +1,382 @@
+"""What a store does by itself: retention, removal of files, checkpoints, flushing, rolls of idle segments, cleaning."""
+
+import atexit
+import contextlib
+import logging
+import os
+import weakref
+from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from kstore.config import MAX64, LogConfig
+from kstore.engine.segment.segment import Segment
+from kstore.errors import (
+    InvalidConfigError,
+    KstoreError,
+    LogChangedError,
+    LogClosedError,
+    LogFailedError,
+    LogLockedError,
+    PolicyViolationError,
+)
+from kstore.log.files import layout
+from kstore.log.files.checkpoints import salvage_offsets
+from kstore.log.files.layout import TopicPartition
+from kstore.log.write.append_limits import limits_of
+from kstore.log.write.reports import Reports
+from kstore.log.writer import LogWriter
+from kstore.store.scheduler import Scheduler
+
+_LATER_MS = 300_000
+_CLOSED = -1  # for the base offset of an active segment
+_NOBODY_SAID = (
+    "nobody has said how long its records are kept, and Kafka's default of 7 days would delete some: give the topic, or "
+    "the store, retention_ms"
+)
+_upkeeps: "weakref.WeakSet[Upkeep]" = weakref.WeakSet()
+
+
+class Upkeep:
+    """The tasks of one store, on a thread, and cleaning on another. What fails is tried again at the next interval.
+
+    Of a partition that is not open only names, sizes and times of files are looked at, and not again before something
+    can be due, unless it was open meanwhile.
+    """
+
+    def __init__(self, store: Any, idle_roll_ms: int | None) -> None:
+        self._reasons: dict[tuple[str, object], str] = {}  # by task, and what it failed for
+        self._reports = Reports(logging.getLogger("kstore.store"))
+        # until when nothing is due, as long as the partition is closed, or has this active segment
+        self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+        self._openings = object()  # another one after each opening
+        self._flushed: dict[TopicPartition, int] = {}
+        self._set_aside: set[TopicPartition] = set()
+        self._cleaned: LogWriter | None = None
+        self._left: dict[Path, str] = {}  # directories that could not be removed
+        self._known: tuple[object, int, bool] = (
+            None,
+            0,
+            False,
+        )  # a table of topics, and what _of_topics says of it
+        self._main = Scheduler(
+            store,
+            {
+                self.retain: lambda store: store._config.log_retention_check_interval_ms,
+                self.remove: lambda store: min(store._config.file_delete_delay_ms, _LATER_MS),
+                self.checkpoint: lambda store: store._config.log_flush_offset_checkpoint_interval_ms,
+                self.flush: lambda store: self._of_topics(store)[0],
+                self.roll: lambda _: idle_roll_ms or MAX64,
+            },
+            self._attempt,
+        )
+        self._cleaner = Scheduler(
+            store,
+            {
+                self.clean: lambda store: (
+                    store._config.log_cleaner_backoff_ms if self._of_topics(store)[1] else MAX64
+                )
+            },
+            self._attempt,
+        )
+        _upkeeps.add(self)
+
+    # ---- from the store -------------------------------------------------------------------------------------------
+
+    def start(self, store: Any) -> None:
+        """Topics were changed: begins the threads, if they have something to do."""
+        if store._places or store._due:
+            self._main.start()
+        if self._of_topics(store)[1]:
+            self._cleaner.start()
+
+    def stop(self) -> None:
+        """Ends what runs: at once, if that is cleaning."""
+        self._main.stop()
+        self._cleaner.stop()
+        log = self._cleaned
+        if log is not None:
+            log._stops_compacting = True
+
+    def wait(self) -> None:
+        """Waits until the threads have ended."""
+        self._main.wait()
+        self._cleaner.wait()
+
+    def run_due(self, now: int) -> int:
+        """Does what is due at a time of the store's clock, on this thread. For how many ms nothing more is."""
+        left = min(self._main.run_due(now), self._cleaner.run_due(now))
+        self.tell()
+        return left
+
+    def opened(self, tp: TopicPartition) -> None:
+        """A partition is going to be opened: what is known of its files will not hold."""
+        self._openings = object()
+        for task in ("retention", "roll", "cleaning"):
+            self._quiet.pop((task, tp), None)
+        self._reasons.pop(("flushing", tp), None)
+
+    def _stay_quiet(self, task: str, tp: TopicPartition, until: int, active: int, since: object) -> None:
+        """Nothing is due before that time, unless the partition was opened `since`: first noted, then looked at, because
+        another thread may open it in between."""
+        self._quiet[task, tp] = until, active
+        if since is not self._openings:
+            self._quiet.pop((task, tp), None)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """They were deleted, or have another configuration."""
+        for tp in partitions:
+            self.opened(tp)
+            self._set_aside.discard(tp)
+            self._flushed.pop(tp, None)
+        for key in list(self._reasons):
+            if key[1] in partitions:
+                self._reasons.pop(key, None)
+
+    def failures(self) -> dict[str, str]:
+        """What failed, and why."""
+        return {f"{task} of {of}": reason for (task, of), reason in list(self._reasons.items())}
+
+    def tell(self) -> None:
+        """Passes on to logging what failed; no lock is held."""
+        self._reports.pass_on()
+
+    # ---- failures -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _attempt(self, store: Any, task: str, of: object, *, is_step: bool = False) -> Iterator[None]:
+        """Notes what fails, and that the task does not fail any more; a step of it only the former."""
+        try:
+            yield
+        except LogClosedError:  # the topic was deleted, or the store closed
+            pass
+        except Exception as e:  # noqa: BLE001 - nothing may stop the others
+            is_gone = isinstance(of, TopicPartition) and of not in store._places
+            if is_gone or isinstance(
+                e, LogLockedError
+            ):  # kstore.open has it, which is no failure of the partition
+                store._open_logs.failures.pop(of, None)
+            if not is_gone:
+                aside = task == "cleaning" and of in self._set_aside
+                reason = f"{type(e).__name__}: {e}"
+                self._failed(
+                    task, of, f"set aside until the store is opened again: {reason}" if aside else reason
+                )
+        else:
+            if not is_step:
+                self._reasons.pop((task, of), None)
+
+    def _failed(self, task: str, of: object, reason: str) -> None:
+        if self._reasons.get((task, of)) != reason:
+            self._reasons[task, of] = reason
+            self._reports.warning("%s of %s failed: %s", task, of, reason)
+
+    # ---- tasks ----------------------------------------------------------------------------------------------------
+
+    def retain(self, store: Any, now: int) -> None:
+        """Deletes old segments, as LogStore.retain does."""
+        self._visit("retention", store, now, _retention_due, lambda log, _: log.retain())
+
+    def roll(self, store: Any, now: int) -> None:
+        """Rolls segments that have records and are older than segment_ms."""
+        self._visit("roll", store, now, _roll_due, _roll)
+
+    def _visit(
+        self,
+        task: str,
+        store: Any,
+        now: int,
+        due: Callable[[Any, TopicPartition, Path, int], int],
+        act: Callable[[LogWriter, int], object],
+    ) -> None:
+        """Does something with each partition that is open, or in which it may be due."""
+        for tp, directory in store._places.items():
+            log = store._open_logs.peek(tp)
+            if log is None and self._quiet.get((task, tp), (-1, 0))[0] > now:
+                continue
+            if self._main.is_stopped:
+                return
+            if tp.topic == layout.CLUSTER_METADATA or (log is not None and log is self._cleaned):
+                continue
+            with self._attempt(store, task, tp):
+                openings = self._openings
+                try:
+                    until = now if log is not None else due(store, tp, directory.path_of(tp), now)
+                    if until <= now:
+                        act(store._open_logs.get(tp) if log is None else log, now)
+                    else:
+                        self._stay_quiet(task, tp, until, _CLOSED, openings)
+                except InvalidConfigError:
+                    self._stay_quiet(task, tp, MAX64, _CLOSED, self._openings)
+                    raise InvalidConfigError(_NOBODY_SAID) from None
+
+    def remove(self, store: Any, now: int) -> None:
+        """Removes what was deleted and whose time has come. In logs that are open, producers expire too."""
+        with store._changing:
+            if not store._closed:
+                store._remove_due(now)
+            left = dict(store._not_removed)
+        for path, reason in left.items() - self._left.items():
+            self._reports.warning("removal of %s failed: %s", path, reason)
+        self._left = left
+        for tp in store._open_logs:
+            log = store._open_logs.peek(tp)
+            if log is not None:
+                with self._attempt(store, "removal", tp):
+                    log._keep_up(now)
+        for task, of in list(self._reasons):
+            if task == "removal" and store._open_logs.peek(of) is None:  # closing it removed them
+                self._reasons.pop((task, of), None)
+
+    def checkpoint(self, store: Any, now: int) -> None:
+        """Writes the checkpoint files, if they have changed."""
+        for directory in store._live():
+            with self._attempt(store, "checkpoints", directory.path):
+                directory.keeper.store()
+
+    def flush(self, store: Any, now: int) -> None:
+        """Flushes logs for which flush_ms is over."""
+        for tp in store._open_logs:
+            log = store._open_logs.peek(tp)
+            if (
+                log is None or 0 <= now - self._flushed.get(tp, 0) < log.config.flush_ms
+            ):  # a clock may be put back
+                continue
+            with self._attempt(store, "flushing", tp):
+                if log.durable_offset < log.log_end_offset:
+                    self._flushed[tp] = now
+                    log.flush()
+
+    # ---- cleaning -------------------------------------------------------------------------------------------------
+
+    def _of_topics(self, store: Any) -> tuple[int, bool]:
+        """The shortest flush_ms, and whether anything is to be cleaned."""
+        known, table = self._known, store._table
+        if known[0] is not table:
+            options = [topic.options for topic in table.topics.values()]
+            flush_ms = [int(own["flush.ms"]) for own in options if "flush.ms" in own]
+            compacts = any("compact" in own.get("cleanup.policy", "") for own in options)
+            config = store._config
+            is_cleaning = config.log_cleaner_enable and (config.compacts or compacts)
+            known = self._known = table, min([config.flush_ms, *flush_ms]), is_cleaning
+        return known[1:]
+
+    def clean(self, store: Any, now: int) -> None:
+        """Compacts what is to be compacted, the dirtiest partition first."""
+        found: list[tuple[float, TopicPartition]] = []
+        cleaned: dict[Any, dict[TopicPartition, int]] = {}
+        for tp, directory in store._places.items():
+            config = store._config_of(tp.topic)
+            if self._cleaner.is_stopped:
+                return
+            if not config.compacts or tp in self._set_aside or tp.topic == layout.CLUSTER_METADATA:
+                continue
+            active = _active_of(store, tp)
+            until, known = self._quiet.get(("cleaning", tp), (-1, _CLOSED))
+            if until > now and known == active:
+                continue
+            with self._attempt(store, "cleaning", tp, is_step=True):
+                openings = self._openings
+                if directory not in cleaned:
+                    cleaned[directory] = salvage_offsets(directory.path / layout.CLEANER_OFFSETS)[0]
+                files = _files(directory.path_of(tp))
+                ratio = _most_dirt(files, cleaned[directory].get(tp, 0))
+                is_due = ratio > config.min_cleanable_dirty_ratio or config.max_compaction_lag_ms < MAX64
+                if ratio and is_due and not (until > now and known == files[-1][0]):
+                    found.append((ratio, tp))
+                else:
+                    self._stay_quiet("cleaning", tp, until if ratio and is_due else MAX64, active, openings)
+                    self._reasons.pop(("cleaning", tp), None)
+        for _, tp in sorted(found, reverse=True):
+            with self._attempt(store, "cleaning", tp):
+                self._clean(store, tp, now)
+
+    def _clean(self, store: Any, tp: TopicPartition, now: int) -> None:
+        self._cleaned = log = store._open_logs.get(tp)
+        active = log.active.base_offset
+        try:
+            if not self._cleaner.is_stopped and not log.compact().segments:  # what is there is too young, say
+                self._quiet["cleaning", tp] = now + _LATER_MS, active
+        except (LogChangedError, PolicyViolationError):
+            pass  # retention was quicker, or the topic has another configuration
+        except KstoreError as e:
+            if store._open_logs.peek(tp) is not log:
+                raise LogClosedError(f"{log.path} was deleted") from e  # there may be a new one of that name
+            if not isinstance(e, LogFailedError):
+                self._set_aside.add(tp)
+            raise
+        finally:
+            self._cleaned = None
+
+
+def _active_of(store: Any, tp: TopicPartition) -> int:
+    """Where the active segment of a partition begins, if it is open."""
+    log: LogWriter | None = store._open_logs.peek(tp)
+    return _CLOSED if log is None else log.active.base_offset
+
+
+def _files(path: Path) -> list[tuple[int, int]]:
+    """The base offsets and sizes of the .log files in a directory, oldest first. OSError."""
+    with os.scandir(path) as entries:
+        found = [(layout.segment_offset(entry.name), entry) for entry in entries]
+    return sorted((base, entry.stat().st_size) for base, entry in found if base is not None)
+
+
+def _segment(path: Path, base: int) -> Segment:
+    return Segment(str(path), layout.segment_stem(base), base)
+
+
+def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
+    """When retention may find something to delete in a partition that is closed: in the oldest segment, if at all."""
+    files, config = _files(path), store._config_of(tp.topic)
+    if len(files) > 1 and files[1][0] <= store._places[tp].keeper.log_start_of(path, tp):
+        return now
+    if not (config.deletes and any(size for _, size in files)):
+        return MAX64
+    if 0 <= config.retention_bytes <= sum(size for _, size in files[1:]):
+        return now
+    if config.retention_ms < 0:
+        return MAX64
+    due: int = _segment(path, files[0][0]).largest_timestamp + config.retention_ms + 1
+    if due <= now and not store._says_retention(tp.topic):
+        raise InvalidConfigError(_NOBODY_SAID)
+    return due
+
+
+def _roll_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
+    """When the active segment of a partition that is closed ends."""
+    files = _files(path)
+    return _end_of(_segment(path, files[-1][0]), store._config_of(tp.topic)) if files else MAX64
+
+
+def _end_of(segment: Segment, config: LogConfig) -> int:
+    """When an active segment is older than segment_ms; never, if it has no records."""
+    if not segment.size:
+        return MAX64
+    first = segment.batch_at(0).max_timestamp
+    return (first if first >= 0 else segment.mtime_ms()) + limits_of(config, "none").segment_ms + 1
+
+
+def _roll(log: LogWriter, now: int) -> None:
+    if _end_of(log.active.view()[0], log.config) <= now:
+        log.roll()
+
+
+def _most_dirt(files: list[tuple[int, int]], first_dirty: int) -> float:
+    """The share of bytes not compacted yet before the active segment: compact() finds no more, but perhaps less."""
+    if files and first_dirty > files[-1][0]:
+        first_dirty = 0
+    clean = sum(size for base, size in files[:-1] if base < first_dirty)
+    dirty = sum(size for (_, size), (end, _) in pairwise(files) if end > first_dirty)
+    return dirty / (clean + dirty) if dirty else 0.0
+
+
+def _stop_all() -> None:
+    """Before the interpreter ends: a thread that it stopped inside a lock would keep every other from it."""
+    for upkeep in list(_upkeeps):
+        upkeep.stop()
+        upkeep.wait()
+
+
+atexit.register(_stop_all)

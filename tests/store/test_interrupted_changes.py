@@ -1,0 +1,175 @@
+"""A change of topics is interrupted, or fails: what is acknowledged afterwards is there at the next opening.
+
+Some of the points each; all with KSTORE_CALLS=all.
+"""
+
+import contextlib
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore import LogStore, TopicPartition
+from kstore.engine.io.file import calls_made, fail_call
+from tests.helpers.calls import some_calls
+from tests.interrupts.injector import InjectedInterrupt, Injector
+
+CHANGES: dict[str, Callable[[LogStore], object]] = {
+    "create": lambda store: store.create_topic("new", 3),
+    "add": lambda store: store.add_partitions("old", 4),
+    "alter": lambda store: store.alter_topic("old", segment_bytes=1 << 21),
+    "delete": lambda store: store.delete_topic("old"),
+}
+Acknowledged = list[tuple[TopicPartition, int]]
+
+
+def opened(directory: Path) -> LogStore:
+    return LogStore(directory / "a", directory / "b", mode="a", retention_ms=-1, file_delete_delay_ms=0)
+
+
+def filled(directory: Path) -> tuple[LogStore, list[kstore.LogWriter]]:
+    """A store, and logs of it that somebody has open."""
+    store = opened(directory)
+    store.create_topic("old", 2)
+    for number in range(2):
+        store.log("old", number).append(b"old")  # type: ignore[attr-defined]
+    return store, [store.log("old", number) for number in range(2)]  # type: ignore[misc]
+
+
+def write(store: LogStore, logs: list[kstore.LogWriter]) -> Acknowledged:
+    """Appends wherever it is let."""
+    done: Acknowledged = []
+    for topic in ("old", "new"):
+        for key in (b"1", b"2", b"3", b"7", b"9"):
+            with contextlib.suppress(OSError, kstore.KstoreError):
+                partition, offset = store.append(topic, b"new", key)
+                done.append((TopicPartition(topic, partition), offset))
+    for number, log in enumerate(logs):
+        with contextlib.suppress(OSError, kstore.KstoreError):
+            done.append((TopicPartition("old", number), log.append(b"new")))
+    return done
+
+
+def check(directory: Path, store: LogStore, logs: list[kstore.LogWriter], name: str) -> None:
+    """The store goes on after the change has failed, and the next one finds what this one has acknowledged."""
+    done = write(store, logs)
+    was_unfinished = store.health().unfinished
+    with contextlib.suppress(OSError, kstore.KstoreError):
+        store.close()
+    store.abandon()
+    with opened(directory) as again:
+        assert again.health().ok
+        topics = again.topics
+        assert topics.get("old", [0, 1]) in ([0, 1], [0, 1, 2, 3])
+        assert topics.get("new", [0, 1, 2]) == [0, 1, 2]
+        assert "old" in topics or name == "delete"
+        for tp, offset in done:
+            assert again.log(*tp).get(offset).value == b"new", (tp, offset, was_unfinished)
+        for number in range(2 if "old" in topics else 0):
+            assert again.log("old", number).get(0).value == b"old"
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_interrupted_at_a_line(ram: Path, name: str) -> None:
+    change = CHANGES[name]
+    store, logs = filled(ram / "whole")
+    with Injector("line") as counter:
+        change(store)
+    store.close()
+    assert counter.count > 50
+    for nth in some_calls(counter.count, 8, name):
+        directory = ram / str(nth)
+        store, logs = filled(directory)
+
+        def interrupt() -> None:
+            raise InjectedInterrupt
+
+        with contextlib.suppress(InjectedInterrupt), Injector("line", nth, interrupt):
+            change(store)
+        check(directory, store, logs, name)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_call_fails(ram: Path, name: str) -> None:
+    change = CHANGES[name]
+    store, logs = filled(ram / "whole")
+    fail_call(0, own=True)
+    change(store)
+    calls = calls_made()
+    store.close()
+    for nth in some_calls(calls, 3, name):
+        directory = ram / str(nth)
+        store, logs = filled(directory)
+        fail_call(nth, errno.EIO, own=True)
+        try:
+            with contextlib.suppress(OSError):
+                change(store)
+        finally:
+            fail_call(0)
+        check(directory, store, logs, name)
+
+
+def table_with(directory: Path, change: dict[str, object] | None, **topics: int) -> None:
+    """The table of a store's directory, as somebody has left it."""
+    path = directory / "kstore-topics.json"
+    table = json.loads(path.read_text())
+    table["change"] = change
+    table["number"] += 1
+    if change and change["delete"]:
+        del table["topics"][change["topic"]]
+    for topic, partitions in topics.items():
+        table["topics"][topic] = {"partitions": partitions, "config": {}}
+    path.write_text(json.dumps(table, indent=1) + "\n")
+
+
+def test_a_deletion_that_cannot_be_finished_yet(tmp_path: Path) -> None:
+    """The process died, and a directory failed: nobody writes what the next opening deletes."""
+    store, logs = filled(tmp_path)
+    for log in logs:
+        log.close()
+    store.close()
+    table_with(tmp_path / "a", {"topic": "old", "delete": True, "make": {}})
+    place = next(path for name in "ab" for path in [tmp_path / name / "old-0"] if path.exists())
+    if place.parent.name == "a":  # the other one knows nothing of the deletion
+        with pytest.raises(kstore.LogNotFoundError, match="is being deleted"):
+            kstore.open(place, "a")
+    (tmp_path / "b").rename(tmp_path / "away")
+    (tmp_path / "b").touch()
+    with opened(tmp_path) as store:
+        assert "deletion" in store.health().unfinished
+        assert store.topics == {}
+        with pytest.raises(kstore.LogFailedError, match="out of use until"):
+            store.append("old", b"v", b"k")
+        with pytest.raises(kstore.LogFailedError, match="out of use until"):
+            store.log("old")
+        assert LogStore(tmp_path / "a").topics == {}
+    (tmp_path / "b").unlink()
+    (tmp_path / "away").rename(tmp_path / "b")
+    with opened(tmp_path) as store:
+        assert store.health().ok
+        assert store.topics == {}
+        assert store.create_topic("old", 2).partitions.keys() == {0, 1}
+        assert store.append("old", b"v", b"k")[1] == 0
+
+
+def test_a_creation_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
+    store, _ = filled(tmp_path)
+    store.close()
+    (tmp_path / "a" / "new-0").mkdir()
+    (tmp_path / "a" / "old-2").mkdir()
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        make = {"0": str(tmp_path / "a"), "1": str(tmp_path / "b")}
+        table_with(directory, {"topic": "new", "delete": False, "make": make}, new=2)
+    found = LogStore(tmp_path / "a", tmp_path / "b")
+    assert "new" not in found.topics
+    assert found.health().unfinished == ""
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        table_with(
+            directory, {"topic": "old", "delete": False, "make": {"2": str(tmp_path / "a")}}, old=3, new=0
+        )
+    found = LogStore(tmp_path / "a", tmp_path / "b")
+    assert found.topics["old"] == [0, 1]
+    assert len(list(found.scan("old"))) == 2
