@@ -37,6 +37,7 @@ cflags, ldflags, directives, macros = MODES[MODE]
 # what runs once a file or a batch of columns is made small.
 FAST = ("kstore/engine/record/", "kstore/engine/scan/", "kstore/engine/columns/column_input")
 SMALL = (
+    "kstore/engine/append/batch_validation",
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
     "kstore/engine/columns/constant_column",
@@ -45,6 +46,7 @@ SMALL = (
     "kstore/engine/io/mutex",
     "kstore/engine/io/notification",
     "kstore/engine/record/compress",
+    "kstore/engine/record/decompress",
     "kstore/engine/segment/segment.",
 )
 
