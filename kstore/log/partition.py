@@ -812,6 +812,7 @@ class PartitionLog:
         follow: bool = False,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
+        wait: float = 0,
     ) -> Cursor:
         """The durable position of a group of readers: a Cursor, which gives the records behind what was committed last.
 
@@ -825,12 +826,16 @@ class PartitionLog:
         follow: True waits for more at the end of the log, as follow() does, until nothing has come for `timeout` seconds
             (default: for ever). False ends there.
         isolation: as in records().
+        wait: how many seconds to wait if another cursor has the partition for this group. If that one's process dies, this
+            one takes over at once.
 
         CursorLockedError if another cursor has the partition for this group: it names the process. OSError if the files
         cannot be written. CorruptRecordError if they are damaged.
         """
         self._now()
-        return Cursor(self._cursor_view(), group, start, follow=follow, timeout=timeout, isolation=isolation)
+        return Cursor(
+            self._cursor_view(), group, start, follow=follow, timeout=timeout, isolation=isolation, wait=wait
+        )
 
     def cursors(self) -> dict[str, OffsetAndMetadata]:
         """The committed positions of all groups of this log, by the name of the group: {"mailer": OffsetAndMetadata(…)}.

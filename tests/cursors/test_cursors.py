@@ -357,7 +357,7 @@ def test_threads_commit_at_once(tmp_path: Path, home: str) -> None:
         ({"start": -1}, ValueError),
         ({"start": 1.5}, TypeError),
         ({"start": None}, TypeError),
-        ({"start": datetime.datetime(2020, 1, 1)}, ValueError),  # noqa: DTZ001
+        ({"start": datetime.datetime(2020, 1, 1)}, ValueError),
         ({"follow": 1}, TypeError),
         ({"timeout": -1}, ValueError),
         ({"timeout": "1"}, TypeError),

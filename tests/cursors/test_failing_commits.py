@@ -4,17 +4,16 @@ import contextlib
 import errno
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call, trace_calls
 from kstore.log.cursors.group_file import GroupFile
+from kstore.log.cursors.member_lock import LockFile
+from tests.interrupts.injector import Injector
 
 FILE = "kstore-cursors-g.positions"
 
@@ -164,44 +163,29 @@ def test_on_a_full_disk_it_goes_on_when_there_is_room(ram: Path) -> None:
     assert position(path) == 8
 
 
-class _Stop(Exception):  # noqa: N818 - what a handler of a signal raises is no error
-    pass
+def _interrupted(kind: str, nth: int, error: type[BaseException], work: Callable[[], object]) -> bool:
+    """Does the work, which is interrupted at its nth point. False if it has fewer."""
 
+    def stop() -> None:
+        raise error
 
-def _stopped_at(nth: int, work: Callable[[], object]) -> bool:
-    """Whether the work came to its `nth` line in the room of cursors; there it was stopped, as a signal does."""
-    count = 0
-
-    def see(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        if "/kstore/log/cursors/" not in frame.f_code.co_filename:
-            return None
-        count += event == "line"
-        if count == nth and event == "line":
-            raise _Stop
-        return see
-
-    sys.settrace(see)
-    try:
+    with contextlib.suppress(error), Injector(kind, nth, stop) as injector:
         work()
-    except _Stop:
-        return True
-    finally:
-        sys.settrace(None)
-    return False
+    return injector.done
 
 
-def test_a_signal_that_raises(ram: Path) -> None:
-    """At any line of a commit: the position is the old or the new one, nobody else is kept out, and it goes on."""
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("kind", ["line", "check"])
+def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) -> None:
+    """Wherever it comes in a commit: the position is the old or the new one, nobody is kept out, and it goes on."""
     path = filled(ram, 3)
     jobs = kstore.open(path).cursor("g")
-    nth, seen = 0, set()
-    stopped = True
+    nth, seen, stopped = 0, set(), True
     while stopped:
         nth += 1
         jobs.seek(0)
         jobs.commit()
-        stopped = _stopped_at(nth, lambda: jobs.commit(10))
+        stopped = _interrupted(kind, nth, error, lambda: jobs.commit(10))
         found = position(path)
         assert found in (0, 11)
         seen.add(found)
@@ -211,7 +195,7 @@ def test_a_signal_that_raises(ram: Path) -> None:
             with contextlib.suppress(BaseException):
                 with kstore.open(path).cursor("h") as other:
                     other.commit(1)
-                GroupFile(str(ram), "g").read()
+                GroupFile(str(ram), "g", LockFile.of(str(ram), 1)).read()
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
@@ -220,6 +204,30 @@ def test_a_signal_that_raises(ram: Path) -> None:
     assert nth > 60
     assert seen == {0, 11}
     jobs.close()
+
+
+@pytest.mark.parametrize("kind", ["line", "check"])
+def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
+    """Nobody is kept out afterwards, and no descriptor stays open."""
+    path = filled(ram, 3)
+    log = kstore.open(path)
+
+    def work() -> None:
+        log.cursor("g").close()
+
+    work()
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    nth, stopped = 0, True
+    while stopped:
+        nth += 1
+        stopped = _interrupted(kind, nth, KeyboardInterrupt, work)
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException), kstore.open(path).cursor("g"):
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0, nth
+    assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
 
 
 def test_damage_is_an_error(ram: Path) -> None:

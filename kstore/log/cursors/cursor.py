@@ -3,16 +3,16 @@
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
-from kstore.arguments import any_integer, choice, integer, moment, number
+from kstore.arguments import choice, integer, moment, number
 from kstore.engine.record.batch import Record
 from kstore.errors import CursorLockedError, LogClosedError, OffsetOutOfRangeError
-from kstore.log.cursors.group_file import Entry, GroupFile
+from kstore.log.cursors.group_file import Changes, Entry, GroupFile
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, OffsetAndMetadata
@@ -20,6 +20,8 @@ from kstore.log.files.layout import TopicPartition
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
+_POLL = 0.02  # s: how often to ask for a lock that another process has
+_TURNS = 32  # records that one asyncio task takes before the others have a turn
 
 
 class View(Protocol):
@@ -33,10 +35,13 @@ class View(Protocol):
     def log_end_offset(self) -> int: ...
     @property
     def leader_epochs(self) -> tuple[tuple[int, int], ...]: ...
+    @property
+    def segments(self) -> Sequence[Any]: ...
     def refresh(self) -> bool: ...
     def last_stable_offset(self) -> int: ...
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
     def find(self, *, timestamp: datetime) -> Any: ...
+    def scan(self, columns: Sequence[str], *, since: datetime, batch_rows: int) -> Any: ...
     def records(self, start: int, stop: int, *, isolation: Any) -> Iterator[Record]: ...
     def follow(self, offset: int, *, timeout: float | None, isolation: Any) -> Any: ...
 
@@ -46,7 +51,9 @@ def checked_group(group: object) -> str:
     if not isinstance(group, str):
         raise TypeError(f"group must be a str, not {group!r}")
     if _GROUP.fullmatch(group) is None:
-        raise ValueError(f"group is the name of a file: up to 200 of the characters a-z A-Z 0-9 . _ -, not {group!r}")
+        raise ValueError(
+            f"group is the name of a file: up to 200 of the characters a-z A-Z 0-9 . _ -, not {group!r}"
+        )
     return group
 
 
@@ -72,9 +79,9 @@ class Cursor:
 
     Iterating gives the records behind the last committed position, and goes on from there when it is iterated again.
     `commit()` writes the position down, so that the next cursor of the group begins there. A group has one cursor a
-    partition at a time: close it, or use it in a `with` statement. Closing it commits nothing.
+    partition at a time: close it, or use it in a `with` statement. Closing it commits nothing. `async for` works too.
 
-    One thread at a time may iterate it; any may call `commit` and `close`. In a forked child it refuses to commit.
+    One thread or task at a time may iterate it; any may call `commit` and `close`. In a forked child it refuses to commit.
     """
 
     _closed = True
@@ -88,7 +95,8 @@ class Cursor:
         follow: bool = False,
         timeout: float | None = None,
         isolation: str = "read_uncommitted",
-        file: GroupFile | None = None,
+        wait: float = 0,
+        files: dict[str, GroupFile] | None = None,
     ) -> None:
         self.group = checked_group(group)
         start = checked_place("start", start)
@@ -96,21 +104,30 @@ class Cursor:
             raise TypeError(f"follow must be True or False, not {follow!r}")
         self._timeout = None if timeout is None else number("timeout", timeout, 0)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
+        deadline = time.monotonic() + number("wait", wait, 0)
         self._follow = follow
         self._view = view
         self._home = Home.of(view.path)
-        tp = self._home.tp
-        byte = byte_of(group, tp.topic, tp.partition)
-        self._lock = MemberLock(self._home.directory, group, f"partition {tp}", byte)
+        self._lock = self._locked(deadline)
         try:
-            self._id = self._home.make_id()
-            self._file = file or GroupFile(self._home.directory, group)
-            found = self._file.read().get(tp)
+            directory = self._home.directory
+            file = None if files is None else files.get(directory)
+            if file is None or file.lock_file is not self._lock.file:
+                file = GroupFile(directory, group, self._lock.file)
+                if files is not None:
+                    files[directory] = file
+            self._file = file
+            self._id = self._home.make_id(self._lock.file)
+            found = file.read().get(self._home.tp)
             self._seen = found  # what was there before this cursor
-            self._committed = found.commit.position if found and found.commit.partition_id == self._id else None
+            self._committed = (
+                found.commit.position if found and found.commit.partition_id == self._id else None
+            )
             self._follower: Any = None
             self._follower_at = -1
             if self._committed is None:
+                if wait:  # the view is from before it
+                    view.refresh()
                 self._position = self._offset_of(start)
             else:
                 self._position = self._committed.offset
@@ -119,6 +136,19 @@ class Cursor:
             self._lock.release()
             raise
         self._closed = False
+
+    def _locked(self, deadline: float) -> MemberLock:
+        home = self._home
+        tp = home.tp
+        byte = byte_of(self.group, tp.topic, tp.partition)
+        while True:
+            try:
+                return MemberLock(home.directory, self.group, f"partition {tp}", byte)
+            except CursorLockedError:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+            time.sleep(min(left, _POLL))
 
     # ---- where it is ----------------------------------------------------------------------------------------------
 
@@ -157,6 +187,10 @@ class Cursor:
         first, end = view.log_start_offset, view.log_end_offset
         if isinstance(place, datetime):
             found = view.find(timestamp=place)
+            if found is None and view.segments and first > view.segments[0].base_offset:
+                # it looked in one segment, of which the records may be deleted
+                found = next((batch for batch in view.scan(["offset"], since=place, batch_rows=1)), None)
+                return end if found is None else int(found.columns[0][0])
             return end if found is None else max(int(found.offset), first)
         if isinstance(place, str):
             return first if place == "earliest" else end
@@ -181,6 +215,10 @@ class Cursor:
         self._check_open()
         return self._followed() if self._follow else self._there()
 
+    def __aiter__(self) -> AsyncIterator[Record]:
+        self._check_open()
+        return self._there_async() if not self._follow else self._followed_async()
+
     def _there(self) -> Iterator[Record]:
         """The records up to the end of the log as it is now."""
         view = self._view
@@ -188,48 +226,81 @@ class Cursor:
         stop = view.log_end_offset
         if self._isolation == "read_committed":
             stop = max(min(stop, view.last_stable_offset()), self._position)
-        reader = view.records(self._position, stop, isolation=self._isolation)
-        self._check_range()  # after it: what is deleted from here on makes the reader raise
-        for record in reader:
-            if self._closed:
-                return
-            self._position = record.offset + 1
+        at = -1
+        while not self._closed and at != self._position:  # once more after a seek()
+            at = self._position
+            reader = view.records(at, stop, isolation=self._isolation)
+            self._check_range()  # after it: what is deleted from here on makes the reader raise
+            for record in reader:
+                if self._closed:
+                    return
+                at = self._position = record.offset + 1
+                yield record
+                if self._position != at:
+                    break
+            else:
+                if at < stop:
+                    at = self._position = stop  # only markers of transactions, and what compaction has left
+
+    async def _there_async(self) -> AsyncIterator[Record]:
+        import asyncio
+
+        for count, record in enumerate(self._there(), 1):
             yield record
-        if not self._closed and self._position < stop:
-            self._position = stop  # only markers of transactions, and what compaction has left
+            if count % _TURNS == 0:
+                await asyncio.sleep(0)
 
     def _followed(self) -> Iterator[Record]:
         while (record := self._next(self._timeout)) is not None:
             yield record
 
+    async def _followed_async(self) -> AsyncIterator[Record]:
+        while (record := await self._next_async(self._timeout)) is not None:
+            yield record
+
     def _next(self, timeout: float | None) -> Record | None:
         """The next record; None if there is none within that time."""
-        if self._closed:
-            return None
+        follower = self._at_position(timeout)
+        try:
+            return self._given(next(follower, None))
+        except OffsetOutOfRangeError as e:
+            raise _told(e) from None
+
+    async def _next_async(self, timeout: float | None) -> Record | None:
+        follower = self._at_position(timeout)
+        try:
+            return self._given(await anext(follower, None))
+        except OffsetOutOfRangeError as e:
+            raise _told(e) from None
+
+    def _at_position(self, timeout: float | None) -> Any:
+        """A follower of what comes behind the position. If the cursor is closed, it has ended."""
         follower = self._follower
-        if follower is None or self._follower_at != self._position:
+        if follower is None or (self._follower_at != self._position and not self._closed):
             self._end_follower()
             self._view.refresh()
             self._check_range()
             follower = self._view.follow(self._position, timeout=timeout, isolation=self._isolation)
             self._follower, self._follower_at = follower, self._position
+        if self._closed:  # maybe meanwhile: then close() has not seen this one
+            follower.close()
         follower.timeout = timeout
-        try:
-            record: Record | None = next(follower, None)
-        except OffsetOutOfRangeError as e:
-            raise _told(e) from None
-        if record is not None:
+        return follower
+
+    def _given(self, record: Record | None) -> Record | None:
+        if record is not None and not self._closed:
             self._position = self._follower_at = record.offset + 1
-        return record
+            return record
+        return None
 
     def _end_follower(self) -> None:
         follower, self._follower = self._follower, None
         if follower is not None:
             follower.close()
 
-    @contextmanager
-    def batch(self, count: int, timeout: float = 0.0) -> Iterator[list[Record]]:
-        """Gives up to `count` records as a list, and commits behind them when the `with` block ends without an exception.
+    def batch(self, count: int, timeout: float = 0.0) -> "CursorBatch":
+        """Gives up to `count` records as a list, and commits behind them when the `with` block ends without an exception:
+        `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
 
         It gives what is there. If that is nothing, it waits up to `timeout` seconds for the first record; then the list may
         be empty. After an exception the cursor stands where it was before the batch.
@@ -237,17 +308,7 @@ class Cursor:
         count = integer("count", count, 1)
         timeout = number("timeout", timeout, 0)
         self._check_open()
-        before = self._position
-        records: list[Record] = []
-        try:
-            while len(records) < count and (record := self._next(0 if records else timeout)) is not None:
-                records.append(record)
-            yield records
-            if records:
-                self.commit(records[-1])
-        except BaseException:
-            self._position = before
-            raise
+        return CursorBatch(self, count, timeout)
 
     # ---- committing -----------------------------------------------------------------------------------------------
 
@@ -276,33 +337,48 @@ class Cursor:
             offset = integer("record", record) + 1
         commit_all([(self, offset)], durable, metadata)
 
+    async def commit_async(self, record: Record | int | None = None, *, metadata: str = "") -> None:
+        """The same, durably, in another thread: the event loop goes on meanwhile."""
+        import asyncio
+
+        if record is None:  # as it is now
+            record = self._position - 1 if self._position else None
+        await asyncio.to_thread(self.commit, record, metadata=metadata)
+
     def forget(self) -> None:
         """Removes the committed position, durably, with a tombstone. The cursor stays where it is. OSError."""
         self._check_open()
-        self._file.write({self._home.tp: None}, True, self._check)
-        self._committed, self._seen, self._floor = None, None, -1
 
-    def _checked(self, offset: int) -> None:
-        """ValueError, OffsetOutOfRangeError for a position that is not to be committed."""
+        def decide(entries: Mapping[TopicPartition, Entry]) -> Changes:
+            self._check(entries)
+            return {self._home.tp: None}
+
+        self._file.write(decide, lambda: self._done(None), True)
+
+    def _check_reached(self, offset: int) -> None:
+        """OffsetOutOfRangeError for a position behind the end of the log."""
         self._check_open()
+        view = self._view
+        if offset > view.log_end_offset:
+            view.refresh()
+            if offset > view.log_end_offset:
+                raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+
+    def _check_floor(self, offset: int) -> None:
         if offset < self._floor:
             raise ValueError(
                 f"offset {offset} would move the position of group {self.group!r} backwards from {self._floor}: seek() first"
             )
-        if offset > self._view.log_end_offset:
-            self._view.refresh()
-            if offset > self._view.log_end_offset:
-                raise OffsetOutOfRangeError(offset, self._view.log_start_offset, self._view.log_end_offset)
+
+    def _done(self, position: OffsetAndMetadata | None) -> None:
+        """This is what is committed now."""
+        self._committed, self._floor = position, -1 if position is None else position.offset
 
     def _commit_of(self, offset: int, metadata: str) -> Commit:
         epochs = self._view.leader_epochs
         at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
         epoch = epochs[at - 1][0] if at else -1
         return Commit(OffsetAndMetadata(offset, epoch, metadata, time.time_ns() // 1_000_000), self._id)
-
-    def _is_news(self, commit: Commit) -> bool:
-        known = self._committed
-        return known is None or known._replace(timestamp=0) != commit.position._replace(timestamp=0)
 
     def _check(self, entries: Mapping[TopicPartition, Entry]) -> None:
         """CursorLockedError unless nobody else has committed, or may, since this cursor took the partition."""
@@ -327,17 +403,16 @@ class Cursor:
         """Gives the partition up for the next cursor of the group. Nothing is committed; what was committed with
         durable=False is brought to the disk. OSError. From another thread it also ends an iteration that waits.
         """
-        if self._closed:
-            return
         self._closed = True
         follower = self._follower
         if follower is not None:
             follower.close()
+        lock = self._lock
         try:
-            if self._lock.is_of_this_process:
+            if lock.is_held and lock.is_of_this_process:
                 self._file.sync()
         finally:
-            self._lock.release()
+            lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -352,30 +427,111 @@ class Cursor:
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
-        return f"<Cursor of group {self.group!r} in {self._home.partition}: at offset {self._position}{state}>"
+        return (
+            f"<Cursor of group {self.group!r} in {self._home.partition}: at offset {self._position}{state}>"
+        )
+
+
+class CursorBatch:
+    """Some records of a cursor, which are committed when the `with` block ends well. cursor.batch() makes one."""
+
+    def __init__(self, cursor: Cursor, count: int, timeout: float) -> None:
+        self._cursor = cursor
+        self._count = count
+        self._timeout = timeout
+        self._before = -1
+
+    def __enter__(self) -> list[Record]:
+        cursor = self._cursor
+        self._before = cursor.position
+        records: list[Record] = []
+        try:
+            while len(records) < self._count:
+                record = cursor._next(0 if records else self._timeout)
+                if record is None:
+                    break
+                records.append(record)
+        except BaseException:
+            self._back()
+            raise
+        return records
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._cursor.position != self._before:
+                self._cursor.commit()
+        except BaseException:
+            self._back()
+            raise
+        if error is not None:
+            self._back()
+
+    async def __aenter__(self) -> list[Record]:
+        cursor = self._cursor
+        before = cursor.position
+        try:
+            first = await cursor._next_async(self._timeout)
+        except BaseException:
+            cursor._position = before
+            raise
+        self._count -= 1
+        self._timeout = 0
+        records = [] if first is None else [first, *(self.__enter__() if self._count else [])]
+        self._before = before
+        return records
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._cursor.position != self._before:
+                await self._cursor.commit_async()
+        except BaseException:
+            self._back()
+            raise
+        if error is not None:
+            self._back()
+
+    def _back(self) -> None:
+        self._cursor._position = self._before
 
 
 def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: str = "") -> None:
     """Commits positions of cursors; those that share a file in one step, with one sync."""
-    by_file: dict[int, list[tuple[Cursor, int]]] = {}
+    by_file: dict[GroupFile, list[tuple[Cursor, Commit]]] = {}
     for cursor, offset in cursors:
-        cursor._checked(offset)
-        by_file.setdefault(id(cursor._file), []).append((cursor, offset))
-    for mine in by_file.values():
-        commits = {cursor: cursor._commit_of(offset, metadata) for cursor, offset in mine}
-        changes = {c._home.tp: commit for c, commit in commits.items() if c._is_news(commit)}
+        cursor._check_reached(offset)
+        cursor._check_floor(offset)
+        by_file.setdefault(cursor._file, []).append((cursor, cursor._commit_of(offset, metadata)))
+    for file, commits in by_file.items():
+        file.write(partial(_news, commits), partial(_done, commits), durable)
 
-        def check(entries: Mapping[TopicPartition, Entry], commits: dict[Cursor, Commit] = commits) -> None:
-            for cursor in commits:
-                cursor._check(entries)
 
-        mine[0][0]._file.write(changes, durable, check)
-        for cursor, commit in commits.items():
-            if cursor._home.tp in changes:
-                cursor._committed = commit.position
-            cursor._floor = commit.position.offset
+def _news(commits: Sequence[tuple[Cursor, Commit]], entries: Mapping[TopicPartition, Entry]) -> Changes:
+    """Those that are not in the file yet. What Cursor.commit raises."""
+    changes = {}
+    for cursor, commit in commits:
+        cursor._check(entries)
+        cursor._check_floor(commit.position.offset)  # once more: another thread may have been here
+        known = entries.get(cursor._home.tp)
+        if known is None or _untimed(known.commit) != _untimed(commit):
+            changes[cursor._home.tp] = commit
+    return changes
+
+
+def _done(commits: Sequence[tuple[Cursor, Commit]]) -> None:
+    for cursor, commit in commits:
+        cursor._done(commit.position)
+
+
+def _untimed(commit: Commit) -> Commit:
+    return commit._replace(position=commit.position._replace(timestamp=0))
 
 
 def _told(error: OffsetOutOfRangeError) -> OffsetOutOfRangeError:
-    error.add_note('records were deleted before the cursor reached them, or cut off: seek("earliest") goes on with what is there')
+    error.add_note(
+        'records were deleted before the cursor reached them, or cut off: seek("earliest") goes on with what is there'
+    )
     return error

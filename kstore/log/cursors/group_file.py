@@ -11,7 +11,6 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +46,11 @@ def path_of(directory: str, group: str) -> str:
 def groups_in(directory: str) -> list[str]:
     """The groups that have a file in a directory. OSError."""
     names = sorted(os.listdir(directory))  # noqa: PTH208
-    return [name[len(_PREFIX) : -len(SUFFIX)] for name in names if name.startswith(_PREFIX) and name.endswith(SUFFIX)]
+    return [
+        name[len(_PREFIX) : -len(SUFFIX)]
+        for name in names
+        if name.startswith(_PREFIX) and name.endswith(SUFFIX)
+    ]
 
 
 def read_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
@@ -79,7 +82,9 @@ class _Content:
                 if _is_torn(data, at, whole, start):
                     return
                 expected = "a batch of a commit"
-                raise CorruptRecordError("batch", file=self.path, position=start + at, expected=expected, found="damage")
+                raise CorruptRecordError(
+                    "batch", file=self.path, position=start + at, expected=expected, found="damage"
+                )
             if batch.base_offset != self.next_offset >= 0 or batch.leader_epoch != -1:
                 raise CorruptRecordError(
                     "offset of a batch",
@@ -99,20 +104,21 @@ class _Content:
 
 
 class GroupFile:
-    """A group's file, as a member reads and writes it. Threads may share it."""
+    """A group's file, as a member reads and writes it, who has a MemberLock in the directory. Threads may share it."""
 
-    def __init__(self, directory: str, group: str) -> None:
+    def __init__(self, directory: str, group: str, lock_file: LockFile) -> None:
         self.directory = directory
         self.group = group
         self.member = secrets.randbits(62)  # no other has it: the producer id of the batches that it writes
-        self.lock_file = LockFile.of(directory)
+        self.lock_file = lock_file
         self._byte = byte_of(group)
         self._path = path_of(directory, group)
         self._file: File | None = None
         self._content = _Content(self._path, group)
         self._is_named = False  # its name is on the disk
         self._is_doubtful = False  # a sync has failed
-        self._unsynced = False
+        self._is_settled = False  # all that was read of it is on the disk
+        self._unsynced = False  # what this member wrote is not
 
     def read(self) -> dict[TopicPartition, Entry]:
         """What the group has committed. CorruptRecordError, OSError."""
@@ -122,35 +128,28 @@ class GroupFile:
             return dict(self._content.entries)
 
     def write(
-        self, changes: Changes, durable: bool, check: Callable[[Mapping[TopicPartition, Entry]], None]
+        self,
+        decide: Callable[[Mapping[TopicPartition, Entry]], Changes],
+        done: Callable[[], None],
+        durable: bool,
     ) -> None:
-        """Writes a commit of a member, all of it or nothing, once `check` has looked at what is there.
+        """Writes a commit of a member, all of it or nothing: what `decide` says when it is told what is there. Then it calls
+        `done`. Meanwhile nobody else writes.
 
         OSError: it may be there or not, and nothing else has changed.
         """
         with self.lock_file.mutex:
             self._enter()
             self._catch_up()
-            check(self._content.entries)
-            if not changes:
+            changes = decide(self._content.entries)
+            if changes:
+                self._put(changes, durable)
+            else:
                 self._sync(durable)
-                return
-            content = self._content
-            data = self._encode(changes, self.member, max(content.next_offset, 0))
-            if self._is_doubtful or content.end > max(_REWRITE, 4 * len(data) + 400 * len(content.entries)):
-                try:
-                    self._write_anew(changes)
-                except OSError:
-                    if self._is_doubtful:
-                        raise
-                    self._catch_up()
-                else:
-                    return
-                data = self._encode(changes, self.member, max(self._content.next_offset, 0))
-            self._append(data, durable)
+            done()
 
     def sync(self) -> None:
-        """Brings to the disk what was written and is not there yet. OSError."""
+        """Brings to the disk what this member wrote and is not there yet. OSError."""
         if self._unsynced:
             with self.lock_file.mutex:
                 self._enter()
@@ -160,8 +159,7 @@ class GroupFile:
     def _enter(self) -> None:
         """From here on no other process writes the file, until the mutex is left."""
         lock = self.lock_file
-        lock.mutex.later(partial(lock.unlock, self._byte))  # which happens however it is left
-        lock.check_process()
+        lock.mutex.later(lock.unlocker(self._byte))  # which happens however it is left
         lock.lock(self._byte, wait=True)
         if not lock.is_there():
             raise LogFailedError(f"{lock.path} was removed: open the cursor again")
@@ -174,15 +172,35 @@ class GroupFile:
             self._file, self._content = None, _Content(self._path, self.group)
             return
         size = there.st_size
-        if self._file is None or not os.path.samestat(there, os.fstat(self._file.fd)) or size < self._content.end:
+        if (
+            self._file is None
+            or not os.path.samestat(there, os.fstat(self._file.fd))
+            or size < self._content.end
+        ):
             self._file = File(self._path, "r+")
             self._content = _Content(self._path, self.group)
-            self._is_named = False
+            self._is_named = self._is_settled = False
         content = self._content
         if size > content.end:
+            self._is_settled = False
             content.take(self._file.read(content.end, size - content.end))
             if size > content.end:
                 self._file.truncate(content.end)
+
+    def _put(self, changes: Changes, durable: bool) -> None:
+        content = self._content
+        data = self._encode(changes, self.member, max(content.next_offset, 0))
+        if self._is_doubtful or content.end > max(_REWRITE, 4 * len(data) + 400 * len(content.entries)):
+            try:
+                self._write_anew(changes)
+            except OSError:
+                if self._is_doubtful:
+                    raise
+                self._catch_up()
+            else:
+                return
+            data = self._encode(changes, self.member, max(self._content.next_offset, 0))
+        self._append(data, durable)
 
     def _encode(self, changes: Changes, member: int, base_offset: int) -> bytes:
         now = time.time_ns() // 1_000_000
@@ -190,7 +208,9 @@ class GroupFile:
             (now, encode_key(self.group, tp), None if commit is None else encode_value(commit), None)
             for tp, commit in changes.items()
         ]
-        return encode_batch(records, base_offset=base_offset, producer_id=member, producer_epoch=0, base_sequence=0)
+        return encode_batch(
+            records, base_offset=base_offset, producer_id=member, producer_epoch=0, base_sequence=0
+        )
 
     def _append(self, data: bytes, durable: bool) -> None:
         if self._file is None:
@@ -198,16 +218,19 @@ class GroupFile:
         end = self._content.end
         try:
             self._file.write(end, data)
-            self._unsynced = True
+            self._unsynced, self._is_settled = True, False
             self._sync(durable)
         except OSError:
             with suppress(OSError):  # if that fails too, whoever writes next does it
                 self._file.truncate(end)
+            if self._is_doubtful:  # other processes do not know, and their sync would say that all is well
+                with suppress(OSError):
+                    self._write_anew({})
             raise
         self._content.take(data)
 
     def _sync(self, durable: bool) -> None:
-        if durable and self._unsynced and self._file is not None:
+        if durable and not self._is_settled and self._file is not None:
             try:
                 self._file.sync()
             except OSError:
@@ -216,7 +239,7 @@ class GroupFile:
             if not self._is_named:
                 sync_directory(self.directory)
                 self._is_named = True
-            self._unsynced = False
+            self._is_settled, self._unsynced = True, False
 
     def _write_anew(self, changes: Changes) -> None:
         """Writes what counts, and this commit, in place of the file."""
@@ -235,7 +258,7 @@ class GroupFile:
         write_whole(self._path, data)
         self._is_doubtful = self._unsynced = False
         self._catch_up()
-        self._is_named = True
+        self._is_named = self._is_settled = True
 
 
 def _size_at(data: bytes, at: int) -> int:
@@ -263,7 +286,9 @@ def _is_torn(data: bytes, at: int, whole: bool, start: int) -> bool:
     if whole:
         return False
     rest = data[at:]
-    if len(rest) >= _LEAST and _is_ours(RecordBatch(rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:])):
+    if len(rest) >= _LEAST and _is_ours(
+        RecordBatch(rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:])
+    ):
         return False
     for later in range(at + 1, len(data) - _LEAST + 1):
         if data[later + _MAGIC] == 2:

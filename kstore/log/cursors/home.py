@@ -3,7 +3,6 @@
 import os
 import secrets
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,13 +53,13 @@ class Home(NamedTuple):
             "id of the partition", file=path, position=1, expected="32 hexadecimal digits", found=text[:80]
         )
 
-    def make_id(self) -> bytes:
+    def make_id(self, lock: LockFile) -> bytes:
         """The same, made durably if there is none."""
         found = self.known_id()
         if found is None:
-            lock, byte = LockFile.of(self.directory), byte_of("id", self.tp)
+            byte = byte_of("id", self.tp)
             with lock.mutex:
-                lock.mutex.later(partial(lock.unlock, byte))
+                lock.mutex.later(lock.unlocker(byte))
                 lock.lock(byte, wait=True)
                 found = self.known_id()
                 if found is None:
@@ -71,7 +70,9 @@ class Home(NamedTuple):
     def committed(self, group: str) -> OffsetAndMetadata | None:
         """What a group has committed. CorruptRecordError, OSError."""
         entry = read_positions(self.directory, group).get(self.tp)
-        return None if entry is None or entry.commit.partition_id != self.known_id() else entry.commit.position
+        return (
+            None if entry is None or entry.commit.partition_id != self.known_id() else entry.commit.position
+        )
 
     def all_committed(self) -> dict[str, OffsetAndMetadata]:
         """What all groups have committed. CorruptRecordError, OSError."""

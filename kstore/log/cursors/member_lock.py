@@ -9,6 +9,7 @@ import fcntl
 import os
 import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -32,34 +33,59 @@ def byte_of(*names: object) -> int:
 
 class LockFile:
     """The lock file of one directory. A process opens it once, because the system drops the locks of a process when any
-    descriptor of the file is closed."""
+    descriptor of the file is closed. It is closed when its last user has left."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.mutex = Mutex()
-        self.file = File(path, "a")
         self.pid = os.getpid()
         self.held: dict[int, tuple[object, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
+        self._users: set[object] = set()
+        self._file: File | None = File(path, "a")
 
     @classmethod
-    def of(cls, directory: str) -> "LockFile":
-        """The one of a directory, made if it is missing. OSError."""
+    def of(cls, directory: str, user: object) -> "LockFile":
+        """The one of a directory, made if it is missing, for a user, who has to leave it. OSError."""
         path = f"{directory}/{NAME}"
         with _guard:
             known = _files.get(path)
             if known is None or not known.is_there():
                 known = _files[path] = cls(path)
+            known._users.add(user)
             return known
 
-    def check_process(self) -> None:
-        """LogClosedError in a forked child: the locks are its parent's."""
+    def leave(self, user: object) -> None:
+        """Closes the file after its last user."""
+        _guard.later(partial(self._leave, user))
+
+    def _leave(self, user: object) -> None:
+        if self.pid != os.getpid():
+            return
+        if self._users == {user}:
+            if _files.get(self.path) is self:
+                del _files[self.path]
+            self._file = None
+        self._users.discard(user)
+
+    def forget(self) -> None:
+        """In a forked child, before it has any lock that closing the descriptor would drop."""
+        self._file, self.mutex = None, Mutex()
+
+    @property
+    def fd(self) -> int:
+        """The descriptor. LogClosedError in a forked child, because the locks are its parent's, and if the file is closed."""
         if os.getpid() != self.pid:
-            raise LogClosedError(f"{self.path} is used by a cursor of process {self.pid}, the parent of this one")
+            raise LogClosedError(
+                f"{self.path} is used by a cursor of process {self.pid}, the parent of this one"
+            )
+        if self._file is None:
+            raise LogClosedError(f"{self.path} is closed")
+        return self._file.fd
 
     def is_there(self) -> bool:
         """Whether the path still leads to this file."""
         try:
-            return os.path.samestat(Path(self.path).stat(), os.fstat(self.file.fd))
+            return os.path.samestat(Path(self.path).stat(), os.fstat(self.fd))
         except OSError:
             return False
 
@@ -67,9 +93,11 @@ class LockFile:
         """Locks a byte. False if another process has it; who waits waits for it. OSError."""
         while True:
             try:
-                fcntl.lockf(self.file.fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
+                fcntl.lockf(self.fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
             except OSError as e:
-                if wait and e.errno == errno.EDEADLK:  # between threads of two processes: neither holds on for long
+                if (
+                    wait and e.errno == errno.EDEADLK
+                ):  # between threads of two processes: neither holds on for long
                     time.sleep(0.001)
                     continue
                 if e.errno in _TAKEN:
@@ -77,14 +105,9 @@ class LockFile:
                 raise
             return True
 
-    def unlock(self, byte: int) -> None:
-        """Gives a byte up."""
-        if self.pid == os.getpid():
-            fcntl.lockf(self.file.fd, fcntl.LOCK_UN, 1, byte)
-
-    def is_held(self, byte: int) -> bool:
-        """Whether somebody has the byte, here or in another process."""
-        return self.is_mine(byte) or holder_of(self.file.fd, byte, 1) is not None
+    def unlocker(self, byte: int) -> Callable[[], None]:
+        """What gives a byte up. It is C code, which no signal interrupts."""
+        return partial(fcntl.lockf, self.fd, fcntl.LOCK_UN, 1, byte)
 
     def is_mine(self, byte: int) -> bool:
         """Whether somebody in this process has the byte."""
@@ -96,59 +119,64 @@ class MemberLock:
     """The right to read and commit for a group in a partition. It goes with this object."""
 
     def __init__(self, directory: str, group: str, what: str, byte: int) -> None:
-        self._file = LockFile.of(directory)
         self._byte = byte
         self._token = object()
         self._name = f"{directory}: {what} of group {group!r}"
-        file = self._file
+        file = self.file = LockFile.of(directory, self._token)
         with file.mutex:
             if file.is_mine(byte):
                 raise CursorLockedError(self._name, os.getpid())
             file.held[byte] = (self._token, weakref.ref(self))  # first: who is interrupted now unlocks it
-            taken = False
-            try:
-                taken = file.lock(byte)
-            finally:
-                if not taken:
-                    del file.held[byte]
-            if not taken:
-                raise CursorLockedError(self._name, holder_of(file.file.fd, byte, 1))
+            if not file.lock(byte):
+                holder = holder_of(file.fd, byte, 1)
+                _drop(file, byte, self._token)
+                raise CursorLockedError(self._name, holder)
 
     def check(self) -> None:
-        """CursorLockedError unless the lock is still this object's."""
-        file = self._file
-        mine = file.held.get(self._byte)
-        file.check_process()
-        if mine is None or mine[0] is not self._token:
+        """Takes the lock again if the system has dropped it. CursorLockedError if another process has it now;
+        LogClosedError if it was released, or belongs to the parent of this process."""
+        file = self.file
+        fd = file.fd
+        if not self.is_held:
             raise LogClosedError(f"{self._name} is closed")
         if not file.lock(self._byte):
-            raise CursorLockedError(self._name, holder_of(file.file.fd, self._byte, 1))
+            raise CursorLockedError(self._name, holder_of(fd, self._byte, 1))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was not released."""
+        held = self.file.held.get(self._byte)
+        return held is not None and held[0] is self._token
 
     @property
     def is_of_this_process(self) -> bool:
         """Whether it was not inherited by fork."""
-        return self._file.pid == os.getpid()
+        return self.file.pid == os.getpid()
 
     def release(self) -> None:
-        """Gives it up, at once or when this thread is through with what it does in the file."""
-        self._file.mutex.later(partial(_drop, self._file, self._byte, self._token))
+        """Gives it up, at once or when this thread is through with what it does in the file. May be called again."""
+        self.file.mutex.later(partial(_drop, self.file, self._byte, self._token))
 
     def __del__(self) -> None:
-        if hasattr(self, "_token"):
+        if hasattr(self, "file"):
             self.release()
 
 
 def _drop(file: LockFile, byte: int, token: object) -> None:
     known = file.held.get(byte)
     if known is not None and known[0] is token:
-        del file.held[byte]
-        file.unlock(byte)
+        if file.pid == os.getpid():
+            file.unlocker(byte)()
+        del file.held[byte]  # last: who is interrupted does it again
+    file.leave(token)
 
 
 def _forget() -> None:
     """A forked child has no lock: what it inherited belongs to its parent."""
     global _guard
     _guard = Mutex()
+    for file in _files.values():
+        file.forget()
     _files.clear()
 
 
