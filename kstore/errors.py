@@ -263,10 +263,8 @@ class CursorLockedError(LogLockedError):
         super().__init__(path, pid)
         holder = "another process" if pid is None else f"process {pid}"
         mine = ", which is this one: close() that cursor first" if pid == os.getpid() else ""
-        self.args = (
-            f"{path} is read by {holder}{mine}: a group has one reader a partition at a time. When that one is closed, "
-            "or its process ends, the next one can go on",
-        )
+        text = f"{path} is read by {holder}{mine}: a group has one reader a partition at a time. When that one is closed, "
+        self.args = (text + "or its process ends, the next one can go on",)
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ T0 = 1_700_000_000_000
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
+def path(tmp_path: Path) -> Path:
     """A log of ten records in three segments, which nobody writes."""
     made = tmp_path / "orders-0"
     with kstore.open(made, "a") as log:
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
             log.append(b"%d" % i, timestamp=T0 + i)
             if i in (2, 5):
                 log.roll()
-    yield made
+    return made
 
 
 def offsets(records: Any) -> list[int]:
@@ -96,8 +96,7 @@ def test_it_goes_backwards_by_seek_only(path: Path) -> None:
 def test_a_batch_is_committed_when_it_ends_well(path: Path) -> None:
     with kstore.open(path).cursor("g") as jobs:
         with pytest.raises(ZeroDivisionError), jobs.batch(4) as records:
-            assert offsets(records) == [0, 1, 2, 3]
-            raise ZeroDivisionError
+            offsets(records)[0] / 0
         assert (jobs.position, jobs.committed) == (0, None)
         for wanted in ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9], []):
             with jobs.batch(6) as records:
@@ -237,7 +236,6 @@ def test_a_position_that_is_gone_is_told(path: Path) -> None:
         log.delete_records(5)
         for call in (lambda: list(jobs), lambda: jobs.batch(3).__enter__()):
             with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
-                jobs.seek("earliest") if jobs.position > 5 else None
                 call()
             assert "seek" in str(caught.value.__notes__)
         jobs.seek("earliest")

@@ -13,6 +13,7 @@ import kstore
 from kstore.engine.io.file import calls_made, fail_call, trace_calls
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile
+from kstore.log.files.lock import User
 from tests.interrupts.injector import Injector
 
 FILE = "kstore-cursors-g.positions"
@@ -174,8 +175,7 @@ def _interrupted(kind: str, nth: int, error: type[BaseException], work: Callable
     return injector.done
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("kind", ["line", "check"])
+@pytest.mark.parametrize(("kind", "error"), [("line", MemoryError), ("check", KeyboardInterrupt)])
 def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) -> None:
     """Wherever it comes in a commit: the position is the old or the new one, nobody is kept out, and it goes on."""
     path = filled(ram, 3)
@@ -195,7 +195,7 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
             with contextlib.suppress(BaseException):
                 with kstore.open(path).cursor("h") as other:
                     other.commit(1)
-                GroupFile(str(ram), "g", LockFile.of(str(ram), 1)).read()
+                GroupFile(str(ram), "g", LockFile.of(str(ram), User())).read()
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
@@ -206,6 +206,7 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
     jobs.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
 @pytest.mark.parametrize("kind", ["line", "check"])
 def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
     """Nobody is kept out afterwards, and no descriptor stays open."""

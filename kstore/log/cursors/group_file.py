@@ -11,7 +11,6 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from kstore.engine.io.file import File, read_whole, sync_directory, write_whole
@@ -103,6 +102,17 @@ class _Content:
             self.end, self.next_offset = start + at, batch.next_offset
 
 
+    def note(self, changes: Changes, member: int, size: int) -> None:
+        """Takes in a batch of so many bytes that a member has written."""
+        for tp, commit in changes.items():
+            if commit is None:
+                self.entries.pop(tp, None)
+            else:
+                self.entries[tp] = Entry(commit, member)
+        # at once, and last: who is interrupted before it reads the batch
+        self.end, self.next_offset = self.end + size, max(self.next_offset, 0) + len(changes)
+
+
 class GroupFile:
     """A group's file, as a member reads and writes it, who has a MemberLock in the directory. Threads may share it."""
 
@@ -125,7 +135,8 @@ class GroupFile:
         with self.lock_file.mutex:
             self._enter()
             self._catch_up()
-            return dict(self._content.entries)
+            entries = dict(self._content.entries)
+        return entries
 
     def write(
         self,
@@ -167,7 +178,7 @@ class GroupFile:
     def _catch_up(self) -> None:
         """Takes in what others have written, and cuts off what a crash has torn."""
         try:
-            there = Path(self._path).stat()
+            there = os.stat(self._path)  # noqa: PTH116 - each commit asks
         except FileNotFoundError:
             self._file, self._content = None, _Content(self._path, self.group)
             return
@@ -201,6 +212,7 @@ class GroupFile:
                 return
             data = self._encode(changes, self.member, max(self._content.next_offset, 0))
         self._append(data, durable)
+        self._content.note(changes, self.member, len(data))
 
     def _encode(self, changes: Changes, member: int, base_offset: int) -> bytes:
         now = time.time_ns() // 1_000_000
@@ -227,7 +239,6 @@ class GroupFile:
                 with suppress(OSError):
                     self._write_anew({})
             raise
-        self._content.take(data)
 
     def _sync(self, durable: bool) -> None:
         if durable and not self._is_settled and self._file is not None:

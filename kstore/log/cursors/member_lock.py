@@ -12,12 +12,11 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CursorLockedError, LogClosedError
-from kstore.log.files.lock import holder_of
+from kstore.log.files.lock import User, holder_of
 
 NAME = "kstore-cursors.lock"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
@@ -39,12 +38,12 @@ class LockFile:
         self.path = path
         self.mutex = Mutex()
         self.pid = os.getpid()
-        self.held: dict[int, tuple[object, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
-        self._users: set[object] = set()
+        self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
+        self._users: weakref.WeakSet[User] = weakref.WeakSet()
         self._file: File | None = File(path, "a")
 
     @classmethod
-    def of(cls, directory: str, user: object) -> "LockFile":
+    def of(cls, directory: str, user: User) -> "LockFile":
         """The one of a directory, made if it is missing, for a user, who has to leave it. OSError."""
         path = f"{directory}/{NAME}"
         with _guard:
@@ -54,14 +53,12 @@ class LockFile:
             known._users.add(user)
             return known
 
-    def leave(self, user: object) -> None:
+    def leave(self, user: User) -> None:
         """Closes the file after its last user."""
         _guard.later(partial(self._leave, user))
 
-    def _leave(self, user: object) -> None:
-        if self.pid != os.getpid():
-            return
-        if self._users == {user}:
+    def _leave(self, user: User) -> None:
+        if self.pid == os.getpid() and all(other is user for other in self._users):
             if _files.get(self.path) is self:
                 del _files[self.path]
             self._file = None
@@ -85,7 +82,7 @@ class LockFile:
     def is_there(self) -> bool:
         """Whether the path still leads to this file."""
         try:
-            return os.path.samestat(Path(self.path).stat(), os.fstat(self.fd))
+            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))  # noqa: PTH116 - each commit asks
         except OSError:
             return False
 
@@ -120,7 +117,7 @@ class MemberLock:
 
     def __init__(self, directory: str, group: str, what: str, byte: int) -> None:
         self._byte = byte
-        self._token = object()
+        self._token = User()
         self._name = f"{directory}: {what} of group {group!r}"
         file = self.file = LockFile.of(directory, self._token)
         with file.mutex:
@@ -162,7 +159,7 @@ class MemberLock:
             self.release()
 
 
-def _drop(file: LockFile, byte: int, token: object) -> None:
+def _drop(file: LockFile, byte: int, token: User) -> None:
     known = file.held.get(byte)
     if known is not None and known[0] is token:
         if file.pid == os.getpid():
