@@ -15,6 +15,7 @@ from kstore.tools.commands import (
     append,
     compact,
     create,
+    cursors,
     delete,
     describe,
     dump,
@@ -46,9 +47,10 @@ EXAMPLES = """examples:
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
+  kstore cursors data --group billing --reset-to earliest --dry-run
 
-dump, records, follow, find, get, stat, topics and describe write nothing and take no lock: the directory may belong to a
-running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter and delete lock the directory as
+dump, records, follow, find, get, stat, topics, describe and cursors write nothing and take no lock: the directory may belong to
+a running broker, or to one that crashed. cursors --reset-to writes positions, beside who writes the log. append, retain, compact, recover, truncate, create, alter and delete lock the directory as
 a broker does, and fail if it is locked.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
@@ -68,6 +70,7 @@ COMMANDS = {
     "describe": (describe, "print a topic's configuration and partitions"),
     "create": (create, "make a topic in a log directory"),
     "alter": (alter, "change a topic's configuration, or give it more partitions"),
+    "cursors": (cursors, "print how far groups of readers have come, or put a group elsewhere"),
     "delete": (delete, "delete a topic with all its records"),
 }
 

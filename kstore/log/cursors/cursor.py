@@ -74,6 +74,23 @@ def checked_place(name: str, value: object) -> str | int | datetime:
     return integer(name, value)
 
 
+def offset_of(view: View, place: str | int | datetime) -> int:
+    """Which offset a place is. OffsetOutOfRangeError."""
+    first, end = view.log_start_offset, view.log_end_offset
+    if isinstance(place, datetime):
+        found = view.find(timestamp=place)
+        if found is None and view.segments and first > view.segments[0].base_offset:
+            # it looked in one segment, of which the records may be deleted
+            found = next((batch for batch in view.scan(["offset"], since=place, batch_rows=1)), None)
+            return end if found is None else int(found.columns[0][0])
+        return end if found is None else max(int(found.offset), first)
+    if isinstance(place, str):
+        return first if place == "earliest" else end
+    if not first <= place <= end:
+        raise OffsetOutOfRangeError(place, first, end)
+    return place
+
+
 class Cursor:
     """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
 
@@ -128,7 +145,7 @@ class Cursor:
             if self._committed is None:
                 if wait:  # the view is from before it
                     view.refresh()
-                self._position = self._offset_of(start)
+                self._position = offset_of(self._view, start)
             else:
                 self._position = self._committed.offset
             self._floor = -1 if self._committed is None else self._position
@@ -179,24 +196,8 @@ class Cursor:
         place = checked_place("place", place)
         self._check_open()
         self._view.refresh()
-        self._position = self._floor = self._offset_of(place)
+        self._position = self._floor = offset_of(self._view, place)
         return self._position
-
-    def _offset_of(self, place: str | int | datetime) -> int:
-        view = self._view
-        first, end = view.log_start_offset, view.log_end_offset
-        if isinstance(place, datetime):
-            found = view.find(timestamp=place)
-            if found is None and view.segments and first > view.segments[0].base_offset:
-                # it looked in one segment, of which the records may be deleted
-                found = next((batch for batch in view.scan(["offset"], since=place, batch_rows=1)), None)
-                return end if found is None else int(found.columns[0][0])
-            return end if found is None else max(int(found.offset), first)
-        if isinstance(place, str):
-            return first if place == "earliest" else end
-        if not first <= place <= end:
-            raise OffsetOutOfRangeError(place, first, end)
-        return place
 
     def _check_range(self) -> None:
         """OffsetOutOfRangeError if the position was deleted, or cut off and written anew in a later leader epoch."""

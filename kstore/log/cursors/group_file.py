@@ -101,7 +101,6 @@ class _Content:
             at += size
             self.end, self.next_offset = start + at, batch.next_offset
 
-
     def note(self, changes: Changes, member: int, size: int) -> None:
         """Takes in a batch of so many bytes that a member has written."""
         for tp, commit in changes.items():

@@ -2,13 +2,14 @@
 
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
-from kstore.log.cursors.group_file import groups_in, read_positions
+from kstore.log.cursors.group_file import Entry, groups_in, read_positions
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
@@ -69,7 +70,11 @@ class Home(NamedTuple):
 
     def committed(self, group: str) -> OffsetAndMetadata | None:
         """What a group has committed. CorruptRecordError, OSError."""
-        entry = read_positions(self.directory, group).get(self.tp)
+        return self.position_in(read_positions(self.directory, group))
+
+    def position_in(self, entries: Mapping[TopicPartition, Entry]) -> OffsetAndMetadata | None:
+        """The position of this partition among those of a group. CorruptCheckpointError, OSError."""
+        entry = entries.get(self.tp)
         return (
             None if entry is None or entry.commit.partition_id != self.known_id() else entry.commit.position
         )
