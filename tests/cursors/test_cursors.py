@@ -93,6 +93,38 @@ def test_it_goes_backwards_by_seek_only(path: Path) -> None:
     assert kstore.open(path).cursors()["g"].offset == 3
 
 
+def test_it_may_seek_while_it_is_iterated(path: Path) -> None:
+    with kstore.open(path).cursor("g") as jobs:
+        found = []
+        for record in jobs:
+            found.append(record.offset)
+            if len(found) == 3:
+                jobs.seek(7)
+            if len(found) == 6:  # the last one
+                jobs.seek(8)
+        assert found == [0, 1, 2, 7, 8, 9, 8, 9]
+        jobs.seek(9)
+        for _ in jobs:
+            jobs.seek(4)
+            break
+        assert jobs.position == 4
+
+
+def test_a_time_whose_records_are_deleted(path: Path) -> None:
+    """find() looks in one segment only; a later one has a record."""
+    when = datetime.datetime.fromtimestamp((T0 + 5) / 1000, datetime.UTC)
+    with kstore.open(path, "a") as log:
+        log.extend([b"early"] * 2, timestamps=[T0, T0 + 1])
+        log.roll()
+        log.append(b"late", timestamp=T0 + 50)
+        log.delete_records(10)
+        log.roll()
+        found = log.find(timestamp=when)
+        with log.cursor("g", start=when) as jobs:
+            assert [record.value for record in jobs] == [b"late"]
+            assert found is None or found.offset == 12
+
+
 def test_a_batch_is_committed_when_it_ends_well(path: Path) -> None:
     with kstore.open(path).cursor("g") as jobs:
         with pytest.raises(ZeroDivisionError), jobs.batch(4) as records:

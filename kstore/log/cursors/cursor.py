@@ -82,7 +82,7 @@ def offset_of(view: View, place: str | int | datetime) -> int:
         if found is None and view.segments and first > view.segments[0].base_offset:
             # it looked in one segment, of which the records may be deleted
             found = next((batch for batch in view.scan(["offset"], since=place, batch_rows=1)), None)
-            return end if found is None else int(found.columns[0][0])
+            return end if found is None else int(found.column("offset").values[0])
         return end if found is None else max(int(found.offset), first)
     if isinstance(place, str):
         return first if place == "earliest" else end
