@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol, Self
 
 from kstore.arguments import choice, integer, moment, number
 from kstore.engine.record.batch import Record
-from kstore.errors import CursorLockedError, LogClosedError, OffsetOutOfRangeError
+from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.cursors.group_file import Changes, Entry, GroupFile
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.member_lock import MemberLock, byte_of
@@ -72,6 +72,16 @@ def checked_place(name: str, value: object) -> str | int | datetime:
         moment(name, value)
         return value
     return integer(name, value)
+
+
+def check_commit(durable: object, metadata: object) -> None:
+    """TypeError, ValueError for arguments that no commit has."""
+    if not isinstance(durable, bool):
+        raise TypeError(f"durable must be True or False, not {durable!r}")
+    if not isinstance(metadata, str):
+        raise TypeError(f"metadata must be a str, not {metadata!r}")
+    if len(metadata.encode()) > MAX_METADATA_BYTES:
+        raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
 
 
 def offset_of(view: View, place: str | int | datetime) -> int:
@@ -135,6 +145,7 @@ class Cursor:
                     files[directory] = file
             self._file = file
             self._id = self._home.make_id(self._lock.file)
+            self._trace = self._home.trace()
             found = file.read().get(self._home.tp)
             self._seen = found  # what was there before this cursor
             self._committed = (
@@ -199,10 +210,21 @@ class Cursor:
         self._position = self._floor = offset_of(self._view, place)
         return self._position
 
+    def _check_place(self) -> None:
+        """LogNotFoundError if the partition was deleted, or is another one of that name."""
+        trace = self._home.trace()
+        if trace != self._trace:
+            if self._home.known_id() != self._id:
+                raise LogNotFoundError(
+                    f"{self._home.partition} was deleted, or made anew, since this cursor of group {self.group!r} was opened"
+                )
+            self._trace = trace
+
     def _check_range(self) -> None:
         """OffsetOutOfRangeError if the position was deleted, or cut off and written anew in a later leader epoch."""
         view, position = self._view, self._position
         first, end = view.log_start_offset, view.log_end_offset
+        self._check_place()  # after the view has read it
         committed = self._committed
         if committed is not None and committed.leader_epoch >= 0 and committed.offset == position:
             epoch_end = view.end_offset_for_epoch(committed.leader_epoch)[1]
@@ -323,14 +345,9 @@ class Cursor:
 
         ValueError if it would move the position backwards, which only seek() allows; OffsetOutOfRangeError for a record
         behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the cursor is closed or belongs
-        to the parent of this process. OSError: the position is the old one or the new one.
+        to the parent of this process, LogNotFoundError if the partition was deleted. OSError: the position is the old one or the new one.
         """
-        if not isinstance(durable, bool):
-            raise TypeError(f"durable must be True or False, not {durable!r}")
-        if not isinstance(metadata, str):
-            raise TypeError(f"metadata must be a str, not {metadata!r}")
-        if len(metadata.encode()) > MAX_METADATA_BYTES:
-            raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
+        check_commit(durable, metadata)
         offset = self._position
         if isinstance(record, Record):
             offset = record.offset + 1
@@ -385,6 +402,7 @@ class Cursor:
         """CursorLockedError unless nobody else has committed, or may, since this cursor took the partition."""
         self._check_open()
         self._lock.check()
+        self._check_place()
         now = entries.get(self._home.tp)
         if now is not None and now.member != self._file.member and now != self._seen:
             raise CursorLockedError(f"{self._home.partition} of group {self.group!r}", None)

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CursorLockedError, LogClosedError
-from kstore.log.files.lock import User, holder_of
+from kstore.log.files.lock import User, conflict_in, holder_of
 
 NAME = "kstore-cursors.lock"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
@@ -105,6 +105,19 @@ class LockFile:
     def unlocker(self, byte: int) -> Callable[[], None]:
         """What gives a byte up. It is C code, which no signal interrupts."""
         return partial(fcntl.lockf, self.fd, fcntl.LOCK_UN, 1, byte)
+
+    def taken(self, start: int, count: int) -> list[int]:
+        """Which of these bytes somebody has, here or in another process, in order. OSError."""
+        found = {byte for byte in list(self.held) if start <= byte < start + count and self.is_mine(byte)}
+        ranges = [(start, start + count)]
+        while ranges:
+            first, end = ranges.pop()
+            other = conflict_in(self.fd, first, end - first) if first < end else None
+            if other is not None:  # any of those in this range
+                low, high = max(other[1], first), min(other[1] + other[2], end)
+                found.update(range(low, high))
+                ranges += [(first, low), (high, end)]
+        return sorted(found)
 
     def is_mine(self, byte: int) -> bool:
         """Whether somebody in this process has the byte."""

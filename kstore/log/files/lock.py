@@ -22,11 +22,18 @@ _held: dict[str, "DirectoryLock"] = {}
 def holder_of(fd: int, start: int = 0, length: int = 0) -> int | None:
     """The process that holds the lock on this file, or on bytes of it, if the system tells."""
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
+        found = conflict_in(fd, start, length)
     except (OSError, struct.error):
         return None
-    return pid if kind != fcntl.F_UNLCK and pid > 0 else None
+    return found[0] if found is not None and found[0] > 0 else None
+
+
+def conflict_in(fd: int, start: int, length: int) -> tuple[int, int, int] | None:
+    """(process, first byte, length) of a lock that another process has there, if there is one. OSError."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    answer = fcntl.fcntl(fd, fcntl.F_GETLK, asked)
+    kind, _, first, size, pid = _FLOCK.unpack(answer[: _FLOCK.size])
+    return None if kind == fcntl.F_UNLCK else (pid, first, size)
 
 
 class User:
