@@ -66,6 +66,8 @@ from kstore.opening import open as open
 from kstore.store import LogStore as LogStore
 from kstore.store.descriptions import StoreHealth as StoreHealth
 from kstore.store.descriptions import TopicDescription as TopicDescription
+from kstore.store.store_cursor import StoreCursor as StoreCursor
+from kstore.store.store_cursor import TopicRecord as TopicRecord
 
 __all__ = [
     "EARLIEST",
@@ -123,10 +125,12 @@ __all__ = [
     "Skipped",
     "Slice",
     "Span",
+    "StoreCursor",
     "StoreHealth",
     "Ticket",
     "TopicDescription",
     "TopicPartition",
+    "TopicRecord",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
     "UnsupportedCodecError",

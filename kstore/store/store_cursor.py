@@ -23,8 +23,8 @@ from kstore.store.membership import Membership
 
 _LOOK = 0.4  # s: how often a member looks who else is there, and which partitions
 _POLL = 0.05  # s: how often to ask where nothing tells of changes
-_TURN = 512  # records of one partition before the others have a turn
-_TURNS = 32  # records that one asyncio task takes before the others have a turn
+_TURN = 4096  # records of one partition before the others have a turn
+_TASK_TURN = 32  # records that one asyncio task takes before the others have a turn
 _TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
 _SWEEP = 20  # partitions that are asked at each look though nothing told of them: a share of another machine is silent
 
@@ -103,7 +103,7 @@ class StoreCursor:
         self.group = checked_group(group)
         if isinstance(topics, str) or not isinstance(topics, Iterable):
             raise TypeError(f"topics must be a list of names of topics, not {topics!r}")
-        self.topics = list(topics)
+        self.topics = list(dict.fromkeys(topics))
         for topic in self.topics:
             if not isinstance(topic, str) or not layout.is_valid_topic(topic):
                 raise ValueError(f"{topic!r} cannot be the name of a topic")
@@ -121,12 +121,14 @@ class StoreCursor:
         self._pid = getpid()
         self._files: dict[str, GroupFile] = {}
         self._cursors: dict[TopicPartition, Cursor] = {}
-        self._settled: dict[TopicPartition, int] = {}  # up to where what was given out is committed
+        self._given: dict[TopicPartition, int] = {}  # behind the last record that was given out
+        self._settled: dict[TopicPartition, int] = {}  # up to where all is committed
         self._pending: dict[TopicPartition, None] = {}  # which may have more
         self._numbers: dict[int, TopicPartition] = {}  # by the number that the watch knows them by
         self._watch: Inotify | None = None
         self._event = EventFd()
-        self._next_look = 0.0
+        self._next_look = self._heard = 0.0
+        self._swept = 0
         self._list()
         self._first_wanted = set(self._wanted)
         if not follow:
@@ -170,7 +172,6 @@ class StoreCursor:
         except CursorLockedError:
             self._members = self._join()
         self._list()
-        before = len(self._cursors)
         for tp, cursor in list(self._cursors.items()):
             try:
                 cursor._lock.check()
@@ -180,18 +181,25 @@ class StoreCursor:
                 if tp not in self._wanted:
                     self._give_up(tp)
         share = self._members.share_of(len(self._wanted))
-        for tp in [tp for tp, cursor in self._cursors.items() if cursor.position == self._settled[tp]]:
+        for tp in [
+            tp for tp in self._cursors if self._given[tp] <= self._settled[tp]
+        ]:  # nothing is under way
             if len(self._cursors) <= share:
                 break
             self._give_up(tp)
-        if len(self._cursors) < before:
-            self._watch, self._numbers = None, {}
         self._take(share)
-        self._watch_all()
-        for tp in list(self._cursors)[:_SWEEP]:
-            self._cursors[tp] = self._cursors.pop(tp)  # the others have their turn at the next look
-            if self._follow:
-                self._pending[tp] = None
+        if self._follow:
+            self._watch_all()
+            self._sweep()
+        if self._closed:  # meanwhile
+            self.close()
+
+    def _sweep(self) -> None:
+        """A few partitions are asked though nothing told of them, others each time."""
+        mine = list(self._cursors)
+        at = self._swept % max(len(mine), 1)
+        self._pending |= dict.fromkeys(mine[at : at + _SWEEP])
+        self._swept = at + _SWEEP
 
     def _take(self, share: int) -> None:
         """Takes partitions that no other member has, up to a share."""
@@ -201,15 +209,15 @@ class StoreCursor:
                 break
             if tp in self._cursors:
                 continue
-            start = (
-                self._start if tp in self._first_wanted else "earliest"
-            )  # what was made later has only what came later
+            start: Any = "earliest"  # a partition that was made later holds only what came later
+            if tp in self._first_wanted:
+                start = self._start
             try:
                 log = PartitionLog(path)
                 cursor = Cursor(log, self.group, start, isolation=self._isolation, files=self._files)
             except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
                 continue
-            self._settled[tp] = cursor.position
+            self._given[tp] = self._settled[tp] = cursor.position
             self._pending[tp] = None
             self._cursors[tp] = cursor
             if cursor.committed is None and start != "earliest":
@@ -217,11 +225,14 @@ class StoreCursor:
         commit_all(fresh, durable=True)  # or who takes over from this member would begin elsewhere
 
     def _give_up(self, tp: TopicPartition) -> None:
+        cursor = self._cursors.get(tp)
         try:
-            self._cursors[tp].close()
+            if cursor is not None:
+                cursor.close()
         finally:
             self._cursors.pop(tp, None)
             self._pending.pop(tp, None)
+            self._watch, self._numbers = None, {}  # it would go on to tell of it
 
     def _give_up_lost(self) -> None:
         """Those for which another member reads, or has read."""
@@ -235,86 +246,90 @@ class StoreCursor:
 
     def __iter__(self) -> Iterator[TopicRecord]:
         self._check_open()
-        for found in self._steps():
-            if isinstance(found, TopicRecord):
-                yield found
-            else:
-                with select.epoll() as poll:
-                    self._register(poll)
-                    poll.poll(found)
+        for turn in self._turns():
+            if not isinstance(turn, float):
+                yield from turn
+                continue
+            with select.epoll() as poll:
+                self._register(poll)
+                poll.poll(turn)
 
     async def __aiter__(self) -> AsyncIterator[TopicRecord]:
         import asyncio
 
         self._check_open()
-        count = 0
-        for found in self._steps():
-            if isinstance(found, TopicRecord):
-                yield found
-                count += 1
-                if count % _TURNS == 0:
-                    await asyncio.sleep(0)
+        for turn in self._turns():
+            if not isinstance(turn, float):
+                for count, record in enumerate(turn, 1):
+                    yield record
+                    if count % _TASK_TURN == 0:
+                        await asyncio.sleep(0)
                 continue
             told = asyncio.Event()
             with select.epoll() as poll:
                 self._register(poll)
                 loop = asyncio.get_running_loop()
                 loop.add_reader(poll.fileno(), told.set)
-                timer = loop.call_later(found, told.set)
+                timer = loop.call_later(turn, told.set)
                 try:
                     await told.wait()
                 finally:
                     timer.cancel()
                     loop.remove_reader(poll.fileno())
 
-    def _steps(self) -> Iterator[TopicRecord | float]:
-        """Records, and how long to wait before the next step."""
-        heard = monotonic()
+    def _turns(self) -> Iterator[Iterator[TopicRecord] | float]:
+        """Records of one partition, or how long to wait before the next turn."""
+        self._heard = monotonic()
         self._pending = dict.fromkeys(self._cursors)  # an iteration before this one may have ended anywhere
         while not self._closed:
             if monotonic() >= self._next_look:
                 self._look()
             self._hear()
-            if not self._pending:
-                if not self._follow:
-                    return
-                left = math.inf if self._timeout is None else heard + self._timeout - monotonic()
-                if left <= 0:
-                    return
-                yield max(min(left, self._next_look - monotonic(), _LOOK if self._watch else _POLL), 0.0)
+            if self._pending:
+                tp = next(iter(self._pending))
+                del self._pending[tp]
+                cursor = self._cursors.get(tp)
+                if cursor is not None:
+                    yield self._turn(tp, cursor)
                 continue
-            tp = next(iter(self._pending))
-            del self._pending[tp]
-            cursor = self._cursors.get(tp)
-            if cursor is None:
-                continue
-            given = 0
-            try:
-                for record in cursor:
-                    given += 1
-                    if given == _TURN:
-                        self._pending[tp] = None
-                    yield TopicRecord(*tp, record)
-                    if given == _TURN or tp not in self._cursors:
-                        break
-            except LogNotFoundError:  # it was deleted, and maybe made anew
-                self._give_up(tp)
-                self._first_wanted.discard(tp)
-                self._listed, self._next_look = None, 0
-            except LogClosedError:
-                if not self._closed:  # by another thread
-                    raise
-            except KstoreError as e:
-                self._pending[tp] = None  # who goes on meets it again
-                e.add_note(f"in partition {tp}, which group {self.group!r} reads")
+            if not self._follow:
+                return
+            left = math.inf if self._timeout is None else self._heard + self._timeout - monotonic()
+            if left <= 0:
+                return
+            yield max(min(left, self._next_look - monotonic(), _LOOK if self._watch else _POLL), 0.0)
+            if self._watch is None:
+                self._pending = dict.fromkeys(self._cursors)
+
+    def _turn(self, tp: TopicPartition, cursor: Cursor) -> Iterator[TopicRecord]:
+        """What a partition has, up to where the others have their turn."""
+        topic, partition = tp
+        given = self._given
+        count = 0
+        try:
+            for record in cursor:
+                count += 1
+                given[tp] = record.offset + 1
+                if count == _TURN:
+                    self._pending[tp] = None
+                yield TopicRecord(topic, partition, record)
+                if count == _TURN or tp not in self._cursors:
+                    break
+        except LogNotFoundError:  # it was deleted, and maybe made anew
+            self._give_up(tp)
+            self._first_wanted.discard(tp)
+            self._listed, self._next_look = None, 0
+        except LogClosedError:
+            if not self._closed:  # by another thread
                 raise
-            if given:
-                heard = monotonic()
+        except KstoreError as e:
+            e.add_note(f"in partition {tp}, which group {self.group!r} reads")
+            raise
+        if count:
+            self._heard = monotonic()
 
     def _watch_all(self) -> None:
         """Has the system tell of changes in all partitions."""
-        if not self._follow:
-            return
         if self._watch is None:
             try:
                 self._watch = Inotify()
@@ -334,13 +349,7 @@ class StoreCursor:
     def _hear(self) -> None:
         """Takes in what the system tells of changes."""
         self._event.clear()
-        if not self._follow:
-            return
-        if self._watch is None:
-            if not self._pending:
-                self._pending = dict.fromkeys(self._cursors)
-            return
-        for directory, _, _ in self._watch.read_events():
+        for directory, _, _ in self._watch.read_events() if self._watch is not None else ():
             if directory < 0:
                 self._pending |= dict.fromkeys(self._cursors)
             elif (tp := self._numbers.get(directory)) in self._cursors and tp is not None:
@@ -382,7 +391,8 @@ class StoreCursor:
         self._check_open()
         for tp, cursor in self._cursors.items():
             if topic in (None, tp.topic) and partition in (None, tp.partition):
-                cursor.seek(place)
+                self._given[tp] = cursor.seek(place)
+                self._settled[tp] = -1  # it is under way until it is committed
                 self._pending[tp] = None
 
     def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:

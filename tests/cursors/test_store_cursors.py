@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import datetime
+import errno
+import itertools
 import os
 import pickle
 import signal
@@ -19,6 +21,7 @@ import pytest
 import kstore
 from kstore import TopicPartition
 from tests.cursors.test_cursors import in_a_child
+from tests.helpers.markers import marker
 from tests.helpers.processes import environment
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -91,15 +94,14 @@ def test_members_share(store: kstore.LogStore, members: int) -> None:
             for cursor in cursors:
                 cursor._look()
         having = [cursor.partitions for cursor in cursors]
-        assert sorted(sum(having, [])) == ORDERS
+        assert sorted(itertools.chain(*having)) == ORDERS
         assert max(map(len, having)) - min(map(len, having)) <= 1
         cursors[0].close()
         for _ in range(2):
             for cursor in cursors[1:]:
                 cursor._look()
-        assert sorted(sum((cursor.partitions for cursor in cursors[1:]), [])) == (
-            ORDERS if members > 1 else []
-        )
+        left = sorted(itertools.chain(*(cursor.partitions for cursor in cursors[1:])))
+        assert left == (ORDERS if members > 1 else [])
 
 
 def test_what_is_under_way_is_not_given_up(store: kstore.LogStore) -> None:
@@ -111,10 +113,11 @@ def test_what_is_under_way_is_not_given_up(store: kstore.LogStore) -> None:
             assert len(one.partitions) == 2
             assert {record.partition for record in given} <= {tp.partition for tp in one.partitions}
             two._look()
+            rest = places(two)
             one.commit()
-            assert places(two) + places(given) == sorted(places(two) + places(given)) or True
-            assert not set(one.partitions) & set(two.partitions)
-    assert sum(committed(store)) == 6
+            assert {number for number, _ in rest} == {2, 3}
+            assert sorted(places(given) + places(records) + rest) == ALL
+    assert committed(store) == [5, 1, 0, 0]
 
 
 def test_without_partitions(store: kstore.LogStore, tmp_path: Path) -> None:
@@ -151,6 +154,58 @@ def test_it_waits_for_records_and_topics(store: kstore.LogStore, mode: str) -> N
         assert list(records) == []
         ends.join()
     assert committed(store) == [5, 5, 5, 6]
+
+
+def test_it_asks_again_and_again_where_nothing_tells(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, "none left")
+
+    monkeypatch.setattr("kstore.store.store_cursor.Inotify", none_left)
+    with store.cursor("g", ["orders"], "latest", follow=True, timeout=30) as cursor:
+        records = iter(cursor)
+        late = threading.Timer(0.05, store.log("orders", 3).append, [b"new"])
+        late.start()
+        assert next(records).value == b"new"
+        late.join()
+        with store.cursor("h", ["orders"], "latest", follow=True, timeout=0.1) as other:
+            assert list(other) == []
+
+
+def test_markers_of_transactions_are_nothing_under_way(store: kstore.LogStore) -> None:
+    """A member gives up a partition of which it has committed all that it was given."""
+    log = store.log("orders", 0)
+    now = time.time_ns() // 1_000_000
+    batch = kstore.encode_batch(
+        [(now, b"k", b"v", None)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    log.append_batches(batch)
+    log.append_batches(marker("COMMIT", 7, now), origin="coordinator", transaction_version=0)
+    with store.cursor("g", ["orders"]) as one:
+        for record in one:
+            one.commit(record)
+        assert one.positions()[ORDERS[0]] == 7
+        with store.cursor("g", ["orders"]):
+            one._look()
+            assert len(one.partitions) == 2
+
+
+def test_it_is_closed_while_it_takes_partitions(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.cursor("g", ["orders"]) as one, store.cursor("g", ["orders"]) as two:
+        one.close()
+        take = two._take
+
+        def closed(share: int) -> None:
+            two.close()
+            take(share)
+
+        monkeypatch.setattr(two, "_take", closed)
+        two._look()
+        with store.cursor("g", ["orders"]) as three:
+            assert three.partitions == ORDERS
 
 
 def test_a_topic_that_is_made_anew_begins_anew(store: kstore.LogStore) -> None:
