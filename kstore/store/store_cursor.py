@@ -4,6 +4,7 @@ import math
 import select
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from os import getpid
 from pathlib import Path
 from time import monotonic, time_ns
@@ -305,6 +306,7 @@ class StoreCursor:
         """What a partition has, up to where the others have their turn."""
         topic, partition = tp
         given = self._given
+        made = partial(tuple.__new__, TopicRecord)  # as TopicRecord(...), without a call of Python code
         count = 0
         try:
             for record in cursor:
@@ -312,7 +314,7 @@ class StoreCursor:
                 given[tp] = record.offset + 1
                 if count == _TURN:
                     self._pending[tp] = None
-                yield TopicRecord(topic, partition, record)
+                yield made((topic, partition, record))
                 if count == _TURN or tp not in self._cursors:
                     break
         except LogNotFoundError:  # it was deleted, and maybe made anew

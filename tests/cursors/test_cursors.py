@@ -299,6 +299,23 @@ def test_a_log_made_anew_has_no_positions(path: Path) -> None:
             assert log.cursors() == {}
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_one_of_a_partition_that_is_another_now(path: Path, follow: bool) -> None:
+    """Its position is none of the log that has the name now, though that one is longer."""
+    with kstore.open(path).cursor("g", follow=follow, timeout=0) as jobs:
+        jobs.commit(5)
+        (path / "kstore-cursors.id").touch()  # which changes its times only
+        jobs.commit(6)
+        path.rename(path.with_name("old"))
+        with kstore.open(path, "a") as log:
+            log.extend([b"v"] * 20)
+        calls: list[Callable[[], object]] = [lambda: jobs.commit(7), lambda: list(jobs)]
+        for call in calls:
+            with pytest.raises(kstore.LogNotFoundError, match="deleted, or made anew"):
+                call()
+    assert kstore.open(path).cursors() == {}
+
+
 def test_retention_keeps_what_a_group_needs(path: Path) -> None:
     with kstore.open(path).cursor("g") as jobs:
         jobs.commit(3)
