@@ -5,6 +5,7 @@ import select
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime
 from functools import partial
+from itertools import islice, repeat
 from os import getpid
 from pathlib import Path
 from time import monotonic, time_ns
@@ -66,6 +67,9 @@ class TopicRecord(NamedTuple):
         return self.record.headers
 
 
+_topic_record = partial(tuple.__new__, TopicRecord)  # as TopicRecord(...), without a call of Python code
+
+
 class Topics(Protocol):
     """What a cursor asks of a store."""
 
@@ -122,7 +126,6 @@ class StoreCursor:
         self._pid = getpid()
         self._files: dict[str, GroupFile] = {}
         self._cursors: dict[TopicPartition, Cursor] = {}
-        self._given: dict[TopicPartition, int] = {}  # behind the last record that was given out
         self._settled: dict[TopicPartition, int] = {}  # up to where all is committed
         self._pending: dict[TopicPartition, None] = {}  # which may have more
         self._numbers: dict[int, TopicPartition] = {}  # by the number that the watch knows them by
@@ -182,9 +185,7 @@ class StoreCursor:
                 if tp not in self._wanted:
                     self._give_up(tp)
         share = self._members.share_of(len(self._wanted))
-        for tp in [
-            tp for tp in self._cursors if self._given[tp] <= self._settled[tp]
-        ]:  # nothing is under way
+        for tp in [tp for tp, cursor in self._cursors.items() if cursor._behind_given <= self._settled[tp]]:
             if len(self._cursors) <= share:
                 break
             self._give_up(tp)
@@ -218,7 +219,7 @@ class StoreCursor:
                 cursor = Cursor(log, self.group, start, isolation=self._isolation, files=self._files)
             except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
                 continue
-            self._given[tp] = self._settled[tp] = cursor.position
+            self._settled[tp] = cursor.position
             self._pending[tp] = None
             self._cursors[tp] = cursor
             if cursor.committed is None and start != "earliest":
@@ -304,19 +305,12 @@ class StoreCursor:
 
     def _turn(self, tp: TopicPartition, cursor: Cursor) -> Iterator[TopicRecord]:
         """What a partition has, up to where the others have their turn."""
-        topic, partition = tp
-        given = self._given
-        made = partial(tuple.__new__, TopicRecord)  # as TopicRecord(...), without a call of Python code
-        count = 0
-        try:
-            for record in cursor:
-                count += 1
-                given[tp] = record.offset + 1
-                if count == _TURN:
-                    self._pending[tp] = None
-                yield made((topic, partition, record))
-                if count == _TURN or tp not in self._cursors:
-                    break
+        before = cursor.position
+        try:  # all that is done for a record is C code
+            records = islice(cursor, _TURN)
+            yield from map(_topic_record, zip(repeat(tp.topic), repeat(tp.partition), records, strict=False))
+            if cursor.position >= before + _TURN:
+                self._pending[tp] = None
         except LogNotFoundError:  # it was deleted, and maybe made anew
             self._give_up(tp)
             self._first_wanted.discard(tp)
@@ -327,7 +321,7 @@ class StoreCursor:
         except KstoreError as e:
             e.add_note(f"in partition {tp}, which group {self.group!r} reads")
             raise
-        if count:
+        if cursor.position != before:
             self._heard = monotonic()
 
     def _watch_all(self) -> None:
@@ -393,7 +387,7 @@ class StoreCursor:
         self._check_open()
         for tp, cursor in self._cursors.items():
             if topic in (None, tp.topic) and partition in (None, tp.partition):
-                self._given[tp] = cursor.seek(place)
+                cursor.seek(place)
                 self._settled[tp] = -1  # it is under way until it is committed
                 self._pending[tp] = None
 

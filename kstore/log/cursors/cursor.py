@@ -153,6 +153,7 @@ class Cursor:
             )
             self._follower: Any = None
             self._follower_at = -1
+            self._passed = (-1, -1)  # between these offsets were no records
             if self._committed is None:
                 if wait:  # the view is from before it
                     view.refresh()
@@ -184,6 +185,12 @@ class Cursor:
     def position(self) -> int:
         """The offset of the next record that iterating gives."""
         return self._position
+
+    @property
+    def _behind_given(self) -> int:
+        """The position behind the last record that was given out."""
+        before, behind = self._passed
+        return before if self._position == behind else self._position
 
     @property
     def committed(self) -> OffsetAndMetadata | None:
@@ -262,8 +269,9 @@ class Cursor:
                 if self._position != at:
                     break
             else:
-                if at < stop:
-                    at = self._position = stop  # only markers of transactions, and what compaction has left
+                if at < stop:  # only markers of transactions, and what compaction has left
+                    self._passed, self._position = (self._behind_given, stop), stop
+                    at = stop
 
     async def _there_async(self) -> AsyncIterator[Record]:
         import asyncio
