@@ -21,8 +21,10 @@ import pytest
 import kstore
 from kstore import TopicPartition
 from tests.cursors.test_cursors import in_a_child
+from tests.helpers.calls import some_calls
 from tests.helpers.markers import marker
 from tests.helpers.processes import environment
+from tests.interrupts.injector import Injector, raiser
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
@@ -395,3 +397,39 @@ def test_descriptors_are_given_back(store: kstore.LogStore) -> None:
             cursor.commit()
     del cursor
     assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
+@pytest.mark.parametrize("kind", ["line", "check"])
+def test_a_signal_that_raises(store: kstore.LogStore, kind: str) -> None:
+    """Wherever it comes, no partition is kept from others, and no position goes beyond what was given out."""
+    given: set[tuple[int, int]] = set()
+
+    def work() -> None:
+        with store.cursor("g", ["orders"]) as cursor:
+            for record in cursor:
+                given.add((record.partition, record.offset))
+                if record.offset == 2:
+                    cursor.commit(durable=False)
+            cursor.commit()
+
+    def others() -> None:
+        with kstore.LogStore(store.path).cursor("g", ["orders"]) as cursor:
+            assert cursor.partitions == ORDERS
+
+    with Injector(kind) as points:
+        work()
+    assert committed(store) == [5, 5, 5, 5]
+    for nth in some_calls(points.count, points.count // 60, kind):
+        for number in range(4):
+            store.log("orders", number).append(b"v")
+        error = contextlib.suppress(KeyboardInterrupt)
+        before = committed(store)
+        with error, Injector(kind, nth, raiser(KeyboardInterrupt)):
+            work()
+        now = committed(store)
+        assert all(new >= old for new, old in zip(now, before, strict=True))
+        assert all((number, offset) in given for number in range(4) for offset in range(5, now[number]))
+        assert in_a_child(others) == 0
+    work()
+    assert committed(store) == [store.log("orders", number).log_end_offset for number in range(4)]
