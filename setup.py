@@ -38,6 +38,8 @@ cflags, ldflags, directives, macros = MODES[MODE]
 FAST = ("kstore/engine/record/", "kstore/engine/scan/", "kstore/engine/columns/column_input")
 SMALL = (
     "kstore/engine/append/batch_validation",
+    "kstore/engine/append/log_appender",
+    "kstore/engine/append/record_accumulator",
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
     "kstore/engine/columns/constant_column",

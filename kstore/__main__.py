@@ -22,6 +22,7 @@ from kstore.tools.commands import (
     find,
     follow,
     get,
+    keep,
     records,
     recover,
     retain,
@@ -50,8 +51,9 @@ EXAMPLES = """examples:
   kstore cursors data --group billing --reset-to earliest --dry-run
 
 dump, records, follow, find, get, stat, topics, describe and cursors write nothing and take no lock: the directory may belong to
-a running broker, or to one that crashed. cursors --reset-to writes positions, beside who writes the log. append, retain, compact, recover, truncate, create, alter and delete lock the directory as
-a broker does, and fail if it is locked.
+a running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter, delete and keep lock the
+directory as a broker does, and fail if it is locked and not free after --wait. cursors --reset-to writes positions only, also
+beside who writes the log.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -71,6 +73,7 @@ COMMANDS = {
     "create": (create, "make a topic in a log directory"),
     "alter": (alter, "change a topic's configuration, or give it more partitions"),
     "cursors": (cursors, "print how far groups of readers have come, or put a group elsewhere"),
+    "keep": (keep, "delete old segments, compact and so on in a log directory, until it is ended"),
     "delete": (delete, "delete a topic with all its records"),
 }
 

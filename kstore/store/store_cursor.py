@@ -22,6 +22,7 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.store.membership import Membership
+from kstore.store.topic_catalog import TopicCatalog
 
 _LOOK = 0.4  # s: how often a member looks who else is there, and which partitions
 _POLL = 0.05  # s: how often to ask where nothing tells of changes
@@ -74,7 +75,7 @@ class Topics(Protocol):
     """What a cursor asks of a store."""
 
     _is_writing: bool
-    _places: dict[TopicPartition, Any]
+    _catalog: TopicCatalog
 
     @property
     def paths(self) -> tuple[Path, ...]: ...
@@ -156,16 +157,16 @@ class StoreCursor:
         """Which partitions there are now, and where."""
         store = self._store
         if store._is_writing:
-            if store._places is self._listed:
+            if store._catalog.places is self._listed:
                 return
-            self._listed = store._places
+            self._listed = store._catalog.places
         else:
             now = [path.stat().st_mtime_ns for path in store.paths if path.is_dir()]
             if now == self._listed and time_ns() - max(now, default=0) > _TICK:
                 return
             self._listed = now
             store = self._store = type(store)(*store.paths)
-        topics, places = set(self.topics), store._places
+        topics, places = set(self.topics), store._catalog.places
         self._wanted = {tp: str(places[tp].path_of(tp)) for tp in sorted(places) if tp.topic in topics}
 
     def _look(self) -> None:

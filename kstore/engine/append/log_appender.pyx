@@ -99,7 +99,7 @@ cdef class Held:
         self.log.acquire()
         self.entered = True
 
-    def __exit__(self, *error):
+    def __exit__(self, kind, error, trace):  # not *error: there may be no memory for a tuple
         if self.entered:  # what was not taken is not given back
             self.entered = False
             self.log.release()

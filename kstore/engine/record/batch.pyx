@@ -50,7 +50,8 @@ from libkstore.format cimport (
 )
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, choice, integer, milliseconds
-from kstore.engine.record.decompress import NAMES as CODECS, CodecError, DecompressLimitError
+from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
+from kstore.engine.record.decompress import NAMES as CODECS
 from kstore.engine.record.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 

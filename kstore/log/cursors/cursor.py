@@ -17,10 +17,10 @@ from kstore.log.cursors.home import Home
 from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import once_free
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
-_POLL = 0.02  # s: how often to ask for a lock that another process has
 _TURNS = 32  # records that one asyncio task takes before the others have a turn
 
 
@@ -131,13 +131,14 @@ class Cursor:
             raise TypeError(f"follow must be True or False, not {follow!r}")
         self._timeout = None if timeout is None else number("timeout", timeout, 0)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
-        deadline = time.monotonic() + number("wait", wait, 0)
+        wait = number("wait", wait, 0)
         self._follow = follow
         self._view = view
         self._home = Home.of(view.path)
-        self._lock = self._locked(deadline)
+        directory, tp = self._home.directory, self._home.tp
+        byte = byte_of(group, tp.topic, tp.partition)
+        self._lock = once_free(lambda: MemberLock(directory, group, f"partition {tp}", byte), wait)
         try:
-            directory = self._home.directory
             file = None if files is None else files.get(directory)
             if file is None or file.lock_file is not self._lock.file:
                 file = GroupFile(directory, group, self._lock.file)
@@ -146,7 +147,7 @@ class Cursor:
             self._file = file
             self._id = self._home.make_id(self._lock.file)
             self._trace = self._home.trace()
-            found = file.read().get(self._home.tp)
+            found = file.read().get(tp)
             self._seen = found  # what was there before this cursor
             self._committed = (
                 found.commit.position if found and found.commit.partition_id == self._id else None
@@ -165,19 +166,6 @@ class Cursor:
             self._lock.release()
             raise
         self._closed = False
-
-    def _locked(self, deadline: float) -> MemberLock:
-        home = self._home
-        tp = home.tp
-        byte = byte_of(self.group, tp.topic, tp.partition)
-        while True:
-            try:
-                return MemberLock(home.directory, self.group, f"partition {tp}", byte)
-            except CursorLockedError:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise
-            time.sleep(min(left, _POLL))
 
     # ---- where it is ----------------------------------------------------------------------------------------------
 
