@@ -140,6 +140,12 @@ def test_one_waits_for_its_turn(path: Path) -> None:
         killer.join()
 
 
+def test_one_that_is_closed_lets_other_processes_in(path: Path) -> None:
+    with kstore.open(path).cursor("h"):  # so the lock file stays open
+        kstore.open(path).cursor("g").close()
+        assert in_a_child(lambda: kstore.open(path).cursor("g")) == 0
+
+
 def test_who_waited_begins_at_the_end_as_it_is_then(path: Path) -> None:
     holder = kstore.open(path).cursor("g")
     log = kstore.open(path, "a")

@@ -177,13 +177,14 @@ def test_it_asks_again_and_again_where_nothing_tells(
 
 def test_markers_of_transactions_are_nothing_under_way(store: kstore.LogStore) -> None:
     """A member gives up a partition of which it has committed all that it was given."""
-    log = store.log("orders", 0)
     now = time.time_ns() // 1_000_000
     batch = kstore.encode_batch(
         [(now, b"k", b"v", None)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
-    log.append_batches(batch)
-    log.append_batches(marker("COMMIT", 7, now), origin="coordinator", transaction_version=0)
+    for number in range(4):
+        log = store.log("orders", number)
+        log.append_batches(batch)
+        log.append_batches(marker("COMMIT", 7, now), origin="coordinator", transaction_version=0)
     with store.cursor("g", ["orders"]) as one:
         for record in one:
             one.commit(record)
