@@ -3,7 +3,7 @@
 import os
 from contextlib import suppress
 
-from kstore.errors import CursorLockedError
+from kstore.errors import CursorLockedError, LogNotFoundError
 from kstore.log.cursors.member_lock import MemberLock, byte_of
 
 _MOST = 256
@@ -18,6 +18,8 @@ class Membership:
 
     def __init__(self, group: str, topics: list[str], directories: list[str]) -> None:
         directories = sorted(map(os.path.realpath, directories))
+        if not directories:
+            raise LogNotFoundError(f"no log directory is left in which group {group!r} could read")
         self._first = byte_of("members", group, *sorted(topics), *directories)
         for place in range(_MOST):
             with suppress(CursorLockedError):

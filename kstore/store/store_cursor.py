@@ -16,8 +16,9 @@ from kstore.arguments import choice, number
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
-from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all
+from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
 from kstore.log.cursors.group_file import GroupFile
+from kstore.log.cursors.home import Home
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
@@ -177,14 +178,8 @@ class StoreCursor:
         except CursorLockedError:
             self._members = self._join()
         self._list()
-        for tp, cursor in list(self._cursors.items()):
-            try:
-                cursor._lock.check()
-            except CursorLockedError:
-                self._give_up(tp)
-            else:
-                if tp not in self._wanted:
-                    self._give_up(tp)
+        for tp in [tp for tp in self._cursors if tp not in self._wanted]:
+            self._give_up(tp)
         share = self._members.share_of(len(self._wanted))
         for tp in [tp for tp, cursor in self._cursors.items() if cursor._behind_given <= self._settled[tp]]:
             if len(self._cursors) <= share:
@@ -198,10 +193,18 @@ class StoreCursor:
             self.close()
 
     def _sweep(self) -> None:
-        """A few partitions are asked though nothing told of them, others each time."""
+        """A few partitions are looked at though nothing told of them, others each time: is there more, and has the system
+        dropped the lock?"""
         mine = list(self._cursors)
         at = self._swept % max(len(mine), 1)
-        self._pending |= dict.fromkeys(mine[at : at + _SWEEP])
+        for tp in mine[at : at + _SWEEP]:
+            cursor = self._cursors.get(tp)
+            try:
+                if cursor is not None:
+                    cursor._lock.check()
+                    self._pending[tp] = None
+            except CursorLockedError:
+                self._give_up(tp)
         self._swept = at + _SWEEP
 
     def _take(self, share: int) -> None:
@@ -216,10 +219,19 @@ class StoreCursor:
             if tp in self._first_wanted:
                 start = self._start
             try:
-                log = PartitionLog(path)
-                cursor = Cursor(log, self.group, start, isolation=self._isolation, files=self._files)
+                lock = lock_for(Home.of(path), self.group)
             except (CursorLockedError, LogNotFoundError):  # another member has it; it is being deleted
                 continue
+            try:
+                log = PartitionLog(path)
+                cursor = Cursor(
+                    log, self.group, start, isolation=self._isolation, lock=lock, files=self._files
+                )
+            except BaseException as e:
+                lock.release()
+                if isinstance(e, LogNotFoundError):
+                    continue
+                raise
             self._settled[tp] = cursor.position
             self._pending[tp] = None
             self._cursors[tp] = cursor
@@ -415,7 +427,7 @@ class StoreCursor:
         try:
             commit_all(moved, durable, metadata)
             if durable:
-                for file in self._files.values():
+                for file in {cursor._file for cursor in self._cursors.values()}:
                     file.sync()
         except (CursorLockedError, LogNotFoundError):
             self._give_up_lost()

@@ -74,6 +74,12 @@ def checked_place(name: str, value: object) -> str | int | datetime:
     return integer(name, value)
 
 
+def lock_for(home: Home, group: str) -> MemberLock:
+    """The right of a group to a partition. CursorLockedError, OSError."""
+    tp = home.tp
+    return MemberLock(home.directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
+
+
 def check_commit(durable: object, metadata: object) -> None:
     """TypeError, ValueError for arguments that no commit has."""
     if not isinstance(durable, bool):
@@ -123,6 +129,7 @@ class Cursor:
         timeout: float | None = None,
         isolation: str = "read_uncommitted",
         wait: float = 0,
+        lock: MemberLock | None = None,
         files: dict[str, GroupFile] | None = None,
     ) -> None:
         self.group = checked_group(group)
@@ -135,10 +142,9 @@ class Cursor:
         self._follow = follow
         self._view = view
         self._home = Home.of(view.path)
-        directory, tp = self._home.directory, self._home.tp
-        byte = byte_of(group, tp.topic, tp.partition)
-        self._lock = once_free(lambda: MemberLock(directory, group, f"partition {tp}", byte), wait)
+        self._lock = lock or once_free(lambda: lock_for(self._home, group), wait)
         try:
+            directory, tp = self._home.directory, self._home.tp
             file = None if files is None else files.get(directory)
             if file is None or file.lock_file is not self._lock.file:
                 file = GroupFile(directory, group, self._lock.file)
