@@ -298,7 +298,12 @@ class StoreCursor:
         self._pending = dict.fromkeys(self._cursors)  # an iteration before this one may have ended anywhere
         while not self._closed:
             if monotonic() >= self._next_look:
-                self._look()
+                try:
+                    self._look()
+                except LogClosedError:
+                    if self._closed:  # by another thread, meanwhile
+                        return
+                    raise
             self._hear()
             if self._pending:
                 tp = next(iter(self._pending))

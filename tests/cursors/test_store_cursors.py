@@ -211,6 +211,23 @@ def test_it_is_closed_while_it_takes_partitions(
             assert three.partitions == ORDERS
 
 
+def test_it_ends_when_it_is_closed_while_it_looks(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_list", "_sweep"):
+        with store.cursor("g", ["orders"], follow=True) as cursor:
+            work = getattr(cursor, name)
+
+            def closed(cursor: Any = cursor, work: Any = work) -> None:
+                cursor.close()
+                work()
+
+            monkeypatch.setattr(cursor, name, closed)
+            cursor._next_look = 0
+            assert list(cursor) == []
+    assert committed(store) == [0, 0, 0, 0]
+
+
 def test_a_topic_that_is_made_anew_begins_anew(store: kstore.LogStore) -> None:
     with kstore.LogStore(store.path).cursor("g", ["other"], follow=True, timeout=2) as cursor:
         records = iter(cursor)
