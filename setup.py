@@ -137,6 +137,9 @@ setup(
                 "language_level": 3,
                 "auto_pickle": False,
                 "autotestdict": False,
+                # A module with public methods says binding=False, embedsignature=True: `inspect` knows their arguments all
+                # the same, and it takes 18 KB less than with functions of Cython's own.
+                "embedsignature.format": "clinic",
                 "warn.unused": True,
                 **directives,
             },

@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """The end of a log: who may write there, where the next batch goes, writing it, and making it durable.
 
 What is appended is in record_appender.pyx. What is rare or a matter of policy is left to the class that derives from it

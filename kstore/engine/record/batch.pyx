@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """Record batches and the records in them (spec 2), over include/kstore/format.h.
 
 A batch is a view of bytes that it owns; a record is a copy, so that keeping one keeps nothing else alive.
