@@ -443,7 +443,7 @@ class StoreCursor:
             self._look()
 
     async def commit_async(self, record: TopicRecord | None = None, *, metadata: str = "") -> None:
-        """The same, durably, in another thread: the event loop goes on meanwhile."""
+        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile."""
         import asyncio
 
         await asyncio.to_thread(self.commit, record, metadata=metadata)

@@ -358,7 +358,7 @@ class Cursor:
         commit_all([(self, offset)], durable, metadata)
 
     async def commit_async(self, record: Record | int | None = None, *, metadata: str = "") -> None:
-        """The same, durably, in another thread: the event loop goes on meanwhile."""
+        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile."""
         import asyncio
 
         if record is None:  # as it is now
