@@ -32,13 +32,15 @@ _SOURCES = {
     "kstore.engine.segment.segment": "OffsetAndTimestamp Segment",
     "kstore.errors": """
         CorruptCheckpointError CorruptFileError CorruptIndexError CorruptRecordError CorruptSnapshotError
-        InvalidConfigError InvalidProducerEpochError InvalidRecordError InvalidTimestampError
+        CursorLockedError InvalidConfigError InvalidProducerEpochError InvalidRecordError InvalidTimestampError
         InvalidTxnStateError KstoreError LogChangedError LogClosedError LogFailedError LogLockedError
         LogNotFoundError OffsetOutOfRangeError OffsetOverflowError OffsetsOutOfOrderError
         OutOfOrderSequenceError PolicyViolationError RecordTooLargeError ReentrantCallError
         TransactionCoordinatorFencedError UnexpectedAppendOffsetError UnsupportedCodecError
     """,
     "kstore.log.compact.report": "CompactedSegment Compaction",
+    "kstore.log.cursors.cursor": "Cursor",
+    "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
     "kstore.log.files.layout": "TopicPartition",
     "kstore.log.follow.follower": "Follower",
     "kstore.log.partition": "PartitionLog",
@@ -57,6 +59,7 @@ _SOURCES = {
     "kstore.opening": "get_include open",
     "kstore.store": "LogStore",
     "kstore.store.descriptions": "StoreHealth TopicDescription",
+    "kstore.store.store_cursor": "StoreCursor TopicRecord",
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}
 

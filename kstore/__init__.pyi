@@ -18,6 +18,7 @@ from kstore.errors import CorruptFileError as CorruptFileError
 from kstore.errors import CorruptIndexError as CorruptIndexError
 from kstore.errors import CorruptRecordError as CorruptRecordError
 from kstore.errors import CorruptSnapshotError as CorruptSnapshotError
+from kstore.errors import CursorLockedError as CursorLockedError
 from kstore.errors import InvalidConfigError as InvalidConfigError
 from kstore.errors import InvalidProducerEpochError as InvalidProducerEpochError
 from kstore.errors import InvalidRecordError as InvalidRecordError
@@ -41,6 +42,8 @@ from kstore.errors import UnexpectedAppendOffsetError as UnexpectedAppendOffsetE
 from kstore.errors import UnsupportedCodecError as UnsupportedCodecError
 from kstore.log.compact.report import CompactedSegment as CompactedSegment
 from kstore.log.compact.report import Compaction as Compaction
+from kstore.log.cursors.cursor import Cursor as Cursor
+from kstore.log.cursors.offset_commits import OffsetAndMetadata as OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition as TopicPartition
 from kstore.log.follow.follower import Follower as Follower
 from kstore.log.partition import PartitionLog as PartitionLog
@@ -63,6 +66,8 @@ from kstore.opening import open as open
 from kstore.store import LogStore as LogStore
 from kstore.store.descriptions import StoreHealth as StoreHealth
 from kstore.store.descriptions import TopicDescription as TopicDescription
+from kstore.store.store_cursor import StoreCursor as StoreCursor
+from kstore.store.store_cursor import TopicRecord as TopicRecord
 
 __all__ = [
     "EARLIEST",
@@ -82,6 +87,8 @@ __all__ = [
     "CorruptIndexError",
     "CorruptRecordError",
     "CorruptSnapshotError",
+    "Cursor",
+    "CursorLockedError",
     "DataLossWarning",
     "Decision",
     "Follower",
@@ -99,6 +106,7 @@ __all__ = [
     "LogNotFoundError",
     "LogStore",
     "LogWriter",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "OffsetOverflowError",
@@ -117,10 +125,12 @@ __all__ = [
     "Skipped",
     "Slice",
     "Span",
+    "StoreCursor",
     "StoreHealth",
     "Ticket",
     "TopicDescription",
     "TopicPartition",
+    "TopicRecord",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
     "UnsupportedCodecError",

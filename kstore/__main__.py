@@ -15,6 +15,7 @@ from kstore.tools.commands import (
     append,
     compact,
     create,
+    cursors,
     delete,
     describe,
     dump,
@@ -47,10 +48,12 @@ EXAMPLES = """examples:
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
+  kstore cursors data --group billing --reset-to earliest --dry-run
 
-dump, records, follow, find, get, stat, topics and describe write nothing and take no lock: the directory may belong to a
-running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter, delete and keep lock the directory as
-a broker does, and fail if it is locked and not free after --wait.
+dump, records, follow, find, get, stat, topics, describe and cursors write nothing and take no lock: the directory may belong to
+a running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter, delete and keep lock the
+directory as a broker does, and fail if it is locked and not free after --wait. cursors --reset-to writes positions only, also
+beside who writes the log.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -69,6 +72,7 @@ COMMANDS = {
     "describe": (describe, "print a topic's configuration and partitions"),
     "create": (create, "make a topic in a log directory"),
     "alter": (alter, "change a topic's configuration, or give it more partitions"),
+    "cursors": (cursors, "print how far groups of readers have come, or put a group elsewhere"),
     "keep": (keep, "delete old segments, compact and so on in a log directory, until it is ended"),
     "delete": (delete, "delete a topic with all its records"),
 }

@@ -252,6 +252,24 @@ class LogLockedError(KstoreError, OSError):
         super().__init__(f"{path} {text}")
 
 
+class CursorLockedError(LogLockedError):
+    """Another cursor reads the partition for the same group; a group has one reader a partition at a time.
+
+    `path` is what is locked: directory, partition and group. `pid` is the process that holds the lock, None if the
+    system does not say. It is also raised by a cursor whose lock was lost, when it should commit.
+    """
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        super().__init__(path, pid)
+        holder = "another process" if pid is None else f"process {pid}"
+        mine = ", which is this one: close() that cursor first" if pid == os.getpid() else ""
+        text = f"{path} is read by {holder}{mine}: a group has one reader a partition at a time. When that one is closed, "
+        self.args = (text + "or its process ends, the next one can go on",)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class LogFailedError(KstoreError):
     """The log refuses to write, because an earlier failure may have left its files in an unknown state.
 

@@ -30,7 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.log.files", "kstore.log.send", "kstore.log.threads"),
     ("kstore.log.recovery",),
     ("kstore.log.producers", "kstore.log.read"),
-    ("kstore.log.follow",),
+    ("kstore.log.cursors", "kstore.log.follow"),
     ("kstore.log.partition",),
     ("kstore.log.write", "kstore.log.compact"),
     ("kstore.log.writer",),

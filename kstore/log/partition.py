@@ -30,6 +30,9 @@ from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
 from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment
 from kstore.errors import CorruptFileError, CorruptRecordError, LogClosedError, OffsetOutOfRangeError
+from kstore.log.cursors.cursor import Cursor
+from kstore.log.cursors.home import Home
+from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import is_locked
@@ -798,6 +801,53 @@ class PartitionLog:
     def _source(self, isolation: str) -> FollowSource:
         """Where a follower gets new batches from."""
         return DirectorySource(self._twin(self._now()), isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
+
+    # ---- cursors --------------------------------------------------------------------------------------------------
+
+    def cursor(
+        self,
+        group: str,
+        start: Literal["earliest", "latest"] | int | datetime = "earliest",
+        *,
+        follow: bool = False,
+        timeout: float | None = None,
+        isolation: _Isolation = "read_uncommitted",
+        wait: float = 0,
+    ) -> Cursor:
+        """The durable position of a group of readers: a Cursor, which gives the records behind what was committed last.
+
+        `with log.cursor("mailer") as jobs: for record in jobs: …; jobs.commit(record)` goes on where the program before
+        left off, also after kill -9. The position is kept in files beside the partition, so a reader may commit while
+        another process writes the log.
+
+        group: the name of the readers, of the characters a-z A-Z 0-9 . _ -
+        start: where to begin if the group has committed nothing: "earliest", "latest", an offset, or a datetime with a time
+            zone (the first record with that timestamp or a later one).
+        follow: True waits for more at the end of the log, as follow() does, until nothing has come for `timeout` seconds
+            (default: for ever). False ends there.
+        isolation: as in records().
+        wait: how many seconds to wait if another cursor has the partition for this group. If that one's process dies, this
+            one takes over at once.
+
+        CursorLockedError if another cursor has the partition for this group: it names the process. OSError if the files
+        cannot be written. CorruptRecordError if they are damaged.
+        """
+        self._now()
+        return Cursor(
+            self._cursor_view(), group, start, follow=follow, timeout=timeout, isolation=isolation, wait=wait
+        )
+
+    def cursors(self) -> dict[str, OffsetAndMetadata]:
+        """The committed positions of all groups of this log, by the name of the group: {"mailer": OffsetAndMetadata(…)}.
+
+        CorruptRecordError if their files are damaged. OSError.
+        """
+        self._now()
+        return Home.of(self.path).all_committed()
+
+    def _cursor_view(self) -> "PartitionLog":
+        """What a cursor reads: it brings its own view up to date, and leaves this one as it is."""
+        return self._twin(self._now())
 
     # ---- closing --------------------------------------------------------------------------------------------------
 

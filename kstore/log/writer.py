@@ -9,7 +9,7 @@ import random
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -55,6 +55,8 @@ from kstore.log.compact.compactor import (
     last_offsets,
 )
 from kstore.log.compact.report import Compaction
+from kstore.log.cursors.cursor import checked_groups
+from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
 from kstore.log.files.listing import list_directory
@@ -390,6 +392,9 @@ class LogWriter(RecordAppender, PartitionLog):
     def _source(self, isolation: str) -> FollowSource:
         return WriterSource(self, self._current, self._notify_at_change, isolation)
 
+    def _cursor_view(self) -> PartitionLog:
+        return self  # it shows the log as it is
+
     def _read_transactions(self) -> Transactions:
         return self._producer_states.transactions(*self._bounds())
 
@@ -630,11 +635,13 @@ class LogWriter(RecordAppender, PartitionLog):
 
     # ---- deleting, truncating -------------------------------------------------------------------------------------
 
-    def retain(self, *, dry_run: bool = False) -> list[Decision]:
+    def retain(self, *, dry_run: bool = False, keep_for: Iterable[str] = ()) -> list[Decision]:
         """Deletes old segments, as retention_bytes, retention_ms and the log start offset say.
 
         Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes nothing;
         what the deletion would refuse, it refuses too.
+        keep_for: groups of cursors. No segment is deleted that holds a record behind the committed position of one of them;
+        if a group has committed nothing, nothing is deleted.
         Files are renamed to .deleted, and removed by a later retain() or by close() when file_delete_delay_ms is over.
 
         The log does not keep its configuration. If it was opened without retention_ms and without `config`, segments
@@ -643,10 +650,12 @@ class LogWriter(RecordAppender, PartitionLog):
         It works on a full disk. OSError if a file cannot be renamed or removed: older segments are deleted then, that
         one and newer ones are not.
         """
+        groups = checked_groups("keep_for", keep_for)
+        kept = self._kept_for(groups)
         with self._held():
             self._check_place()
             now_ms = self.clock_ms()
-            decisions = decide_for(self._now(), self._config, now_ms)
+            decisions = decide_for(self._now(), self._config, now_ms, kept)
             self._refuse_defaults(decisions)
             if not dry_run:
                 gone = sum(d.delete for d in decisions)
@@ -658,6 +667,14 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._store_deletion()
         self._reports.pass_on()
         return decisions
+
+    def _kept_for(self, groups: Sequence[str]) -> dict[str, int]:
+        """From which offset on groups of cursors need the log."""
+        if not groups:
+            return {}
+        home = Home.of(self.path)
+        committed = {group: home.committed(group) for group in groups}
+        return {group: 0 if position is None else position.offset for group, position in committed.items()}
 
     def _keep_up(self, now_ms: int) -> None:
         """Removes files, and forgets producers, whose time has come. OSError."""

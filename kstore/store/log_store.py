@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,7 @@ from kstore.log.writer import LogWriter
 from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.log_directory import LogDirectory
 from kstore.store.open_partitions import OpenPartitions, default_limit
+from kstore.store.store_cursor import StoreCursor
 from kstore.store.store_scan import StoreScan
 from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
@@ -433,6 +435,30 @@ class LogStore:
             return self.log(topic, number).scan(names, **options)
 
         return StoreScan(topic, columns, numbers, scan_of)
+
+    def cursor(
+        self,
+        group: str,
+        topics: Iterable[str],
+        start: Literal["earliest", "latest"] | int | datetime = "earliest",
+        *,
+        follow: bool = False,
+        timeout: float | None = None,
+        isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+    ) -> StoreCursor:
+        """The durable positions of a group of readers in the partitions of these topics: a StoreCursor, which gives the
+        records behind what was committed last.
+
+        All cursors of a group, in any thread or process, share the partitions: each has some of them, and takes over those
+        of one that has died. They should name the same topics.
+
+        `start`, `follow`, `timeout` and `isolation` are those of PartitionLog.cursor. With follow=True a topic may be missing,
+        and is read once it is made; else LogNotFoundError. OSError if the files with the positions cannot be written,
+        CorruptRecordError if they are damaged.
+        """
+        if self._closed:
+            raise LogClosedError(f"the store of {self._named()} is closed")
+        return StoreCursor(self, group, topics, start, follow=follow, timeout=timeout, isolation=isolation)
 
     def flush(self) -> None:
         """Writes everything that was appended so far to the disk, and the checkpoint files.

@@ -19,6 +19,7 @@ ERRORS: list[errors.KstoreError] = [
     errors.InvalidRecordError("text", [(0, "why")]),
     errors.UnexpectedAppendOffsetError(1, 2, 3),
     errors.LogLockedError("data", 17),
+    errors.CursorLockedError("data", 17),
     errors.InvalidConfigError("text", name="n", value=1),
 ]
 

@@ -24,14 +24,21 @@ _guard = Mutex(inner=True)
 _held: dict[str, "DirectoryLock"] = {}
 
 
-def _holder(fd: int) -> int | None:
-    """The process that holds the lock on this file, if the system tells."""
+def holder_of(fd: int, start: int = 0, length: int = 0) -> int | None:
+    """The process that holds the lock on this file, or on bytes of it, if the system tells."""
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked)[: _FLOCK.size])
+        found = conflict_in(fd, start, length)
     except (OSError, struct.error):
         return None
-    return pid if kind != fcntl.F_UNLCK and pid > 0 else None
+    return found[0] if found is not None and found[0] > 0 else None
+
+
+def conflict_in(fd: int, start: int, length: int) -> tuple[int, int, int] | None:
+    """(process, first byte, length) of a lock that another process has there, if there is one. OSError."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    answer = fcntl.fcntl(fd, fcntl.F_GETLK, asked)
+    kind, _, first, size, pid = _FLOCK.unpack(answer[: _FLOCK.size])
+    return None if kind == fcntl.F_UNLCK else (pid, first, size)
 
 
 class User:
@@ -122,7 +129,7 @@ def is_locked(directory: Path) -> bool:
         file = File(f"{key}/{layout.LOCK}")
     except OSError:
         return False
-    return _holder(file.fd) is not None
+    return holder_of(file.fd) is not None
 
 
 class PartitionLock:
@@ -182,7 +189,7 @@ def _locked(path: str) -> File:
             pass
         except OSError as e:
             if e.errno in (errno.EACCES, errno.EAGAIN):
-                raise LogLockedError(path, _holder(file.fd)) from None
+                raise LogLockedError(path, holder_of(file.fd)) from None
             raise
 
 

@@ -1,7 +1,8 @@
 """Which segments a log lets go, and why (spec 9.1, 9.2). Pure: facts in, decisions out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from kstore.config import LogConfig
@@ -100,16 +101,30 @@ class _Log(Protocol):
     def log_end_offset(self) -> int: ...
 
 
-def decide_for(log: _Log, config: LogConfig, now_ms: int) -> list[Decision]:
-    """The decisions for all segments of a log. It has no replicas, so the high watermark is its end. OSError."""
-    return decide(
-        facts_of(log.segments, log.log_end_offset),
+def decide_for(
+    log: _Log, config: LogConfig, now_ms: int, kept_for: Mapping[str, int] = MappingProxyType({})
+) -> list[Decision]:
+    """The decisions for all segments of a log. It has no replicas, so the high watermark is its end. OSError.
+
+    `kept_for` are offsets from which on groups of cursors need it.
+    """
+    facts = facts_of(log.segments, log.log_end_offset)
+    decisions = decide(
+        facts,
         config,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         high_watermark=log.log_end_offset,
         now_ms=now_ms,
     )
+    if not kept_for:
+        return decisions
+    group = min(kept_for, key=lambda name: kept_for[name])
+    reason = f"group {group!r} of cursors is at offset {kept_for[group]}"
+    return [
+        Decision(d.base_offset, False, None, reason) if d.delete and f.next_offset > kept_for[group] else d
+        for d, f in zip(decisions, facts, strict=True)
+    ]
 
 
 class _Verdict(NamedTuple):

@@ -36,7 +36,7 @@ INTERNAL_TOPICS = {
     "remote-log-metadata": "__remote_log_metadata",
     "share-group-state": "__share_group_state",
 }
-LOGS = (".log", ".checkpoint")
+LOGS = (".log", ".checkpoint", ".positions")  # the last: positions of cursors
 
 
 def data_decoder(key_class: str, value_class: str) -> Decoder:

@@ -159,6 +159,8 @@ def _first_line(path: str) -> str:
     name = name_of(path)
     if name.endswith(".log"):
         return f"Log starting offset: {base_offset(path)}\n"
+    if name.endswith(".positions"):  # of a group of cursors: the name tells the group
+        return "Log starting offset: 0\n"
     if name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot\n"
     epoch_at = _OFFSET_WIDTH + 1

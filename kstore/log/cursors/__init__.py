@@ -1,0 +1,1 @@
+"""Named, durable positions of readers."""

@@ -1,0 +1,558 @@
+"""A cursor: the durable position of a reader in one partition."""
+
+import re
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, NoReturn, Protocol, Self
+
+from kstore.arguments import choice, integer, moment, number
+from kstore.engine.record.batch import Record
+from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.log.cursors.group_file import Changes, Entry, GroupFile
+from kstore.log.cursors.home import Home
+from kstore.log.cursors.member_lock import MemberLock, byte_of
+from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, OffsetAndMetadata
+from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import once_free
+
+_GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+_NAMES = ("earliest", "latest")
+_TURNS = 32  # records that one asyncio task takes before the others have a turn
+
+
+class View(Protocol):
+    """What a cursor asks of a log."""
+
+    path: str
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def leader_epochs(self) -> tuple[tuple[int, int], ...]: ...
+    @property
+    def segments(self) -> Sequence[Any]: ...
+    def refresh(self) -> bool: ...
+    def last_stable_offset(self) -> int: ...
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
+    def find(self, *, timestamp: datetime) -> Any: ...
+    def scan(self, columns: Sequence[str], *, since: datetime, batch_rows: int) -> Any: ...
+    def records(self, start: int, stop: int, *, isolation: Any) -> Iterator[Record]: ...
+    def follow(self, offset: int, *, timeout: float | None, isolation: Any) -> Any: ...
+
+
+def checked_group(group: object) -> str:
+    """The name of a group. TypeError, ValueError."""
+    if not isinstance(group, str):
+        raise TypeError(f"group must be a str, not {group!r}")
+    if _GROUP.fullmatch(group) is None:
+        raise ValueError(
+            f"group is the name of a file: up to 200 of the characters a-z A-Z 0-9 . _ -, not {group!r}"
+        )
+    return group
+
+
+def checked_groups(name: str, groups: object) -> list[str]:
+    """Names of groups. TypeError, ValueError."""
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        raise TypeError(f"{name} must be a list of names of groups, not {groups!r}")
+    return [checked_group(group) for group in groups]
+
+
+def checked_place(name: str, value: object) -> str | int | datetime:
+    """Where to begin: "earliest", "latest", an offset or a datetime. TypeError, ValueError."""
+    if isinstance(value, str):
+        return choice(name, value, _NAMES)
+    if isinstance(value, datetime):
+        moment(name, value)
+        return value
+    return integer(name, value)
+
+
+def lock_for(home: Home, group: str) -> MemberLock:
+    """The right of a group to a partition. CursorLockedError, OSError."""
+    tp = home.tp
+    return MemberLock(home.directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
+
+
+def check_commit(durable: object, metadata: object) -> None:
+    """TypeError, ValueError for arguments that no commit has."""
+    if not isinstance(durable, bool):
+        raise TypeError(f"durable must be True or False, not {durable!r}")
+    if not isinstance(metadata, str):
+        raise TypeError(f"metadata must be a str, not {metadata!r}")
+    if len(metadata.encode()) > MAX_METADATA_BYTES:
+        raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
+
+
+def offset_of(view: View, place: str | int | datetime) -> int:
+    """Which offset a place is. OffsetOutOfRangeError."""
+    first, end = view.log_start_offset, view.log_end_offset
+    if isinstance(place, datetime):
+        found = view.find(timestamp=place)
+        if found is None and view.segments and first > view.segments[0].base_offset:
+            # it looked in one segment, of which the records may be deleted
+            found = next((batch for batch in view.scan(["offset"], since=place, batch_rows=1)), None)
+            return end if found is None else int(found.column("offset").values[0])
+        return end if found is None else max(int(found.offset), first)
+    if isinstance(place, str):
+        return first if place == "earliest" else end
+    if not first <= place <= end:
+        raise OffsetOutOfRangeError(place, first, end)
+    return place
+
+
+class Cursor:
+    """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
+
+    Iterating gives the records behind the last committed position, and goes on from there when it is iterated again.
+    `commit()` writes the position down, so that the next cursor of the group begins there. A group has one cursor a
+    partition at a time: close it, or use it in a `with` statement. Closing it commits nothing. `async for` works too.
+
+    One thread or task at a time may iterate it; any may call `commit` and `close`. In a forked child it refuses to commit.
+    """
+
+    _closed = True
+
+    def __init__(
+        self,
+        view: View,
+        group: str,
+        start: str | int | datetime = "earliest",
+        *,
+        follow: bool = False,
+        timeout: float | None = None,
+        isolation: str = "read_uncommitted",
+        wait: float = 0,
+        lock: MemberLock | None = None,
+        files: dict[str, GroupFile] | None = None,
+    ) -> None:
+        self.group = checked_group(group)
+        start = checked_place("start", start)
+        if not isinstance(follow, bool):
+            raise TypeError(f"follow must be True or False, not {follow!r}")
+        self._timeout = None if timeout is None else number("timeout", timeout, 0)
+        self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
+        wait = number("wait", wait, 0)
+        self._follow = follow
+        self._view = view
+        self._home = Home.of(view.path)
+        self._lock = lock or once_free(lambda: lock_for(self._home, group), wait)
+        try:
+            directory, tp = self._home.directory, self._home.tp
+            file = None if files is None else files.get(directory)
+            if file is None or file.lock_file is not self._lock.file:
+                file = GroupFile(directory, group, self._lock.file)
+                if files is not None:
+                    files[directory] = file
+            self._file = file
+            self._id = self._home.make_id(self._lock.file)
+            self._trace = self._home.trace()
+            found = file.read().get(tp)
+            self._seen = found  # what was there before this cursor
+            self._committed = (
+                found.commit.position if found and found.commit.partition_id == self._id else None
+            )
+            self._follower: Any = None
+            self._follower_at = -1
+            self._passed = (-1, -1)  # between these offsets were no records
+            if self._committed is None:
+                if wait:  # the view is from before it
+                    view.refresh()
+                self._position = offset_of(self._view, start)
+            else:
+                self._position = self._committed.offset
+            self._floor = -1 if self._committed is None else self._position
+        except BaseException:
+            self._lock.release()
+            raise
+        self._closed = False
+
+    # ---- where it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record that iterating gives."""
+        return self._position
+
+    @property
+    def _behind_given(self) -> int:
+        """The position behind the last record that was given out."""
+        before, behind = self._passed
+        return before if self._position == behind else self._position
+
+    @property
+    def committed(self) -> OffsetAndMetadata | None:
+        """What was committed last, as OffsetAndMetadata; None if nothing was."""
+        return self._committed
+
+    @property
+    def lag(self) -> int:
+        """How many offsets lie between the position and the end of the log, as it is now."""
+        self._check_open()
+        self._view.refresh()
+        return max(self._view.log_end_offset - self._position, 0)
+
+    def seek(self, place: str | int | datetime) -> int:
+        """Goes to another position, forwards or backwards, and returns it.
+
+        place: "earliest", "latest", an offset, or a datetime: the first record with this timestamp or a later one.
+        Nothing is written before the next commit(), which may go back to this position. OffsetOutOfRangeError for an
+        offset outside the log.
+        """
+        place = checked_place("place", place)
+        self._check_open()
+        self._view.refresh()
+        self._position = self._floor = offset_of(self._view, place)
+        return self._position
+
+    def _check_place(self) -> None:
+        """LogNotFoundError if the partition was deleted, or is another one of that name."""
+        trace = self._home.trace()
+        if trace != self._trace:
+            if self._home.known_id() != self._id:
+                raise LogNotFoundError(
+                    f"{self._home.partition} was deleted, or made anew, since this cursor of group {self.group!r} was opened"
+                )
+            self._trace = trace
+
+    def _check_range(self) -> None:
+        """OffsetOutOfRangeError if the position was deleted, or cut off and written anew in a later leader epoch."""
+        view, position = self._view, self._position
+        first, end = view.log_start_offset, view.log_end_offset
+        self._check_place()  # after the view has read it
+        committed = self._committed
+        if committed is not None and committed.leader_epoch >= 0 and committed.offset == position:
+            epoch_end = view.end_offset_for_epoch(committed.leader_epoch)[1]
+            end = epoch_end if 0 <= epoch_end < position else end
+        if not first <= position <= end:
+            raise _told(OffsetOutOfRangeError(position, first, end))
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Record]:
+        self._check_open()
+        return self._followed() if self._follow else self._there()
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        self._check_open()
+        return self._there_async() if not self._follow else self._followed_async()
+
+    def _there(self) -> Iterator[Record]:
+        """The records up to the end of the log as it is now."""
+        view = self._view
+        view.refresh()
+        stop = view.log_end_offset
+        if self._isolation == "read_committed":
+            stop = max(min(stop, view.last_stable_offset()), self._position)
+        at = -1
+        while not self._closed and at != self._position:  # once more after a seek()
+            at = self._position
+            reader = view.records(at, stop, isolation=self._isolation)
+            self._check_range()  # after it: what is deleted from here on makes the reader raise
+            for record in reader:
+                if self._closed:
+                    return
+                at = self._position = record.offset + 1
+                yield record
+                if self._position != at:
+                    break
+            else:
+                if at < stop:  # only markers of transactions, and what compaction has left
+                    self._passed, self._position = (self._behind_given, stop), stop
+                    at = stop
+
+    async def _there_async(self) -> AsyncIterator[Record]:
+        import asyncio
+
+        for count, record in enumerate(self._there(), 1):
+            yield record
+            if count % _TURNS == 0:
+                await asyncio.sleep(0)
+
+    def _followed(self) -> Iterator[Record]:
+        while (record := self._next(self._timeout)) is not None:
+            yield record
+
+    async def _followed_async(self) -> AsyncIterator[Record]:
+        while (record := await self._next_async(self._timeout)) is not None:
+            yield record
+
+    def _next(self, timeout: float | None) -> Record | None:
+        """The next record; None if there is none within that time."""
+        follower = self._at_position(timeout)
+        try:
+            return self._given(next(follower, None))
+        except OffsetOutOfRangeError as e:
+            raise _told(e) from None
+
+    async def _next_async(self, timeout: float | None) -> Record | None:
+        follower = self._at_position(timeout)
+        try:
+            return self._given(await anext(follower, None))
+        except OffsetOutOfRangeError as e:
+            raise _told(e) from None
+
+    def _at_position(self, timeout: float | None) -> Any:
+        """A follower of what comes behind the position. If the cursor is closed, it has ended."""
+        follower = self._follower
+        if follower is None or (self._follower_at != self._position and not self._closed):
+            self._end_follower()
+            self._view.refresh()
+            self._check_range()
+            follower = self._view.follow(self._position, timeout=timeout, isolation=self._isolation)
+            self._follower, self._follower_at = follower, self._position
+        if self._closed:  # maybe meanwhile: then close() has not seen this one
+            follower.close()
+        follower.timeout = timeout
+        return follower
+
+    def _given(self, record: Record | None) -> Record | None:
+        if record is not None and not self._closed:
+            self._position = self._follower_at = record.offset + 1
+            return record
+        return None
+
+    def _end_follower(self) -> None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()
+
+    def batch(self, count: int, timeout: float = 0.0) -> "CursorBatch":
+        """Gives up to `count` records as a list, and commits behind them when the `with` block ends without an exception:
+        `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
+
+        It gives what is there. If that is nothing, it waits up to `timeout` seconds for the first record; then the list may
+        be empty. After an exception the cursor stands where it was before the batch.
+        """
+        count = integer("count", count, 1)
+        timeout = number("timeout", timeout, 0)
+        self._check_open()
+        return CursorBatch(self, count, timeout)
+
+    # ---- committing -----------------------------------------------------------------------------------------------
+
+    def commit(self, record: Record | int | None = None, *, durable: bool = True, metadata: str = "") -> None:
+        """Writes down that the records up to this one are done: the next cursor of the group begins behind it.
+
+        record: a Record, or the offset of one. Default: the last one that was given out.
+        durable: True returns when the position is safe from a power cut. False is faster: it is safe if only the process
+            dies, and from a power cut after the next durable commit or close().
+        metadata: a text to keep with the position, of at most 4096 bytes.
+
+        ValueError if it would move the position backwards, which only seek() allows; OffsetOutOfRangeError for a record
+        behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the cursor is closed or belongs
+        to the parent of this process, LogNotFoundError if the partition was deleted. OSError: the position is the old one or the new one.
+        """
+        check_commit(durable, metadata)
+        offset = self._position
+        if isinstance(record, Record):
+            offset = record.offset + 1
+        elif record is not None:
+            offset = integer("record", record) + 1
+        commit_all([(self, offset)], durable, metadata)
+
+    async def commit_async(self, record: Record | int | None = None, *, metadata: str = "") -> None:
+        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile."""
+        import asyncio
+
+        if record is None:  # as it is now
+            record = self._position - 1 if self._position else None
+        await asyncio.to_thread(self.commit, record, metadata=metadata)
+
+    def forget(self) -> None:
+        """Removes the committed position, durably, with a tombstone. The cursor stays where it is. OSError."""
+        self._check_open()
+
+        def decide(entries: Mapping[TopicPartition, Entry]) -> Changes:
+            self._check(entries)
+            return {self._home.tp: None}
+
+        self._file.write(decide, lambda: self._done(None), True)
+
+    def _check_reached(self, offset: int) -> None:
+        """OffsetOutOfRangeError for a position behind the end of the log."""
+        self._check_open()
+        view = self._view
+        if offset > view.log_end_offset:
+            view.refresh()
+            if offset > view.log_end_offset:
+                raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+
+    def _check_floor(self, offset: int) -> None:
+        if offset < self._floor:
+            raise ValueError(
+                f"offset {offset} would move the position of group {self.group!r} backwards from {self._floor}: seek() first"
+            )
+
+    def _done(self, position: OffsetAndMetadata | None) -> None:
+        """This is what is committed now."""
+        self._committed, self._floor = position, -1 if position is None else position.offset
+
+    def _commit_of(self, offset: int, metadata: str) -> Commit:
+        epochs = self._view.leader_epochs
+        at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
+        epoch = epochs[at - 1][0] if at else -1
+        return Commit(OffsetAndMetadata(offset, epoch, metadata, time.time_ns() // 1_000_000), self._id)
+
+    def _check(self, entries: Mapping[TopicPartition, Entry]) -> None:
+        """CursorLockedError unless nobody else has committed, or may, since this cursor took the partition."""
+        self._check_open()
+        self._lock.check()
+        self._check_place()
+        now = entries.get(self._home.tp)
+        if now is not None and now.member != self._file.member and now != self._seen:
+            raise CursorLockedError(f"{self._home.partition} of group {self.group!r}", None)
+
+    # ---- closing --------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"the cursor of group {self.group!r} in {self._home.partition} is closed")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the cursor was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Gives the partition up for the next cursor of the group. Nothing is committed; what was committed with
+        durable=False is brought to the disk. OSError. From another thread it also ends an iteration that waits.
+        """
+        self._closed = True
+        follower = self._follower
+        if follower is not None:
+            follower.close()
+        lock = self._lock
+        try:
+            if lock.is_held and lock.is_of_this_process:
+                self._file.sync()
+        finally:
+            lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a cursor cannot be pickled: open one in the other process")
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return (
+            f"<Cursor of group {self.group!r} in {self._home.partition}: at offset {self._position}{state}>"
+        )
+
+
+class CursorBatch:
+    """Some records of a cursor, which are committed when the `with` block ends well. cursor.batch() makes one."""
+
+    def __init__(self, cursor: Cursor, count: int, timeout: float) -> None:
+        self._cursor = cursor
+        self._count = count
+        self._timeout = timeout
+        self._before = -1
+
+    def __enter__(self) -> list[Record]:
+        cursor = self._cursor
+        self._before = cursor.position
+        records: list[Record] = []
+        try:
+            while len(records) < self._count:
+                record = cursor._next(0 if records else self._timeout)
+                if record is None:
+                    break
+                records.append(record)
+        except BaseException:
+            self._back()
+            raise
+        return records
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._cursor.position != self._before:
+                self._cursor.commit()
+        except BaseException:
+            self._back()
+            raise
+        if error is not None:
+            self._back()
+
+    async def __aenter__(self) -> list[Record]:
+        cursor = self._cursor
+        before = cursor.position
+        try:
+            first = await cursor._next_async(self._timeout)
+        except BaseException:
+            cursor._position = before
+            raise
+        self._count -= 1
+        self._timeout = 0
+        records = [] if first is None else [first, *(self.__enter__() if self._count else [])]
+        self._before = before
+        return records
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._cursor.position != self._before:
+                await self._cursor.commit_async()
+        except BaseException:
+            self._back()
+            raise
+        if error is not None:
+            self._back()
+
+    def _back(self) -> None:
+        self._cursor._position = self._before
+
+
+def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: str = "") -> None:
+    """Commits positions of cursors; those that share a file in one step, with one sync."""
+    by_file: dict[GroupFile, list[tuple[Cursor, Commit]]] = {}
+    for cursor, offset in cursors:
+        cursor._check_reached(offset)
+        cursor._check_floor(offset)
+        by_file.setdefault(cursor._file, []).append((cursor, cursor._commit_of(offset, metadata)))
+    for file, commits in by_file.items():
+        file.write(partial(_news, commits), partial(_done, commits), durable)
+
+
+def _news(commits: Sequence[tuple[Cursor, Commit]], entries: Mapping[TopicPartition, Entry]) -> Changes:
+    """Those that are not in the file yet. What Cursor.commit raises."""
+    changes = {}
+    for cursor, commit in commits:
+        cursor._check(entries)
+        cursor._check_floor(commit.position.offset)  # once more: another thread may have been here
+        known = entries.get(cursor._home.tp)
+        if known is None or _untimed(known.commit) != _untimed(commit):
+            changes[cursor._home.tp] = commit
+    return changes
+
+
+def _done(commits: Sequence[tuple[Cursor, Commit]]) -> None:
+    for cursor, commit in commits:
+        cursor._done(commit.position)
+
+
+def _untimed(commit: Commit) -> Commit:
+    return commit._replace(position=commit.position._replace(timestamp=0))
+
+
+def _told(error: OffsetOutOfRangeError) -> OffsetOutOfRangeError:
+    error.add_note(
+        'records were deleted before the cursor reached them, or cut off: seek("earliest") goes on with what is there'
+    )
+    return error

@@ -1,0 +1,97 @@
+"""Where the positions of a partition are kept, and by which id they know it."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kstore.engine.io.file import read_whole, write_whole
+from kstore.errors import CorruptCheckpointError, LogNotFoundError
+from kstore.log.cursors.group_file import Entry, groups_in, read_positions
+from kstore.log.cursors.member_lock import LockFile, byte_of
+from kstore.log.cursors.offset_commits import OffsetAndMetadata
+from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.files.log_dir_state import name_of
+
+_ID = "kstore-cursors.id"
+
+
+class Home(NamedTuple):
+    """The directory with the positions of a partition: the one around it, if it has a partition's name, else itself.
+
+    Other than the place of the checkpoints it does not depend on what else is there, and no link leads to another one.
+    """
+
+    partition: str
+    directory: str
+    tp: TopicPartition
+
+    @classmethod
+    def of(cls, path: str) -> "Home":
+        """The one of the partition at a path. LogNotFoundError."""
+        real = os.path.realpath(path)
+        if not os.path.isdir(real):  # noqa: PTH112
+            raise LogNotFoundError(f"no partition directory at {path}, so it has no cursors")
+        parent, name = os.path.split(real)
+        return cls(real, parent if layout.is_partition_name(name) else real, name_of(Path(real)))
+
+    def known_id(self) -> bytes | None:
+        """The id by which commits know the directory: another one of the same name has none of its positions. None if it
+        has no id yet. CorruptCheckpointError, OSError."""
+        path = f"{self.partition}/{_ID}"
+        try:
+            text = read_whole(path)
+        except FileNotFoundError:
+            return None
+        with suppress(ValueError):
+            found = bytes.fromhex(text.decode())
+            if len(found) == 16 and text == _text(found):
+                return found
+        raise CorruptCheckpointError(
+            "id of the partition", file=path, position=1, expected="32 hexadecimal digits", found=text[:80]
+        )
+
+    def trace(self) -> tuple[int, int]:
+        """What tells cheaply that the id is still the same file; (0, 0) if there is none."""
+        try:
+            found = os.stat(f"{self.partition}/{_ID}")  # noqa: PTH116 - each commit asks
+        except OSError:
+            return 0, 0
+        return found.st_ino, found.st_ctime_ns
+
+    def make_id(self, lock: LockFile) -> bytes:
+        """The same, made durably if there is none."""
+        found = self.known_id()
+        if found is None:
+            byte = byte_of("id", self.tp)
+            with lock.mutex:
+                lock.mutex.later(lock.unlocker(byte))
+                lock.lock(byte, wait=True)
+                found = self.known_id()
+                if found is None:
+                    found = secrets.token_bytes(16)
+                    write_whole(f"{self.partition}/{_ID}", _text(found))
+        return found
+
+    def committed(self, group: str) -> OffsetAndMetadata | None:
+        """What a group has committed. CorruptRecordError, OSError."""
+        return self.position_in(read_positions(self.directory, group))
+
+    def position_in(self, entries: Mapping[TopicPartition, Entry]) -> OffsetAndMetadata | None:
+        """The position of this partition among those of a group. CorruptCheckpointError, OSError."""
+        entry = entries.get(self.tp)
+        return (
+            None if entry is None or entry.commit.partition_id != self.known_id() else entry.commit.position
+        )
+
+    def all_committed(self) -> dict[str, OffsetAndMetadata]:
+        """What all groups have committed. CorruptRecordError, OSError."""
+        found = {group: self.committed(group) for group in groups_in(self.directory)}
+        return {group: position for group, position in found.items() if position is not None}
+
+
+def _text(partition_id: bytes) -> bytes:
+    return partition_id.hex().encode() + b"\n"

@@ -1,0 +1,193 @@
+"""Who reads for a group: kernel locks on bytes of one file, which go with the process that holds them.
+
+They are fcntl locks, so the system names the holder, and a forked child has none. Which byte stands for what is a hash, so
+thousands of partitions take one descriptor. The file is empty and stays: to remove it would make two of it.
+"""
+
+import errno
+import fcntl
+import os
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+
+from kstore.engine.io.file import File
+from kstore.engine.io.mutex import Mutex
+from kstore.errors import CursorLockedError, LogClosedError
+from kstore.log.files.lock import User, conflict_in, holder_of
+
+NAME = "kstore-cursors.lock"
+_TAKEN = (errno.EACCES, errno.EAGAIN)
+_guard = Mutex()
+_files: "dict[str, LockFile]" = {}
+
+
+def byte_of(*names: object) -> int:
+    """The byte that stands for something that has these names."""
+    digest = blake2b("\0".join(map(str, names)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 2
+
+
+class LockFile:
+    """The lock file of one directory. A process opens it once, because the system drops the locks of a process when any
+    descriptor of the file is closed. It is closed when its last user has left."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.mutex = Mutex()
+        self.pid = os.getpid()
+        self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
+        self._users: weakref.WeakSet[User] = weakref.WeakSet()
+        self._file: File | None = File(path, "a")
+
+    @classmethod
+    def of(cls, directory: str, user: User) -> "LockFile":
+        """The one of a directory, made if it is missing, for a user, who has to leave it. OSError."""
+        path = f"{directory}/{NAME}"
+        with _guard:
+            known = _files.get(path)
+            if known is None or not known.is_there():
+                known = _files[path] = cls(path)
+            known._users.add(user)
+            return known
+
+    def leave(self, user: User) -> None:
+        """Closes the file after its last user."""
+        _guard.later(partial(self._leave, user))
+
+    def _leave(self, user: User) -> None:
+        if self.pid == os.getpid() and all(other is user for other in self._users):
+            if _files.get(self.path) is self:
+                del _files[self.path]
+            self._file = None
+        self._users.discard(user)
+
+    def forget(self) -> None:
+        """In a forked child, before it has any lock that closing the descriptor would drop."""
+        self._file, self.mutex = None, Mutex()
+
+    @property
+    def fd(self) -> int:
+        """The descriptor. LogClosedError in a forked child, because the locks are its parent's, and if the file is closed."""
+        if os.getpid() != self.pid:
+            raise LogClosedError(
+                f"{self.path} is used by a cursor of process {self.pid}, the parent of this one"
+            )
+        if self._file is None:
+            raise LogClosedError(f"{self.path} is closed")
+        return self._file.fd
+
+    def is_there(self) -> bool:
+        """Whether the path still leads to this file."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))  # noqa: PTH116 - each commit asks
+        except OSError:
+            return False
+
+    def lock(self, byte: int, *, wait: bool = False) -> bool:
+        """Locks a byte. False if another process has it; who waits waits for it. OSError."""
+        while True:
+            try:
+                fcntl.lockf(self.fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
+            except OSError as e:
+                if (
+                    wait and e.errno == errno.EDEADLK
+                ):  # between threads of two processes: neither holds on for long
+                    time.sleep(0.001)
+                    continue
+                if e.errno in _TAKEN:
+                    return False
+                raise
+            return True
+
+    def unlocker(self, byte: int) -> Callable[[], None]:
+        """What gives a byte up. It is C code, which no signal interrupts."""
+        return partial(fcntl.lockf, self.fd, fcntl.LOCK_UN, 1, byte)
+
+    def taken(self, start: int, count: int) -> list[int]:
+        """Which of these bytes somebody has, here or in another process, in order. OSError."""
+        found = {byte for byte in list(self.held) if start <= byte < start + count and self.is_mine(byte)}
+        ranges = [(start, start + count)]
+        while ranges:
+            first, end = ranges.pop()
+            other = conflict_in(self.fd, first, end - first) if first < end else None
+            if other is not None:  # any of those in this range
+                low, high = max(other[1], first), min(other[1] + other[2], end)
+                found.update(range(low, high))
+                ranges += [(first, low), (high, end)]
+        return sorted(found)
+
+    def is_mine(self, byte: int) -> bool:
+        """Whether somebody in this process has the byte."""
+        known = self.held.get(byte)
+        return known is not None and known[1]() is not None
+
+
+class MemberLock:
+    """The right to read and commit for a group in a partition. It goes with this object."""
+
+    def __init__(self, directory: str, group: str, what: str, byte: int) -> None:
+        self._byte = byte
+        self._token = User()
+        self._name = f"{directory}: {what} of group {group!r}"
+        file = self.file = LockFile.of(directory, self._token)
+        with file.mutex:
+            if file.is_mine(byte):
+                raise CursorLockedError(self._name, os.getpid())
+            file.held[byte] = (self._token, weakref.ref(self))  # first: who is interrupted now unlocks it
+            if not file.lock(byte):
+                holder = holder_of(file.fd, byte, 1)
+                _drop(file, byte, self._token)
+                raise CursorLockedError(self._name, holder)
+
+    def check(self) -> None:
+        """Takes the lock again if the system has dropped it. CursorLockedError if another process has it now;
+        LogClosedError if it was released, or belongs to the parent of this process."""
+        file = self.file
+        fd = file.fd
+        if not self.is_held:
+            raise LogClosedError(f"{self._name} is closed")
+        if not file.lock(self._byte):
+            raise CursorLockedError(self._name, holder_of(fd, self._byte, 1))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was not released."""
+        held = self.file.held.get(self._byte)
+        return held is not None and held[0] is self._token
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was not inherited by fork."""
+        return self.file.pid == os.getpid()
+
+    def release(self) -> None:
+        """Gives it up, at once or when this thread is through with what it does in the file. May be called again."""
+        self.file.mutex.later(partial(_drop, self.file, self._byte, self._token))
+
+    def __del__(self) -> None:
+        if hasattr(self, "file"):
+            self.release()
+
+
+def _drop(file: LockFile, byte: int, token: User) -> None:
+    known = file.held.get(byte)
+    if known is not None and known[0] is token:
+        if file.pid == os.getpid():
+            file.unlocker(byte)()
+        del file.held[byte]  # last: who is interrupted does it again
+    file.leave(token)
+
+
+def _forget() -> None:
+    """A forked child has no lock: what it inherited belongs to its parent."""
+    global _guard
+    _guard = Mutex()
+    for file in _files.values():
+        file.forget()
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,45 @@
+"""Who reads for a group in a store, so that its members can share the partitions."""
+
+import os
+from contextlib import suppress
+
+from kstore.errors import CursorLockedError, LogNotFoundError
+from kstore.log.cursors.member_lock import MemberLock, byte_of
+
+_MOST = 256
+
+
+class Membership:
+    """A place among the members of a group: the lock of one of a row of bytes. Who dies has none.
+
+    Members are those that read the same topics in the same directories for the group. Others keep apart by the locks of
+    the partitions alone.
+    """
+
+    def __init__(self, group: str, topics: list[str], directories: list[str]) -> None:
+        directories = sorted(map(os.path.realpath, directories))
+        if not directories:
+            raise LogNotFoundError(f"no log directory is left in which group {group!r} could read")
+        self._first = byte_of("members", group, *sorted(topics), *directories)
+        for place in range(_MOST):
+            with suppress(CursorLockedError):
+                byte = self._first + place
+                self._lock = MemberLock(directories[0], group, f"place {place} among the members", byte)
+                self._byte = byte
+                return
+        raise CursorLockedError(f"{directories[0]}: each of the {_MOST} places of group {group!r}", None)
+
+    def share_of(self, count: int) -> int:
+        """How many of so many partitions this member may have. The shares of all members are `count` together. OSError."""
+        members = self._lock.file.taken(self._first, _MOST)
+        rank = members.index(self._byte) if self._byte in members else len(members)
+        each, rest = divmod(count, max(len(members), 1))
+        return each + (rank < rest)
+
+    def check(self) -> None:
+        """LogClosedError in a forked child; CursorLockedError if another has the place."""
+        self._lock.check()
+
+    def leave(self) -> None:
+        """Gives the place up. May be called again."""
+        self._lock.release()

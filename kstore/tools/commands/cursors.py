@@ -1,0 +1,207 @@
+"""kstore cursors: print how far groups of readers have come and what they lag behind, or put a group elsewhere."""
+
+import argparse
+import contextlib
+import json
+import os
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import kstore
+from kstore.errors import LogNotFoundError
+from kstore.log.cursors.cursor import Cursor, checked_group, commit_all, offset_of
+from kstore.log.cursors.group_file import Entry, GroupFile, groups_in, read_positions
+from kstore.log.cursors.home import Home
+from kstore.log.cursors.offset_commits import OffsetAndMetadata
+from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.partition import PartitionLog
+from kstore.log.recovery.presence import require_partition
+from kstore.tools.numbers import moment, offset
+from kstore.tools.terminal import one_line
+from kstore.tools.times import time_text
+
+_HEADS = {
+    "group": "GROUP",
+    "topic": "TOPIC",
+    "partition": "PARTITION",
+    "position": "POSITION",
+    "new_position": "NEW POSITION",
+    "log_end_offset": "END",
+    "lag": "LAG",
+    "committed": "COMMITTED",
+    "metadata": "METADATA",
+}
+_NUMBERS = ("partition", "position", "new_position", "log_end_offset", "lag")
+Row = dict[str, Any]
+
+
+def place(text: str) -> str | int | datetime:
+    """Where to put a group."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdecimal():
+        return offset(text)
+    try:
+        return datetime.fromtimestamp(moment(text) / 1000, UTC)
+    except (ArgumentTypeError, OverflowError, ValueError, OSError):
+        raise ArgumentTypeError(
+            f"{text!r} is neither earliest, latest, an offset nor a time such as 2026-11-21T06:00:00"
+        ) from None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        help="log directory, such as data, or one partition, such as data/orders-0",
+    )
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="DIR", help="another directory (may be repeated)"
+    )
+    parser.add_argument("--group", metavar="NAME", help="only this group")
+    parser.add_argument("--topic", metavar="NAME", help="only this topic")
+    parser.add_argument(
+        "--reset-to",
+        type=place,
+        metavar="PLACE",
+        help="put the group of --group there: earliest, latest, an offset, or a time (ISO 8601): the first record with that "
+        "timestamp or a later one. It is done for all partitions for which the group has a position, with --topic for all of "
+        "the topic, in one step for each directory. It fails if the group reads one of them now",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --reset-to: only print what would change"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each position")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints a line for each position."""
+    if args.group is not None:
+        checked_group(args.group)
+    if args.reset_to is None:
+        if args.dry_run:
+            raise ValueError("--dry-run needs --reset-to")
+        _show(args, ("log_end_offset", "lag", "committed", "metadata"), _rows(args))
+        return 0
+    if args.group is None:
+        raise ValueError("--reset-to needs --group: it is done for one group")
+    _reset(args)
+    return 0
+
+
+def _partitions(args: argparse.Namespace) -> Iterator[Home]:
+    """The partitions that are meant, directory by directory."""
+    for directory in (args.directory, *args.also):
+        with contextlib.suppress(LogNotFoundError):
+            require_partition(Path(directory))
+            yield Home.of(directory)
+            continue
+        with os.scandir(directory) as entries:
+            names = [
+                entry.name for entry in entries if entry.is_dir() and layout.is_partition_name(entry.name)
+            ]
+        if not names:
+            raise LogNotFoundError(f"{directory} is neither a log directory with partitions nor a partition")
+        found = [Home.of(f"{directory}/{name}") for name in names]
+        yield from sorted(
+            (home for home in found if args.topic in (None, home.tp.topic)), key=lambda home: home.tp
+        )
+
+
+class _Positions:
+    """The positions of groups by directory; each file is read once."""
+
+    def __init__(self, group: str | None) -> None:
+        self._group = group
+        self._known: dict[str, dict[str, dict[TopicPartition, Entry]]] = {}
+
+    def of(self, directory: str) -> dict[str, dict[TopicPartition, Entry]]:
+        """Those in one directory, by group."""
+        known = self._known.get(directory)
+        if known is None:
+            groups = [self._group] if self._group else groups_in(directory)
+            known = self._known[directory] = {group: read_positions(directory, group) for group in groups}
+        return known
+
+
+def _rows(args: argparse.Namespace) -> list[Row]:
+    rows = []
+    entries = _Positions(args.group)
+    for home in _partitions(args):
+        log: PartitionLog | None = None
+        for group, theirs in entries.of(home.directory).items():
+            position = home.position_in(theirs)
+            if position is not None:
+                log = log or kstore.open(home.partition)
+                rows.append(_row(group, home.tp, position, log.log_end_offset))
+    return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
+
+
+def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, end: int) -> Row:
+    row: Row = {"group": group, "topic": tp.topic, "partition": tp.partition}
+    if position is None:
+        return row | {"position": None}
+    return row | {
+        "position": position.offset,
+        "log_end_offset": end,
+        "lag": max(end - position.offset, 0),
+        "leader_epoch": position.leader_epoch,
+        "committed": position.timestamp,
+        "metadata": position.metadata,
+    }
+
+
+def _reset(args: argparse.Namespace) -> None:
+    homes = list(_partitions(args))
+    entries = _Positions(args.group)
+    positions = {home: home.position_in(entries.of(home.directory)[args.group]) for home in homes}
+    if args.topic is None:
+        homes = [home for home in homes if positions[home] is not None]
+    if not homes:
+        raise LogNotFoundError(f"group {args.group!r} has no position in {args.directory}")
+    rows = []
+    with contextlib.ExitStack() as stack:
+        cursors: list[tuple[Cursor, int]] = []
+        files: dict[str, GroupFile] = {}
+        for home in homes:
+            log = kstore.open(home.partition)
+            if args.dry_run:
+                new = offset_of(log, args.reset_to)
+            else:
+                cursor = stack.enter_context(Cursor(log, args.group, files=files))
+                new = cursor.seek(args.reset_to)
+                cursors.append((cursor, new))
+                positions[home] = cursor.committed
+            rows.append(
+                _row(args.group, home.tp, positions[home], log.log_end_offset) | {"new_position": new}
+            )
+        commit_all(cursors, durable=True)
+    _show(args, ("new_position",), rows)
+
+
+def _show(args: argparse.Namespace, columns: tuple[str, ...], rows: list[Row]) -> None:
+    if args.json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    columns = ("group", "topic", "partition", "position", *columns)
+    lines = [[_HEADS[name] for name in columns], *([_cell(name, row) for name in columns] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+            for name, cell, width in zip(columns, line, widths, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _cell(name: str, row: Row) -> str:
+    value = row[name]
+    if name == "committed":
+        return time_text(value)
+    return "-" if value is None else one_line(str(value))

@@ -1,0 +1,281 @@
+"""Every file operation of a commit fails once, or is the last of the process: the old position is there, or the new one."""
+
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.engine.io.file import calls_made, fail_call, trace_calls
+from kstore.log.cursors.group_file import GroupFile
+from kstore.log.cursors.member_lock import LockFile
+from kstore.log.files.lock import User
+from tests.interrupts.injector import Injector
+
+FILE = "kstore-cursors-g.positions"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails_afterwards() -> Iterator[None]:
+    yield
+    fail_call(0)
+    trace_calls(None)
+
+
+def filled(directory: Path, commits: int) -> Path:
+    path = directory / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 2000)
+        if commits:
+            with log.cursor("g") as jobs:
+                for i in range(commits):
+                    jobs.commit(i, durable=False)
+    return path
+
+
+def _commit(jobs: kstore.Cursor) -> None:
+    jobs.commit(1500)
+
+
+def _undurable(jobs: kstore.Cursor) -> None:
+    jobs.commit(1500, durable=False)
+
+
+def _forget(jobs: kstore.Cursor) -> None:
+    jobs.forget()
+
+
+# what is done, and how many commits there were: none, some, and so many that the file is written anew
+STORIES: dict[str, tuple[Callable[[kstore.Cursor], None], int]] = {
+    "first": (_commit, 0),
+    "next": (_commit, 3),
+    "undurable": (_undurable, 3),
+    "anew": (_commit, 500),
+    "forget": (_forget, 3),
+}
+
+
+def position(path: Path) -> int | None:
+    found = kstore.open(path).cursors().get("g")
+    return None if found is None else found.offset
+
+
+def outcomes(directory: Path, story: str) -> tuple[int | None, int | None, int]:
+    """The position before and after, and how many calls it takes, from the opening of the cursor on."""
+    work, commits = STORIES[story]
+    path = filled(directory, commits)
+    before = position(path)
+    log = kstore.open(path)
+    fail_call(0, own=True)
+    with log.cursor("g") as jobs:
+        work(jobs)
+    calls = calls_made()
+    return before, position(path), calls
+
+
+def goes_on(path: Path) -> None:
+    with kstore.open(path).cursor("g") as jobs:
+        jobs.commit(1900)
+    assert position(path) == 1901
+    with kstore.open(path, "a") as log:
+        assert log.recovery.findings == []
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_killed_at_every_call(ram: Path, story: str) -> None:
+    before, after, calls = outcomes(ram / "whole", story)
+    assert before != after
+    seen = set()
+    for how in ("kill", "kill_half"):
+        for nth in range(1, calls + 1):
+            path = filled(ram / f"{how}{nth}", STORIES[story][1])
+            child = os.fork()
+            if child == 0:
+                with contextlib.suppress(BaseException):
+                    log = kstore.open(path)
+                    fail_call(nth, how=how, own=True)
+                    with log.cursor("g") as jobs:
+                        STORIES[story][0](jobs)
+                os._exit(0)
+            assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+            seen.add(position(path))
+            goes_on(path)
+    assert seen == {before, after}
+
+
+@pytest.mark.parametrize("how", ["error", "half"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
+@pytest.mark.parametrize("story", STORIES)
+def test_any_call_fails(ram: Path, story: str, error: int, how: str) -> None:
+    before, after, calls = outcomes(ram / "whole", story)
+    for nth in range(1, calls + 1):
+        path = filled(ram / f"t{nth}", STORIES[story][1])
+        log = kstore.open(path)
+        fail_call(nth, error, how, own=True)
+        try:
+            with log.cursor("g") as jobs:
+                STORIES[story][0](jobs)
+        except OSError as e:
+            assert e.errno == error  # noqa: PT017
+            fail_call(0)
+            assert position(path) in (before, after)
+        else:
+            fail_call(0)
+            assert position(path) == after
+        goes_on(path)
+
+
+def test_after_a_failed_sync_the_file_is_another(ram: Path) -> None:
+    """A second sync of the same file could say that all is well, and it is not."""
+    path = filled(ram, 3)
+    with kstore.open(path).cursor("g") as jobs:
+        inode = (ram / FILE).stat().st_ino
+        names: list[str] = []
+        trace_calls(lambda call, *_: names.append(call))
+        fail_call(0, own=True)
+        jobs.commit(10)
+        trace_calls(None)
+        for nth in range(1, calls_made() + 1):
+            fail_call(nth, errno.EIO, own=True)
+            with contextlib.suppress(OSError):
+                jobs.commit(10 + nth)
+            fail_call(0)
+        assert "sync" in names
+        jobs.commit(100)
+        assert (ram / FILE).stat().st_ino != inode
+    assert position(path) == 101
+
+
+def test_on_a_full_disk_it_goes_on_when_there_is_room(ram: Path) -> None:
+    path = filled(ram, 3)
+    with kstore.open(path).cursor("g") as jobs:
+        for _ in range(3):
+            for nth in range(1, 20):
+                fail_call(nth, errno.ENOSPC, "half", own=True)
+                with contextlib.suppress(OSError):
+                    jobs.commit(5)
+                fail_call(0)
+                assert position(path) in (3, 6)
+        jobs.commit(7)
+    assert position(path) == 8
+
+
+def _interrupted(kind: str, nth: int, error: type[BaseException], work: Callable[[], object]) -> bool:
+    """Does the work, which is interrupted at its nth point. False if it has fewer."""
+
+    def stop() -> None:
+        raise error
+
+    with contextlib.suppress(error), Injector(kind, nth, stop) as injector:
+        work()
+    return injector.done
+
+
+@pytest.mark.parametrize(("kind", "error"), [("line", MemoryError), ("check", KeyboardInterrupt)])
+def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) -> None:
+    """Wherever it comes in a commit: the position is the old or the new one, nobody is kept out, and it goes on."""
+    path = filled(ram, 3)
+    jobs = kstore.open(path).cursor("g")
+    nth, seen, stopped = 0, set(), True
+    while stopped:
+        nth += 1
+        jobs.seek(0)
+        jobs.commit()
+        stopped = _interrupted(kind, nth, error, lambda: jobs.commit(10))
+        found = position(path)
+        assert found in (0, 11)
+        seen.add(found)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # ends it, if it waits for a lock that was left locked
+            with contextlib.suppress(BaseException):
+                with kstore.open(path).cursor("h") as other:
+                    other.commit(1)
+                GroupFile(str(ram), "g", LockFile.of(str(ram), User())).read()
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        jobs.commit(10)
+        assert position(path) == 11
+    assert nth > 60
+    assert seen == {0, 11}
+    jobs.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
+@pytest.mark.parametrize("kind", ["line", "check"])
+def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
+    """Nobody is kept out afterwards, and no descriptor stays open."""
+    path = filled(ram, 3)
+    log = kstore.open(path)
+
+    def work() -> None:
+        log.cursor("g").close()
+
+    work()
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    nth, stopped = 0, True
+    while stopped:
+        nth += 1
+        stopped = _interrupted(kind, nth, KeyboardInterrupt, work)
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException), kstore.open(path).cursor("g"):
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0, nth
+    assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
+
+
+def test_damage_is_an_error(ram: Path) -> None:
+    """No flipped bit gives another position than one that was committed last."""
+    path = filled(ram, 3)
+    file = ram / FILE
+    whole = file.read_bytes()
+    assert position(path) == 3
+    size = len(whole) // 3
+    for at in range(len(whole)):
+        for bit in (0, 7):
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            with pytest.raises(kstore.CorruptRecordError, match=FILE):
+                kstore.open(path).cursors()
+            with pytest.raises(kstore.CorruptRecordError, match=FILE):
+                kstore.open(path).cursor("g")
+            assert len(file.read_bytes()) == len(whole)  # nothing was cut off
+    file.write_bytes(whole[size:])  # the beginning may be missing: a file that was written anew has none
+    assert position(path) == 3
+    file.write_bytes(whole[:size] + whole[2 * size :])
+    with pytest.raises(kstore.CorruptRecordError, match="offset of a batch"):
+        position(path)
+    file.write_bytes(b"something else, and long enough to be a batch or two" * 3)
+    with contextlib.suppress(kstore.CorruptRecordError):
+        assert position(path) is None
+
+
+def test_a_torn_end_is_cut_off(ram: Path) -> None:
+    path = filled(ram, 3)
+    file = ram / FILE
+    whole = file.read_bytes()
+    size = len(whole) // 3
+    for cut in range(2 * size + 1, len(whole)):
+        for torn in (whole[:cut], whole[: 2 * size] + bytes(cut - 2 * size)):
+            file.write_bytes(torn)
+            assert position(path) == 2
+            with kstore.open(path).cursor("g") as jobs:
+                jobs.commit(5)
+            assert position(path) == 6
+
+
+def test_a_damaged_id(ram: Path) -> None:
+    path = filled(ram, 3)
+    file = path / "kstore-cursors.id"
+    good = file.read_bytes()
+    for damaged in (b"", good[:-1], good * 2, b"x" * 32 + b"\n", b"\xff\n"):
+        file.write_bytes(damaged)
+        for call in (lambda: kstore.open(path).cursor("g"), kstore.open(path).cursors):
+            with pytest.raises(kstore.CorruptCheckpointError, match="id of the partition"):
+                call()

@@ -1,0 +1,215 @@
+"""Cursors of several threads and processes: who has a partition, and that no position runs backwards."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.engine.io.file import fail_call, trace_calls
+from tests.cursors.test_cursors import HOLDER, in_a_child, offsets
+from tests.helpers.processes import environment
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "orders-0"
+    with kstore.open(made, "a") as log:
+        log.extend([b"v"] * 10)
+    return made
+
+
+def position(path: Path) -> int:
+    return kstore.open(path).cursors()["g"].offset
+
+
+def test_a_commit_that_was_overtaken_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread commits more between the moment in which a commit looks and that in which it writes."""
+    with kstore.open(path).cursor("g") as jobs:
+        made = jobs._commit_of
+
+        def overtaken(offset: int, metadata: str) -> Any:
+            found = made(offset, metadata)
+            if offset == 3:
+                other = threading.Thread(target=jobs.commit, args=(7,))
+                other.start()
+                other.join()
+            return found
+
+        monkeypatch.setattr(jobs, "_commit_of", overtaken)
+        with pytest.raises(ValueError, match="backwards from 8"):
+            jobs.commit(2)
+        assert position(path) == 8
+
+
+def test_many_threads_commit_what_they_did(path: Path) -> None:
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 990)
+    with kstore.open(path).cursor("g") as jobs:
+        guard, records = threading.Lock(), iter(jobs)
+        seen = [0]
+
+        def work() -> None:
+            while True:
+                with guard:
+                    record = next(records, None)
+                if record is None:
+                    return
+                try:
+                    jobs.commit(record, durable=False)
+                except ValueError:  # a later one was faster
+                    continue
+
+        def watch() -> None:
+            while not done.is_set():
+                found = kstore.open(path).cursors().get("g")
+                seen.append(found.offset if found else 0)
+
+        done = threading.Event()
+        watcher = threading.Thread(target=watch)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in [watcher, *threads]:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        done.set()
+        watcher.join()
+    assert seen == sorted(seen)
+    assert position(path) == 1000
+
+
+def test_the_same_position_made_durable_by_the_next_member(path: Path) -> None:
+    with kstore.open(path).cursor("g") as jobs:
+        jobs.commit(4, durable=False)
+        child = os.fork()  # as if this process had died before it closed the cursor
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        jobs._file._unsynced = False
+    synced: list[str] = []
+    with kstore.open(path).cursor("g") as jobs:
+        trace_calls(
+            lambda call, name, *_: synced.append(name) if call.startswith("sync_") or call == "sync" else None
+        )
+        try:
+            jobs.commit(4)
+        finally:
+            trace_calls(None)
+    assert [Path(name).name for name in synced] == ["kstore-cursors-g.positions", path.parent.name]
+
+
+def test_after_a_failed_sync_other_members_have_another_file(ram: Path) -> None:
+    """They cannot know that their own sync would say that all is well."""
+    path = ram / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 10)
+    with kstore.open(path).cursor("g") as jobs:
+        jobs.commit(1)
+        file = ram / "kstore-cursors-g.positions"
+        before = file.stat().st_ino
+        calls: list[str] = []
+        trace_calls(lambda call, *_: calls.append(call))
+        jobs.commit(2)
+        trace_calls(None)
+        fail_call(1 + calls.index("write") + 1, own=True)  # the sync follows the write
+        with pytest.raises(OSError, match="Input/output"):
+            jobs.commit(3)
+        fail_call(0)
+        assert file.stat().st_ino != before
+        assert position(path) == 3
+
+
+def test_one_waits_for_its_turn(path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=-1, stdout=-1, env=environment(), text=True
+    )
+    with child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        with pytest.raises(kstore.CursorLockedError):
+            kstore.open(path).cursor("g", wait=0.05)
+        killer = threading.Timer(0.1, child.send_signal, [signal.SIGKILL])
+        killer.start()
+        with kstore.open(path).cursor("g", wait=60) as jobs:
+            assert offsets(jobs) == [5, 6, 7, 8, 9]
+        killer.join()
+
+
+def test_one_that_is_closed_lets_other_processes_in(path: Path) -> None:
+    with kstore.open(path).cursor("h"):  # so the lock file stays open
+        kstore.open(path).cursor("g").close()
+        assert in_a_child(lambda: kstore.open(path).cursor("g")) == 0
+
+
+def test_who_waited_begins_at_the_end_as_it_is_then(path: Path) -> None:
+    holder = kstore.open(path).cursor("g")
+    log = kstore.open(path, "a")
+
+    def goes() -> None:
+        log.extend([b"v"] * 5)
+        holder.close()
+
+    late = threading.Timer(0.05, goes)
+    late.start()
+    with kstore.open(path).cursor("g", "latest", wait=60) as jobs:
+        assert jobs.position == 15
+    late.join()
+    log.close()
+
+
+def test_a_childs_lock_outlives_what_it_inherited(path: Path) -> None:
+    """The system drops a process's locks on a file when it closes any descriptor of it."""
+    inherited = [kstore.open(path).cursor("g")]
+
+    def work() -> None:
+        with kstore.open(path).cursor("h") as mine:
+            inherited[0].close()
+            inherited.clear()
+            code = "import kstore, sys; kstore.open(sys.argv[1]).cursor('h')"
+            other = subprocess.run(
+                [sys.executable, "-c", code, path],
+                env=environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert "CursorLockedError" in other.stderr
+            mine.commit(1)
+
+    assert in_a_child(work) == 0
+    with pytest.raises(kstore.CursorLockedError):
+        kstore.open(path).cursor("g")
+    inherited[0].commit(3)
+    inherited[0].close()
+
+
+def test_one_closed_while_it_begins_to_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kstore.open(path).cursor("g", "latest", follow=True) as jobs:
+        follow = jobs._view.follow
+
+        def closed(*args: Any, **options: Any) -> Any:
+            found = follow(*args, **options)
+            jobs.close()
+            return found
+
+        monkeypatch.setattr(jobs._view, "follow", closed)
+        assert list(jobs) == []
+
+
+def test_descriptors_are_given_back(tmp_path: Path) -> None:
+    for number in range(20):
+        path = tmp_path / str(number)
+        with kstore.open(path, "a") as log:
+            log.append(b"v")
+            with log.cursor("g") as jobs, log.cursor("h"):
+                jobs.commit(0)
+            with log.cursor("g") as jobs:
+                assert jobs.position == 1
+    del jobs
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert [name for name in map(os.path.realpath, links) if "kstore-cursors" in name] == []

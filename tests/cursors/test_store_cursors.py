@@ -1,0 +1,453 @@
+"""A group over the partitions of topics: who reads what, what is committed, and what the death of a member leaves."""
+
+import asyncio
+import contextlib
+import datetime
+import errno
+import itertools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore import TopicPartition
+from tests.cursors.test_cursors import in_a_child
+from tests.helpers.calls import some_calls
+from tests.helpers.markers import marker
+from tests.helpers.processes import environment
+from tests.interrupts.injector import Injector, raiser
+
+ORDERS = [TopicPartition("orders", number) for number in range(4)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[kstore.LogStore]:
+    """Four partitions with five records each, and a topic without records."""
+    with kstore.LogStore(tmp_path / "data", mode="a") as made:
+        made.create_topic("orders", 4)
+        made.create_topic("other")
+        for number in range(4):
+            made.log("orders", number).extend([b"%d" % i for i in range(5)])
+        yield made
+
+
+def places(records: Any) -> list[tuple[int, int]]:
+    return sorted((record.partition, record.offset) for record in records)
+
+
+ALL = [(number, offset) for number in range(4) for offset in range(5)]
+
+
+def committed(store: kstore.LogStore, group: str = "g") -> list[int]:
+    found = [store.open("orders", number).cursors().get(group) for number in range(4)]
+    return [0 if position is None else position.offset for position in found]
+
+
+def test_the_next_one_goes_on(store: kstore.LogStore) -> None:
+    with store.cursor("g", ["orders", "other"]) as cursor:
+        assert cursor.lag() == {**dict.fromkeys(ORDERS, 5), TopicPartition("other", 0): 0}
+        first = next(iter(cursor))
+        assert (first.topic, first.partition, first.offset, first.value) == ("orders", 0, 0, b"0")
+        assert (first.key, first.timestamp > 0, len(first.headers)) == (None, True, 0)
+        cursor.commit(metadata="one")
+        assert places(cursor) == ALL[1:]
+        assert cursor.lag()[ORDERS[1]] == 0
+    assert committed(store) == [1, 0, 0, 0]
+    reader = kstore.LogStore(store.path)
+    with reader.cursor("g", ["orders"]) as cursor:
+        assert places(cursor) == ALL[1:]
+        assert places(cursor) == []
+        cursor.commit(durable=False)
+        cursor.seek(3, "orders", 2)
+        assert cursor.positions() == {**dict.fromkeys(ORDERS, 5), ORDERS[2]: 3}
+        assert places(cursor) == [(2, 3), (2, 4)]
+        cursor.seek("earliest", "orders", 1)
+        assert places(cursor) == ALL[5:10]
+    assert committed(store) == [5, 5, 5, 5]
+
+
+def test_one_record_is_committed(store: kstore.LogStore) -> None:
+    with store.cursor("g", ["orders"]) as cursor:
+        for record in cursor:
+            if record.partition == 2 and record.offset == 3:
+                cursor.commit(record)
+        with pytest.raises(TypeError, match="TopicRecord"):
+            cursor.commit(record.record)  # type: ignore[arg-type]
+        with pytest.raises(kstore.CursorLockedError):
+            cursor.commit(kstore.TopicRecord("other", 0, record.record))
+    assert committed(store) == [0, 0, 4, 0]
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 4, 6])
+def test_members_share(store: kstore.LogStore, members: int) -> None:
+    """No partition has two, none has nobody, and no member is idle while another has two."""
+    with contextlib.ExitStack() as stack:
+        cursors = [stack.enter_context(store.cursor("g", ["orders"])) for _ in range(members)]
+        for _ in range(2):  # gives up, takes
+            for cursor in cursors:
+                cursor._look()
+        having = [cursor.partitions for cursor in cursors]
+        assert sorted(itertools.chain(*having)) == ORDERS
+        assert max(map(len, having)) - min(map(len, having)) <= 1
+        cursors[0].close()
+        for _ in range(2):
+            for cursor in cursors[1:]:
+                cursor._look()
+        left = sorted(itertools.chain(*(cursor.partitions for cursor in cursors[1:])))
+        assert left == (ORDERS if members > 1 else [])
+
+
+def test_what_is_under_way_is_not_given_up(store: kstore.LogStore) -> None:
+    with store.cursor("g", ["orders"]) as one:
+        records = iter(one)
+        given = [next(records) for _ in range(6)]
+        with store.cursor("g", ["orders"]) as two:
+            one._look()
+            assert len(one.partitions) == 2
+            assert {record.partition for record in given} <= {tp.partition for tp in one.partitions}
+            two._look()
+            rest = places(two)
+            one.commit()
+            assert {number for number, _ in rest} == {2, 3}
+            assert sorted(places(given) + places(records) + rest) == ALL
+    assert committed(store) == [5, 1, 0, 0]
+
+
+def test_without_partitions(store: kstore.LogStore, tmp_path: Path) -> None:
+    with pytest.raises(kstore.LogNotFoundError, match="no topic missing"):
+        store.cursor("g", ["orders", "missing"])
+    with store.cursor("g", ["later"], start="latest", follow=True, timeout=0.1) as cursor:
+        assert list(cursor) == []
+        store.create_topic("later", 2)
+        store.append("later", b"v")
+        cursor._look()
+        assert [record.value for record in cursor] == [b"v"]  # it came after the cursor did
+    (tmp_path / "empty").mkdir()
+    with kstore.LogStore(tmp_path / "empty").cursor("g", ["t"], follow=True, timeout=0) as cursor:
+        assert list(cursor) == []
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_it_waits_for_records_and_topics(store: kstore.LogStore, mode: str) -> None:
+    source = store if mode == "a" else kstore.LogStore(store.path)
+    with source.cursor("g", ["orders", "later"], "latest", follow=True, timeout=30) as cursor:
+        records = iter(cursor)
+        late = threading.Timer(0.05, store.log("orders", 3).append, [b"new"])
+        late.start()
+        assert next(records)[:2] == ("orders", 3)
+        late.join()
+        store.create_topic("later")
+        store.append("later", b"first")
+        assert next(records)[:2] == ("later", 0)
+        store.append("later", b"second")
+        assert next(records).value == b"second"
+        cursor.commit()
+        ends = threading.Timer(0.05, cursor.close)
+        ends.start()
+        assert list(records) == []
+        ends.join()
+    assert committed(store) == [5, 5, 5, 6]
+
+
+def test_it_asks_again_and_again_where_nothing_tells(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, "none left")
+
+    monkeypatch.setattr("kstore.store.store_cursor.Inotify", none_left)
+    with store.cursor("g", ["orders"], "latest", follow=True, timeout=30) as cursor:
+        records = iter(cursor)
+        late = threading.Timer(0.05, store.log("orders", 3).append, [b"new"])
+        late.start()
+        assert next(records).value == b"new"
+        late.join()
+        with store.cursor("h", ["orders"], "latest", follow=True, timeout=0.1) as other:
+            assert list(other) == []
+
+
+def test_markers_of_transactions_are_nothing_under_way(store: kstore.LogStore) -> None:
+    """A member gives up a partition of which it has committed all that it was given."""
+    now = time.time_ns() // 1_000_000
+    batch = kstore.encode_batch(
+        [(now, b"k", b"v", None)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    for number in range(4):
+        log = store.log("orders", number)
+        log.append_batches(batch)
+        log.append_batches(marker("COMMIT", 7, now), origin="coordinator", transaction_version=0)
+    with store.cursor("g", ["orders"]) as one:
+        for record in one:
+            one.commit(record)
+        assert one.positions()[ORDERS[0]] == 7
+        with store.cursor("g", ["orders"]):
+            one._look()
+            assert len(one.partitions) == 2
+
+
+def test_it_is_closed_while_it_takes_partitions(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.cursor("g", ["orders"]) as one, store.cursor("g", ["orders"]) as two:
+        one.close()
+        take = two._take
+
+        def closed(share: int) -> None:
+            two.close()
+            take(share)
+
+        monkeypatch.setattr(two, "_take", closed)
+        two._look()
+        with store.cursor("g", ["orders"]) as three:
+            assert three.partitions == ORDERS
+
+
+def test_it_ends_when_it_is_closed_while_it_looks(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_list", "_sweep"):
+        with store.cursor("g", ["orders"], follow=True) as cursor:
+            work = getattr(cursor, name)
+
+            def closed(cursor: Any = cursor, work: Any = work) -> None:
+                cursor.close()
+                work()
+
+            monkeypatch.setattr(cursor, name, closed)
+            cursor._next_look = 0
+            assert list(cursor) == []
+    assert committed(store) == [0, 0, 0, 0]
+
+
+def test_a_topic_that_is_made_anew_begins_anew(store: kstore.LogStore) -> None:
+    with kstore.LogStore(store.path).cursor("g", ["other"], follow=True, timeout=2) as cursor:
+        records = iter(cursor)
+        store.append("other", b"old")
+        assert next(records).value == b"old"
+        cursor.commit()
+        store.delete_topic("other")
+        store.create_topic("other")
+        store.log("other").extend([b"a", b"b"])
+        assert [next(records).value, next(records).value] == [b"a", b"b"]
+        cursor.commit()
+    assert store.open("other").cursors()["g"].offset == 2
+
+
+def test_where_nobody_has_read_is_remembered(store: kstore.LogStore) -> None:
+    """Who takes over must not begin at an end that is a later one."""
+    store.cursor("g", ["orders"], "latest").close()
+    store.append("orders", b"v")
+    with store.cursor("g", ["orders"], "latest") as cursor:
+        assert len(list(cursor)) == 1
+
+
+def test_a_start_in_time(store: kstore.LogStore) -> None:
+    early = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
+    with store.cursor("g", ["orders"], early) as cursor:
+        assert places(cursor) == ALL
+
+
+def test_several_directories(tmp_path: Path) -> None:
+    dirs = [tmp_path / name for name in "ab"]
+    with kstore.LogStore(*dirs, mode="a") as store:
+        store.create_topic("t", 5)
+        for number in range(5):
+            store.log("t", number).append(b"v")
+        with store.cursor("g", ["t"]) as one, kstore.LogStore(*reversed(dirs)).cursor("g", ["t"]) as two:
+            one._look()
+            two._look()
+            assert (len(one.partitions), len(two.partitions)) in {(3, 2), (2, 3)}
+            assert len(list(one)) + len(list(two)) == 5
+            one.commit()
+            two.commit()
+    reader = kstore.LogStore(*dirs)
+    assert [reader.open("t", number).cursors()["g"].offset for number in range(5)] == [1] * 5
+
+
+def test_a_partition_that_is_lost_is_not_committed(store: kstore.LogStore) -> None:
+    """Any descriptor of the lock file that this process closes drops its locks: so does the system."""
+    with store.cursor("g", ["orders"]) as cursor:
+        assert places(cursor) == ALL
+        (store.path / "kstore-cursors.lock").read_bytes()
+
+        def takes_it() -> None:
+            with kstore.open(store.path / "orders-1").cursor("g") as other:
+                other.commit(1)
+
+        assert in_a_child(takes_it) == 0
+        with pytest.raises(kstore.CursorLockedError):
+            cursor.commit()
+        assert committed(store) == [0, 2, 0, 0]
+        assert ORDERS[1] not in cursor.partitions
+        cursor.commit()
+        assert committed(store) == [5, 2, 5, 5]
+
+
+def test_deleted_records_are_told(store: kstore.LogStore) -> None:
+    with store.cursor("g", ["orders"]) as cursor:
+        store.log("orders", 2).delete_records(3)
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(cursor)
+        assert "orders-2" in "".join(caught.value.__notes__)
+        cursor.seek("earliest", "orders", 2)
+        assert (2, 3) in places(cursor)
+
+
+def test_async(store: kstore.LogStore) -> None:
+    async def main() -> list[tuple[int, int]]:
+        with store.cursor("g", ["orders"], follow=True, timeout=0.2) as cursor:
+            found = [record async for record in cursor]
+            await cursor.commit_async()
+            asyncio.get_running_loop().call_later(0.05, store.log("orders", 1).append, b"new")
+            async for record in cursor:
+                assert (record.partition, record.value) == (1, b"new")
+                await cursor.commit_async(record)
+            return places(found)
+
+    assert asyncio.run(main()) == ALL
+    assert committed(store) == [5, 6, 5, 5]
+
+
+def test_what_is_refused(store: kstore.LogStore) -> None:
+    cursor: Any = store.cursor
+    for arguments, error in [
+        ((1, ["orders"]), TypeError),
+        (("a/b", ["orders"]), ValueError),
+        (("g", "orders"), TypeError),
+        (("g", []), ValueError),
+        (("g", ["a/b"]), ValueError),
+        (("g", [1]), ValueError),
+        (("g", ["orders"], "first"), ValueError),
+        (("g", ["orders"], 6), kstore.OffsetOutOfRangeError),
+    ]:
+        with pytest.raises(error):
+            cursor(*arguments)
+    for options in ({"follow": 1}, {"timeout": -1}, {"isolation": "none"}):
+        with pytest.raises((TypeError, ValueError)):
+            cursor("g", ["orders"], **options)
+    jobs = cursor("g", ["orders"])
+    assert jobs.partitions == ORDERS
+    with pytest.raises(TypeError, match="durable"):
+        jobs.commit(durable=1)
+    with pytest.raises(TypeError, match="pickled"):
+        pickle.dumps(jobs)
+    assert in_a_child(jobs.commit) == 2
+    assert in_a_child(lambda: list(jobs)) == 2
+    assert in_a_child(jobs.close) == 0
+    jobs.close()
+    jobs.close()
+    for call in (jobs.commit, jobs.lag, jobs.positions, lambda: jobs.seek(0), lambda: next(iter(jobs))):
+        with pytest.raises(kstore.LogClosedError, match="closed"):
+            call()
+    assert "closed" in repr(jobs)
+    store.close()
+    with pytest.raises(kstore.LogClosedError):
+        store.cursor("g", ["orders"])
+
+
+MEMBER = """
+import os, sys, kstore
+with kstore.LogStore(sys.argv[1]).cursor("g", ["orders"], follow=True, timeout=60) as cursor:
+    for record in cursor:
+        os.write(1, b"%d %d\\n" % (record.partition, record.offset))
+        if record.value == b"stop":
+            break
+        cursor.commit(durable=False)
+"""
+
+
+def member(store: kstore.LogStore) -> "subprocess.Popen[str]":
+    words = [sys.executable, "-c", MEMBER, str(store.path)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, env=environment(), text=True)
+
+
+def test_members_that_are_killed_lose_nothing(store: kstore.LogStore) -> None:
+    """Each record comes to somebody, and no position runs backwards, though members die at any moment."""
+    members = [member(store) for _ in range(3)]
+    gone: list[subprocess.Popen[str]] = []
+    wanted = set(ALL)
+    try:
+        seen = committed(store)
+        for turn in range(6):
+            for number in range(4):
+                offsets = store.log("orders", number).extend([b"v"] * 50)
+                wanted |= {(number, offset) for offset in offsets}
+            time.sleep(0.05 * turn)
+            victim = members.pop(turn % len(members))
+            victim.send_signal(signal.SIGKILL)
+            gone.append(victim)
+            members.append(member(store))
+            now = committed(store)
+            assert all(new >= old for new, old in zip(now, seen, strict=True))
+            seen = now
+        ends = [store.open("orders", number).log_end_offset for number in range(4)]
+        deadline = time.monotonic() + 60
+        while committed(store) != ends and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert committed(store) == ends
+    finally:
+        for process in members:
+            process.send_signal(signal.SIGKILL)
+    delivered = set()
+    for process in members + gone:
+        out, _ = process.communicate()
+        lines = [line.split() for line in out.splitlines(keepends=True) if line.endswith("\n")]
+        delivered |= {(int(partition), int(offset)) for partition, offset in lines}
+    assert delivered >= wanted
+
+
+def test_descriptors_are_given_back(store: kstore.LogStore) -> None:
+    with store.cursor("g", ["orders"], follow=True, timeout=0) as cursor:
+        list(cursor)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for _ in range(5):
+        with store.cursor("g", ["orders"], follow=True, timeout=0) as cursor:
+            list(cursor)
+            cursor.commit()
+    del cursor
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
+@pytest.mark.parametrize("kind", ["line", "check"])
+def test_a_signal_that_raises(store: kstore.LogStore, kind: str) -> None:
+    """Wherever it comes, no partition is kept from others, and no position goes beyond what was given out."""
+    given: set[tuple[int, int]] = set()
+
+    def work() -> None:
+        with store.cursor("g", ["orders"]) as cursor:
+            for record in cursor:
+                given.add((record.partition, record.offset))
+                if record.offset == 2:
+                    cursor.commit(durable=False)
+            cursor.commit()
+
+    def others() -> None:
+        with kstore.LogStore(store.path).cursor("g", ["orders"]) as cursor:
+            assert cursor.partitions == ORDERS
+
+    with Injector(kind) as points:
+        work()
+    assert committed(store) == [5, 5, 5, 5]
+    for nth in some_calls(points.count, points.count // 60, kind):
+        for number in range(4):
+            store.log("orders", number).append(b"v")
+        error = contextlib.suppress(KeyboardInterrupt)
+        before = committed(store)
+        with error, Injector(kind, nth, raiser(KeyboardInterrupt)):
+            work()
+        now = committed(store)
+        assert all(new >= old for new, old in zip(now, before, strict=True))
+        assert all((number, offset) in given for number in range(4) for offset in range(5, now[number]))
+        assert in_a_child(others) == 0
+    work()
+    assert committed(store) == [store.log("orders", number).log_end_offset for number in range(4)]

@@ -1,0 +1,111 @@
+"""kstore cursors: what it prints, and what a reset changes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kstore
+from tests.tools.test_topics import run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two partitions; "mailer" reads one of them, "billing" both."""
+    for number in range(2):
+        with kstore.open(tmp_path / f"orders-{number}", "a") as log:
+            for i in range(10):
+                log.append(b"v", timestamp=1_700_000_000_000 + i)
+            with log.cursor("billing") as jobs:
+                jobs.commit(4 + number)
+    with kstore.open(tmp_path / "orders-0").cursor("mailer") as jobs:
+        jobs.commit(2, metadata="two\nlines")
+    return tmp_path
+
+
+def offsets(data: Path, group: str) -> list[int | None]:
+    found = [kstore.open(data / f"orders-{number}").cursors().get(group) for number in range(2)]
+    return [None if position is None else position.offset for position in found]
+
+
+def test_the_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "cursors", data)
+    assert (code, err) == (0, "")
+    assert [line.split()[:6] for line in out.splitlines()] == [
+        ["GROUP", "TOPIC", "PARTITION", "POSITION", "END", "LAG"],
+        ["billing", "orders", "0", "5", "10", "5"],
+        ["billing", "orders", "1", "6", "10", "4"],
+        ["mailer", "orders", "0", "3", "10", "7"],
+    ]
+    assert out.endswith("Z  two\\nlines\n")
+    lines = run(capsys, "cursors", data / "orders-0", "--group", "mailer", "--json")[1].splitlines()
+    assert len(lines) == 1
+    told = json.loads(lines[0])
+    assert (told["position"], told["lag"], told["metadata"], told["leader_epoch"]) == (3, 7, "two\nlines", 0)
+    assert run(capsys, "cursors", data, "--topic", "other")[1].count("\n") == 1
+
+
+def test_one_that_was_made_anew_is_not_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "orders-0").rename(data / "old")
+    kstore.open(data / "orders-0", "a").close()
+    assert "mailer" not in run(capsys, "cursors", data)[1]
+
+
+@pytest.mark.parametrize(
+    ("place", "new"),
+    [("earliest", 0), ("latest", 10), ("7", 7), ("2023-11-14T22:13:20.004", 4), ("2100-01-01", 10)],
+)
+def test_a_reset_and_its_preview(
+    data: Path, capsys: pytest.CaptureFixture[str], place: str, new: int
+) -> None:
+    before = (data / "kstore-cursors-billing.positions").read_bytes()
+    words = ("cursors", data, "--group", "billing", "--reset-to", place)
+    preview = run(capsys, *words, "--dry-run")
+    assert (data / "kstore-cursors-billing.positions").read_bytes() == before
+    assert preview[0] == 0
+    assert [line.split() for line in preview[1].splitlines()[1:]] == [
+        ["billing", "orders", "0", "5", str(new)],
+        ["billing", "orders", "1", "6", str(new)],
+    ]
+    assert run(capsys, *words) == preview
+    assert offsets(data, "billing") == [new, new]
+    assert offsets(data, "mailer") == [3, None]
+
+
+def test_a_group_gets_positions_in_a_whole_topic(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("cursors", data, "--reset-to", "8", "--topic", "orders", "--group")
+    assert run(capsys, *words, "mailer")[1].splitlines()[2].split() == ["mailer", "orders", "1", "-", "8"]
+    assert run(capsys, *words, "fresh")[0] == 0
+    assert offsets(data, "mailer") == offsets(data, "fresh") == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("--reset-to", "1"), 2, "needs --group"),
+        (("--dry-run",), 2, "needs --reset-to"),
+        (("--group", "a/b"), 2, "group"),
+        (("--group", "x", "--reset-to", "1"), 1, "no position"),
+        (("--group", "billing", "--reset-to", "99"), 1, "outside the log"),
+        (("--group", "billing", "--reset-to", "soon"), 2, "neither earliest"),
+        (("--group", "billing", "--reset-to", "-1"), 2, "from 0"),
+    ],
+)
+def test_what_is_refused(
+    data: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, text: str
+) -> None:
+    found, out, err = run(capsys, "cursors", data, *words)
+    assert (found, out) == (code, "")
+    assert text in err
+    assert offsets(data, "billing") == [5, 6]
+
+
+def test_a_group_that_reads_is_not_moved(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kstore.open(data / "orders-1").cursor("billing"):
+        code, _, err = run(capsys, "cursors", data, "--group", "billing", "--reset-to", "latest")
+    assert code == 1
+    assert "which is this one" in err
+    assert offsets(data, "billing") == [5, 6]
+    assert run(capsys, "cursors", data / "nowhere")[0] == 1
+    (data / "empty").mkdir()
+    assert "neither a log directory" in run(capsys, "cursors", data / "empty")[2]
