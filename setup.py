@@ -19,11 +19,13 @@ MODE = os.environ.get("KSTORE_BUILD", "release")
 CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden"]
 CFLAGS += ["-Werror"] if os.environ.get("KSTORE_WERROR") else []
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+# No padding before functions and targets of jumps, which is 4 % of the code; loops are still aligned.
+PACKED = ["-fno-align-functions", "-fno-align-jumps", "-fno-align-labels"]
 MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, str]]]] = {
     # compile flags, link flags, Cython directives, macros
     # C needs no tables for unwinding: no exception of C++ goes through it, and a debugger has the debug build
     "release": (
-        ["-O3", "-g0", "-fno-asynchronous-unwind-tables"],
+        ["-O3", "-g0", "-fno-asynchronous-unwind-tables", *PACKED],
         ["-Wl,--strip-all", "-Wl,-z,noseparate-code"],
         {},
         [],
@@ -35,7 +37,13 @@ MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, st
 cflags, ldflags, directives, macros = MODES[MODE]
 # What an installed kstore may take is limited (tests/packaging/wheel.sh). -O3 pays in loops over records and their bytes;
 # what runs once a file or a batch of columns is made small.
-FAST = ("kstore/engine/record/", "kstore/engine/scan/", "kstore/engine/columns/column_input")
+FAST = (
+    "kstore/engine/record/batch_",
+    "kstore/engine/record/hashes",
+    "kstore/engine/record/partition_split",
+    "kstore/engine/scan/",
+    "kstore/engine/columns/column_input",
+)
 SMALL = (
     "kstore/engine/append/batch_validation",
     "kstore/engine/append/log_appender",
