@@ -11,6 +11,7 @@ import kstore
 from kstore.engine.compact.cleaner import OffsetMap
 from kstore.engine.io import file
 from kstore.log.compact.throttle import Throttle
+from tests.helpers.markers import marker
 
 OPTIONS = {
     "cleanup_policy": "compact",
@@ -142,6 +143,41 @@ def test_open_transactions_are_left_alone(tmp_path: Path) -> None:
         done = log.compact()
         assert done.first_uncleanable_offset == done.end_offset == 30
         assert offsets(log) == [*range(20, 61)]
+
+
+def test_transactions_aborted_below_the_log_start(tmp_path: Path) -> None:
+    """They count as committed, as in Kafka, and are not taken for a sign that the transaction index is damaged."""
+    policy = {"cleanup_policy": "compact,delete", "retention_ms": -1, "min_cleanable_dirty_ratio": 0}
+    policy["delete_retention_ms"] = 0
+    sequence = 0
+
+    def abort(log: kstore.LogWriter, key: bytes) -> None:
+        nonlocal sequence
+        batch = kstore.encode_batch(
+            [(log.clock_ms(), key, b"v", None)],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        sequence += 1
+        log.append_batches(batch)
+        log.append_batches(marker("ABORT", 5, log.clock_ms()), origin="coordinator", transaction_version=0)
+
+    with opened(tmp_path / "t-0", internal_segment_bytes=10**6, **policy) as log:
+        abort(log, b"below")
+        log.append(b"v", b"k")
+        log.delete_records(2)
+        log.roll()
+        assert log.compact().records_removed == 0
+        abort(log, b"above")
+        abort(log, b"last")  # its batch stays for the sequence number
+        for i in range(3):  # the record goes, then the entry of the index, then the marker
+            log.append(b"%d" % i, b"k")
+            log.roll()
+            log.compact()
+        assert [batch.base_offset for batch in log.from_file_start().batches()] == [0, 5, 6, 9]
+        assert [txn.first_offset for txn in log.segments[0].transaction_index] == [5]
 
 
 def test_records_without_a_key_go(tmp_path: Path) -> None:

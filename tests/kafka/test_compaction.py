@@ -5,6 +5,7 @@ KSTORE_KAFKA_COMPACTIONS says how many logs.
 
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ class Story:
         self.keys = rng.choice([1, 4, 30, 1000])
         self.plain_only = rng.random() < 0.4  # then files must be equal to the byte
         self.keyless = rng.random() < 0.15  # written before the topic became one that is compacted
-        self.load_factor = (rng.choice([10_000, 10_000, 10_000, 40, 8, 3]) + 0.5) / SLOTS  # so many keys
+        keys = rng.choice([10_000, 10_000, 40, 8, 3]) if self.plain_only else 10_000  # in the map at once
+        self.load_factor = (keys + 0.5) / SLOTS
         self.config = {
             "cleanup.policy": rng.choice(["compact", "compact", "compact,delete"]),
             "retention.ms": "-1",
@@ -163,6 +165,12 @@ def test_the_same_as_kafkas(kafka: Kafka, tmp_path: Path, seed: int) -> None:
         their.ask("now", ms=story.now + 1)
         their.ask("close")
         compare(ours, theirs, story)
+        if (
+            not story.plain_only
+        ):  # packed records have other sizes, so other groups would be made of the segments
+            one, other = (ours, theirs) if story.rng.random() < 0.5 else (theirs, ours)
+            shutil.rmtree(other)
+            shutil.copytree(one, other)
     assert read_by_kafka(kafka, ours, story, start, end) == read_by_kafka(kafka, theirs, story, start, end)
 
 

@@ -145,7 +145,7 @@ class _Pass:
         if end <= found.first_dirty:
             return found.first_dirty
         horizon = legacy_horizon(state.segments, found.first_dirty, config.delete_retention_ms)
-        self._transactions = CleanedTransactions()
+        self._transactions = CleanedTransactions(state.log_start_offset)
         self._cleaner = SegmentCleaner(
             offsets,
             self._transactions,
@@ -178,7 +178,7 @@ class _Pass:
         slots = min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES  # no more, as in Kafka
         offsets = OffsetMap(slots, config.log_cleaner_io_buffer_load_factor, most_keys=end - start)
         dirty = between(state.segments, start, end)
-        transactions = CleanedTransactions()
+        transactions = CleanedTransactions(state.log_start_offset)
         transactions.add(self._aborted(dirty[0], end) if dirty else ())
         builder = MapBuilder(offsets, transactions, start)
         ends = [*(segment.base_offset for segment in dirty[1:]), end]
