@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.compaction.stages import names, shape
+from tests.compaction.stages import names
+from tests.golden.batches import shape
 from tests.helpers.markers import marker
 from tests.kafka.jvm import NOW, Kafka, KafkaLog
 
