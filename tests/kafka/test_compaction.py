@@ -15,6 +15,7 @@ import kstore
 from tests.compaction.stages import names
 from tests.golden.batches import shape
 from tests.helpers.markers import marker
+from tests.kafka.compare import Account
 from tests.kafka.jvm import NOW, Kafka, KafkaLog
 
 LOGS = int(os.environ.get("KSTORE_KAFKA_COMPACTIONS", "20"))
@@ -193,8 +194,10 @@ def cleaned_by_kafka(log: KafkaLog, found: dict[str, Any], load_factor: float) -
 
 def read_by_kafka(kafka: Kafka, directory: Path, story: Story, start: int, end: int) -> Any:
     """What Kafka reads of a log, but for what depends on how records are packed."""
+    with opened(directory, story) as own:
+        account = Account(own)
     log = opened_by_kafka(kafka, directory, story, start, end)
-    assert log.wrong() == []
+    account.check(log)
     records, told = log.records(), log.summary()
     for record in records:
         if record["batch"]["codec"] != "none":
