@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kstore.config import MAX32
 from kstore.engine.io.file import sync_directory
-from kstore.engine.segment.index import TransactionIndex
+from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
 from kstore.log.compact.cleaned import Cleaned, complete, new_log
 
@@ -57,7 +57,7 @@ def parts_of(segment: Segment) -> list[Segment]:
     return parts
 
 
-def _index_of(base_offset: int, transactions: Sequence[object]) -> TransactionIndex:
+def _index_of(base_offset: int, transactions: Sequence[AbortedTxn]) -> TransactionIndex:
     index = TransactionIndex(base_offset)
     for txn in transactions:
         index.append(txn)
