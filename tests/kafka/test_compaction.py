@@ -161,11 +161,15 @@ def test_the_same_as_kafkas(kafka: Kafka, tmp_path: Path, seed: int) -> None:
         assert (found["ratio"] > 0) == bool(done.segments)
         if done.segments:
             checkpoint = cleaned_by_kafka(their, found, story.load_factor)
-            assert checkpoint == done.end_offset
+            assert checkpoint in (None, done.end_offset)
             text = (ours.parent / "cleaner-offset-checkpoint").read_text()
-            assert text == f"0\n1\nt 0 {checkpoint}\n"
+            assert text == f"0\n1\nt 0 {done.end_offset}\n"
         their.ask("now", ms=story.now + 1)
         their.ask("close")
+        if done.segments and checkpoint is None:  # on with what ours made
+            shutil.rmtree(theirs)
+            shutil.copytree(ours, theirs)
+            checkpoint = done.end_offset
         compare(ours, theirs, story)
         if (
             not story.plain_only
@@ -181,10 +185,26 @@ def opened_by_kafka(kafka: Kafka, directory: Path, story: Story, start: int, end
     return kafka.open(directory, config, now=story.now, recovery_point=end, log_start_offset=start)
 
 
-def cleaned_by_kafka(log: KafkaLog, found: dict[str, Any], load_factor: float) -> int:
-    """Passes of Kafka's cleaner until all is clean that may be; where that ends."""
+def is_misled(directory: Path, first_dirty: int) -> bool:
+    """Whether Kafka's cleaner takes records for those of an aborted transaction that are not: one that ended before the
+    first dirty offset, in the same segment, has its producer's records behind it left out of the map of keys. Then what
+    they supersede stays, and comes back when a record without a value is gone."""
+    log = kstore.open(directory, clean=True, recover=False).from_file_start()
+    segment = [s for s in log.segments if s.base_offset <= first_dirty][-1]
+    ended = {txn.producer_id for txn in segment.transaction_index if txn.last_offset < first_dirty}
+    return any(
+        batch.producer_id in ended and batch.is_transactional and not batch.is_control
+        for batch in log.batches()
+        if batch.last_offset >= first_dirty
+    )
+
+
+def cleaned_by_kafka(log: KafkaLog, found: dict[str, Any], load_factor: float) -> int | None:
+    """Passes of Kafka's cleaner until all is clean that may be; where that ends. None if it was misled."""
     first, bound = found["first_dirty"], found["first_uncleanable"]
     while True:
+        if is_misled(log.directory, first):
+            return None
         map_of_keys = {"slots": SLOTS, "load_factor": load_factor}
         end: int = log.ask("clean", first_dirty=first, first_uncleanable=bound, **map_of_keys)["end_offset"]
         if not first < end < bound:

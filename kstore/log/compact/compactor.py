@@ -192,8 +192,11 @@ class _Pass:
         slots = min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES  # no more, as in Kafka
         offsets = OffsetMap(slots, config.log_cleaner_io_buffer_load_factor, most_keys=end - start)
         dirty = between(state.segments, start, end)
-        transactions = CleanedTransactions(state.log_start_offset)
-        transactions.add(self._aborted(dirty[0], end) if dirty else ())
+        # Transactions that ended before are over. Kafka takes what their producers send afterwards for aborted too.
+        transactions = CleanedTransactions(max(state.log_start_offset, start))
+        transactions.add(
+            txn for txn in (self._aborted(dirty[0], end) if dirty else ()) if txn.last_offset >= start
+        )
         builder = MapBuilder(offsets, transactions, start)
         ends = [*(segment.base_offset for segment in dirty[1:]), end]
         for segment, following in zip(dirty, ends, strict=True):
