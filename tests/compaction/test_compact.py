@@ -185,6 +185,7 @@ def test_a_transaction_that_ended_before_the_first_dirty_offset(tmp_path: Path) 
 
     Kafka's cleaner leaves such records out of its map, so that a deleted key comes back in the end."""
     policy = {"min_cleanable_dirty_ratio": 0, "internal_segment_bytes": 10**6, "delete_retention_ms": 0}
+    policy["index_interval_bytes"] = 0
     two_keys = {
         "log_cleaner_dedupe_buffer_size": 24 * 43_691,
         "log_cleaner_io_buffer_load_factor": 2.5 / 43_691,

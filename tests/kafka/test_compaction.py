@@ -186,12 +186,13 @@ def opened_by_kafka(kafka: Kafka, directory: Path, story: Story, start: int, end
 
 
 def is_misled(directory: Path, first_dirty: int) -> bool:
-    """Whether Kafka's cleaner takes records for those of an aborted transaction that are not: one that ended before the
-    first dirty offset, in the same segment, has its producer's records behind it left out of the map of keys. Then what
-    they supersede stays, and comes back when a record without a value is gone."""
+    """Whether Kafka's cleaner takes records for those of an aborted transaction that are not: if one ended in the segment
+    of the first dirty offset, but before the entry of the index where Kafka begins to read, its producer's records are
+    left out of the map of keys. Then what they supersede stays, and comes back when a record without a value is gone."""
     log = kstore.open(directory, clean=True, recover=False).from_file_start()
     segment = [s for s in log.segments if s.base_offset <= first_dirty][-1]
-    ended = {txn.producer_id for txn in segment.transaction_index if txn.last_offset < first_dirty}
+    begin, position = segment.offset_index.lookup(first_dirty)
+    ended = {txn.producer_id for txn in segment.transaction_index if position and txn.last_offset < begin}
     return any(
         batch.producer_id in ended and batch.is_transactional and not batch.is_control
         for batch in log.batches()
