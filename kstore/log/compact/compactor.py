@@ -192,7 +192,7 @@ class _Pass:
         slots = min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES  # no more, as in Kafka
         offsets = OffsetMap(slots, config.log_cleaner_io_buffer_load_factor, most_keys=end - start)
         dirty = between(state.segments, start, end)
-        # Transactions that ended before are over. Kafka takes what their producers send afterwards for aborted too.
+        # Transactions that ended before are over. Kafka's cleaner can take what their producers sent then for aborted.
         transactions = CleanedTransactions(max(state.log_start_offset, start))
         transactions.add(
             txn for txn in (self._aborted(dirty[0], end) if dirty else ()) if txn.last_offset >= start
