@@ -21,6 +21,7 @@ from kstore.tools.commands import (
     find,
     follow,
     get,
+    keep,
     records,
     recover,
     retain,
@@ -48,8 +49,8 @@ EXAMPLES = """examples:
   kstore topics data
 
 dump, records, follow, find, get, stat, topics and describe write nothing and take no lock: the directory may belong to a
-running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter and delete lock the directory as
-a broker does, and fail if it is locked.
+running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter, delete and keep lock the directory as
+a broker does, and fail if it is locked and not free after --wait.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -68,6 +69,7 @@ COMMANDS = {
     "describe": (describe, "print a topic's configuration and partitions"),
     "create": (create, "make a topic in a log directory"),
     "alter": (alter, "change a topic's configuration, or give it more partitions"),
+    "keep": (keep, "delete old segments, compact and so on in a log directory, until it is ended"),
     "delete": (delete, "delete a topic with all its records"),
 }
 

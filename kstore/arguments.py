@@ -24,7 +24,7 @@ def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) ->
     TypeError unless it is an int or behaves as one (a numpy integer); bool and float do not count. ValueError out of
     range.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool | type) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is an int, not {value!r} ({type(value).__name__})")
     number = index(value)
     if not least <= number <= most:
@@ -92,7 +92,7 @@ def any_integer(name: str, value: object) -> int:
 def number(name: str, value: object, least: float, most: float = inf) -> float:
     """`value` as a float from `least` to `most`: seconds or milliseconds to wait. TypeError for what is no number,
     ValueError for one out of range, and for nan."""
-    if isinstance(value, bool) or not (isinstance(value, float) or hasattr(value, "__index__")):
+    if isinstance(value, bool | type) or not (isinstance(value, float) or hasattr(value, "__index__")):
         raise TypeError(f"{name} is a number, not {value!r} ({type(value).__name__})")
     if not least <= value <= most:  # type: ignore[operator]
         bounds = f"at least {least}" if most == inf else f"from {least} to {most}"

@@ -45,7 +45,7 @@ class Integer:
         return f"{other}an integer from {self.least} to {self.most}"
 
     def check(self, value: object) -> int:
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
+        if isinstance(value, bool | type) or not hasattr(value, "__index__"):
             raise ValueError(value)
         number = operator.index(value)
         if number != self.other and not self.least <= number <= self.most:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number
 from kstore.config import ConfigOptions, LogConfig
 from kstore.errors import LogNotFoundError
+from kstore.log.files.lock import once_free
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
@@ -44,6 +45,7 @@ def open(
     log_start_offset: int | None = None,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     producer_id_expiration_ms: int = 86_400_000,
+    wait: float = 0,
     **options: Unpack[ConfigOptions],
 ) -> LogWriter: ...
 
@@ -74,6 +76,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         keep_cut: True keeps all bytes that recovery cuts off, in .cut files. Default False: it keeps only those that
             hold undamaged batches or had been flushed, and warns with DataLossWarning.
         leader_epoch: begins this leader epoch, an int. Default: the newest epoch of the log, or 0.
+        wait: how many seconds to wait while another writer has the log open. Default 0.
         topic_id: a uuid.UUID for partition.metadata.
         clock: a function that returns the time in milliseconds since 1970, for tests.
         producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the timestamps of
@@ -91,7 +94,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     Raises:
         LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not in a
             directory that holds partitions).
-        LogLockedError: another writer has the log open.
+        LogLockedError: another writer has the log open, and still has it after `wait`.
         InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
         TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
         OSError: a file cannot be read or written.
@@ -102,6 +105,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         return PartitionLog(path, **options)
     if "recover" in options:
         raise TypeError("recover is an option for reading: opening for writing always recovers")
+    wait = number("wait", options.pop("wait", 0), 0)
     own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
@@ -110,7 +114,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     if options:
         config = (config or LogConfig()).replace(**options)
     _check_directory(Path(path), create=mode == "a")
-    log = LogWriter(path, config, create=mode == "a", **own)
+    log = once_free(lambda: LogWriter(path, config, create=mode == "a", **own), wait)
     log._names_retention = named
     return log
 
@@ -128,7 +132,7 @@ def _check_options(options: Mapping[str, object], known: Sequence[str]) -> None:
     """TypeError for an option that reading does not have; it says so if writing has it."""
     for name in options:
         if name not in known:
-            writes = name in (*_WRITER_OPTIONS, "config", *ConfigOptions.__annotations__)
+            writes = name in (*_WRITER_OPTIONS, "config", "wait", *ConfigOptions.__annotations__)
             more = "give mode 'a' or 'r+' to write" if writes else f"they are {', '.join(known)}"
             raise TypeError(f"{name} is none of the options for reading: {more}")
 

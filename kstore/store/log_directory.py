@@ -90,6 +90,11 @@ class LogDirectory:
         """The directory of a partition."""
         return self.path / str(tp)
 
+    def give_back(self) -> None:
+        """Unlocks it as it was found. OSError: the next opening takes it for one that was not closed."""
+        if self.keeper is not None:
+            self.keeper.leave(clean=self.keeper.was_clean and not self.failure)
+
     # ---- changing -------------------------------------------------------------------------------------------------
 
     def make(self, partitions: Iterable[TopicPartition]) -> None:

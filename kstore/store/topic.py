@@ -5,8 +5,20 @@ from typing import Any
 
 from kstore.engine.record.hashes import murmur2
 from kstore.errors import LogNotFoundError
+from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.store.partitioner import StickyPartitioner
+
+
+def checked_name(name: object) -> str:
+    """A name that Kafka allows for a topic. TypeError, ValueError."""
+    if not isinstance(name, str):
+        raise TypeError(f"topic must be a str, not {name!r}")
+    if not layout.is_valid_topic(name):
+        raise ValueError(
+            f"{name!r} cannot be the name of a topic: up to 249 of the characters a-z A-Z 0-9 . _ - are allowed"
+        )
+    return name
 
 
 class Topic:

@@ -63,9 +63,9 @@ class Upkeep:
         self._main = Scheduler(
             store,
             {
-                self.retain: lambda store: store._config.log_retention_check_interval_ms,
-                self.remove: lambda store: min(store._config.file_delete_delay_ms, _LATER_MS),
-                self.checkpoint: lambda store: store._config.log_flush_offset_checkpoint_interval_ms,
+                self.retain: lambda store: store.config.log_retention_check_interval_ms,
+                self.remove: lambda store: min(store.config.file_delete_delay_ms, _LATER_MS),
+                self.checkpoint: lambda store: store.config.log_flush_offset_checkpoint_interval_ms,
                 self.flush: lambda store: self._of_topics(store)[0],
                 self.roll: lambda _: idle_roll_ms or MAX64,
             },
@@ -75,7 +75,7 @@ class Upkeep:
             store,
             {
                 self.clean: lambda store: (
-                    store._config.log_cleaner_backoff_ms if self._of_topics(store)[1] else MAX64
+                    store.config.log_cleaner_backoff_ms if self._of_topics(store)[1] else MAX64
                 )
             },
             self._attempt,
@@ -86,7 +86,7 @@ class Upkeep:
 
     def start(self, store: Any) -> None:
         """Topics were changed: begins the threads, if they have something to do."""
-        if store._places or store._due:
+        if store._catalog.places or store._catalog.set_aside:
             self._main.start()
         if self._of_topics(store)[1]:
             self._cleaner.start()
@@ -152,7 +152,7 @@ class Upkeep:
         except LogClosedError:  # the topic was deleted, or the store closed
             pass
         except Exception as e:  # noqa: BLE001 - nothing may stop the others
-            is_gone = isinstance(of, TopicPartition) and of not in store._places
+            is_gone = isinstance(of, TopicPartition) and of not in store._catalog.places
             if is_gone or isinstance(
                 e, LogLockedError
             ):  # kstore.open has it, which is no failure of the partition
@@ -191,7 +191,7 @@ class Upkeep:
         act: Callable[[LogWriter, int], object],
     ) -> None:
         """Does something with each partition that is open, or in which it may be due."""
-        for tp, directory in store._places.items():
+        for tp, directory in store._catalog.places.items():
             log = store._open_logs.peek(tp)
             if log is None and self._quiet.get((task, tp), (-1, 0))[0] > now:
                 continue
@@ -215,8 +215,8 @@ class Upkeep:
         """Removes what was deleted and whose time has come. In logs that are open, producers expire too."""
         with store._changing:
             if not store._closed:
-                store._remove_due(now)
-            left = dict(store._not_removed)
+                store._catalog.remove_due(now)
+            left = dict(store._catalog.not_removed)
         for path, reason in left.items() - self._left.items():
             self._reports.warning("removal of %s failed: %s", path, reason)
         self._left = left
@@ -231,7 +231,7 @@ class Upkeep:
 
     def checkpoint(self, store: Any, now: int) -> None:
         """Writes the checkpoint files, if they have changed."""
-        for directory in store._live():
+        for directory in store._catalog.live():
             with self._attempt(store, "checkpoints", directory.path):
                 directory.keeper.store()
 
@@ -252,12 +252,12 @@ class Upkeep:
 
     def _of_topics(self, store: Any) -> tuple[int, bool]:
         """The shortest flush_ms, and whether anything is to be cleaned."""
-        known, table = self._known, store._table
+        known, table = self._known, store._catalog.table
         if known[0] is not table:
             options = [topic.options for topic in table.topics.values()]
             flush_ms = [int(own["flush.ms"]) for own in options if "flush.ms" in own]
             compacts = any("compact" in own.get("cleanup.policy", "") for own in options)
-            config = store._config
+            config = store.config
             is_cleaning = config.log_cleaner_enable and (config.compacts or compacts)
             known = self._known = table, min([config.flush_ms, *flush_ms]), is_cleaning
         return known[1:]
@@ -266,8 +266,8 @@ class Upkeep:
         """Compacts what is to be compacted, the dirtiest partition first."""
         found: list[tuple[float, TopicPartition]] = []
         cleaned: dict[Any, dict[TopicPartition, int]] = {}
-        for tp, directory in store._places.items():
-            config = store._config_of(tp.topic)
+        for tp, directory in store._catalog.places.items():
+            config = store._catalog.config_of(tp.topic)
             if self._cleaner.is_stopped:
                 return
             if not config.compacts or tp in self._set_aside or tp.topic == layout.CLUSTER_METADATA:
@@ -329,8 +329,8 @@ def _segment(path: Path, base: int) -> Segment:
 
 def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     """When retention may find something to delete in a partition that is closed: in the oldest segment, if at all."""
-    files, config = _files(path), store._config_of(tp.topic)
-    if len(files) > 1 and files[1][0] <= store._places[tp].keeper.log_start_of(path, tp):
+    files, config = _files(path), store._catalog.config_of(tp.topic)
+    if len(files) > 1 and files[1][0] <= store._catalog.places[tp].keeper.log_start_of(path, tp):
         return now
     if not (config.deletes and any(size for _, size in files)):
         return MAX64
@@ -347,7 +347,7 @@ def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
 def _roll_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     """When the active segment of a partition that is closed ends."""
     files = _files(path)
-    return _end_of(_segment(path, files[-1][0]), store._config_of(tp.topic)) if files else MAX64
+    return _end_of(_segment(path, files[-1][0]), store._catalog.config_of(tp.topic)) if files else MAX64
 
 
 def _end_of(segment: Segment, config: LogConfig) -> int:

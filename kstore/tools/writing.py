@@ -13,6 +13,7 @@ from kstore.log.files.log_dir_state import directory_of
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import not_found
 from kstore.log.writer import LogWriter
+from kstore.tools.numbers import seconds
 from kstore.tools.settings import add_config_argument, settings_of
 
 
@@ -20,15 +21,32 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     """The directory, and the topic's configuration."""
     parser.add_argument("directory", metavar="DIR", help="partition directory, such as data/orders-0")
     add_config_argument(parser)
+    add_server_properties_argument(parser)
+    parser.add_argument(
+        "--keep-cut",
+        action="store_true",
+        help="after an unclean stop, keep all that recovery cuts off in .cut files beside the log, not only what may be missed",
+    )
+    add_wait_argument(parser)
+
+
+def add_server_properties_argument(parser: argparse.ArgumentParser) -> None:
+    """A broker's own configuration."""
     parser.add_argument(
         "--server-properties",
         metavar="FILE",
         help="read the options that --config does not give from a broker's server.properties",
     )
+
+
+def add_wait_argument(parser: argparse.ArgumentParser) -> None:
+    """What to do if another writer has it."""
     parser.add_argument(
-        "--keep-cut",
-        action="store_true",
-        help="after an unclean stop, keep all that recovery cuts off in .cut files beside the log, not only what may be missed",
+        "--wait",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long to wait while another writer has it open (default 0)",
     )
 
 
@@ -93,7 +111,12 @@ def open_writer(
     if mode == "a":
         note_name(args.directory)
     log = kstore.open(
-        args.directory, mode, config=config_of(args), keep_cut=args.keep_cut, durability=durability
+        args.directory,
+        mode,
+        config=config_of(args),
+        keep_cut=args.keep_cut,
+        durability=durability,
+        wait=args.wait,
     )
     if is_new:
         print(f"kstore: there was no log at {args.directory}: a new one was made", file=sys.stderr)

@@ -8,7 +8,8 @@ import cramjam
 import pytest
 import zstandard
 
-from kstore.engine.record.decompress import CodecError, DecompressLimitError, decompress
+from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
+from kstore.engine.record.decompress import decompress
 
 GZIP, SNAPPY, ZSTD = 1, 2, 4
 TEXT = b"".join(b'{"id":%d,"name":"%d"}' % (i, i % 7) for i in range(1000))

@@ -1,12 +1,28 @@
 #!/bin/sh
 # Builds the extension modules with AddressSanitizer and UBSan beside the ordinary ones, and runs the tests that feed
-# them real and damaged bytes. Leaks are not looked for: CPython keeps memory to its end on purpose.
+# them real and damaged bytes, in two processes; or the tests given. Leaks are not looked for: CPython keeps memory to its
+# end on purpose.
 set -eu
 here=$(pwd)
 find build/asan/kstore -name '*.py' -delete 2>/dev/null || true  # what was moved since must not be found there
 KSTORE_BUILD=asan python setup.py --quiet build --build-lib build/asan --build-temp build/asan-temp
 preload="$(${CC:-cc} -print-file-name=libasan.so) $(${CC:-cc} -print-file-name=libubsan.so)"
-PYTHONPATH=$here/build/asan:$here PYTHONMALLOC=malloc LD_PRELOAD="$preload" \
-    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    pytest -p no:cacheprovider -q "${@:-tests/hostile}" tests/unit tests/columns tests/golden tests/conformance tests/faults \
-    tests/model tests/threads tests/following tests/sending tests/pages
+
+run() {
+    PYTHONPATH=$here/build/asan:$here PYTHONMALLOC=malloc LD_PRELOAD="$preload" \
+        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+        pytest -p no:cacheprovider -q "$@"
+}
+
+if [ $# -gt 0 ]; then
+    run "$@"
+    exit
+fi
+run tests/unit tests/columns tests/golden tests/conformance tests/faults tests/model tests/threads tests/following \
+    tests/sending tests/pages > build/asan/beside.txt 2>&1 &
+beside=$!
+status=0
+run tests/hostile || status=$?
+wait "$beside" || status=$?
+cat build/asan/beside.txt
+exit $status

@@ -12,7 +12,8 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import fail_call
-from kstore.engine.record.decompress import CodecError, DecompressLimitError, decompress
+from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
+from kstore.engine.record.decompress import decompress
 from kstore.engine.record.hashes import crc32c
 from tests.helpers.calls import count_calls
 

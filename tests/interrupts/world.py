@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import logging
 import os
 import threading
 import time
@@ -57,6 +58,7 @@ class World:
         self.committed: set[bytes] = set()
         self.retry: bytes | None = None  # a producer's batch, to be sent again until it was acknowledged
         self.moved: tuple[Path, list[bytes]] | None = None  # a file that is taken over, and its values
+        self.gap = ""  # how a finding begins about the offsets that the operation was to leave out
         self.descriptors = count_descriptors()
         self.pending = False  # an appender may still append what was tried
         self.patience = 0.0  # seconds that the lock may take to be given up
@@ -156,6 +158,7 @@ class World:
     def go_on(self) -> None:
         """Appends, reads, closes, opens again, and looks each time: after an interruption everything must be sound."""
         usable, live = False, None
+        _free_locks_of_python()
         if self.log is not None:
             live = self._look_live("after the interruption")
             usable = self._try_to_append()
@@ -339,7 +342,8 @@ class World:
             try:
                 with kstore.open(self.directory, "a", **self.options) as log:
                     require(log.recovery.clean, "closed, and not clean for another process")
-                    require(not log.recovery.findings, f"findings: {log.recovery.findings}")
+                    found = [f for f in log.recovery.findings if not f.text.startswith(self.gap or "-")]
+                    require(not found, f"findings: {found}")
                     require(
                         self.look(log, "in another process") == expected, "another process reads another log"
                     )
@@ -350,6 +354,18 @@ class World:
             os._exit(code)
         status = os.waitpid(pid, 0)[1]
         require(status == 0, f"another process could not go on: {status}")
+
+
+def _free_locks_of_python() -> None:
+    """CPython leaves its own locked if it is interrupted, or finds no memory, just as it enters or leaves them."""
+    limbo: Any = threading._active_limbo_lock  # type: ignore[attr-defined]
+    lock: Any = logging._lock  # type: ignore[attr-defined]
+    for each in (limbo, lock):
+        if each.acquire(timeout=0.1):  # a thread may be inside for a moment
+            while each._is_owned():
+                each.release()
+        else:
+            each._release_save()
 
 
 def _short(offsets: Iterable[int] | None) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import kstore
 from kstore import LogStore, TopicPartition
+from kstore.store.topic_catalog import TopicCatalog
 from tests.store.test_background import DAY, Clock, T, compacted, fill, make, starts, warnings_in
 
 T0 = TopicPartition("t", 0)
@@ -75,18 +76,18 @@ def test_a_configuration_that_is_read_while_it_changes(
     """A thread has read the options of a topic as they were, and goes on once the topic has others."""
     with make(tmp_path, Clock()) as store:
         store.create_topic("t", retention_ms=7)
-        store._configs = {}
-        real: Callable[[LogStore, str], dict[str, str]] = LogStore._own_options
+        store._catalog._configs = {}
+        real: Callable[[TopicCatalog, str], dict[str, str]] = TopicCatalog.own_options
         changes = [8]
 
-        def own_options(store: LogStore, name: str) -> dict[str, str]:
-            found = real(store, name)
+        def own_options(catalog: TopicCatalog, name: str) -> dict[str, str]:
+            found = real(catalog, name)
             if changes:
                 store.alter_topic("t", retention_ms=changes.pop())
             return found
 
-        monkeypatch.setattr(LogStore, "_own_options", own_options)
-        store._config_of("t")
+        monkeypatch.setattr(TopicCatalog, "own_options", own_options)
+        store._catalog.config_of("t")
         assert store.describe("t").config.retention_ms == 8
 
 

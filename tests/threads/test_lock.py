@@ -202,3 +202,62 @@ def test_garbage_collected_while_a_lock_is_taken(tmp_path: Path, shared: bool) -
         check=False,
     )
     assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+@pytest.mark.parametrize("how", ["log", "store"])
+def test_waiting_for_another_writer(tmp_path: Path, how: str) -> None:
+    """Programs that write in turn: each waits until the one before it has closed."""
+    kstore.LogStore(tmp_path, mode="a").close()  # which makes it a log directory
+    other = hold(tmp_path / "t-0")
+    closer = threading.Timer(0.3, let_go, [other])
+    closer.start()
+    if how == "log":
+        with kstore.open(tmp_path / "t-0", "a", wait=60) as log:
+            assert log.append(b"y") == 1
+            assert log.recovery.clean
+    else:
+        with kstore.LogStore(tmp_path, mode="a", wait=60) as store:
+            assert store.append("t", b"y") == (0, 1)
+    closer.join()
+
+
+def test_waiting_ends(tmp_path: Path) -> None:
+    kstore.LogStore(tmp_path, mode="a").close()
+    other = hold(tmp_path / "t-0")
+    for wait in (0, 0.05):
+        with pytest.raises(kstore.LogLockedError, match=str(other.pid)):
+            kstore.open(tmp_path / "t-0", "a", wait=wait)
+        with pytest.raises(kstore.LogLockedError, match=str(other.pid)):
+            kstore.LogStore(tmp_path, mode="a", wait=wait)
+    let_go(other)
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="wait"):
+            kstore.open(tmp_path / "u-0", "a", wait=wrong)
+    with pytest.raises(TypeError, match="wait"):
+        kstore.LogStore(tmp_path, mode="a", wait="10")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="wait"):
+        kstore.open(tmp_path / "t-0", wait=1)  # type: ignore[call-overload]
+    assert not (tmp_path / "u-0").exists()
+
+
+def test_a_store_that_waits_for_one_directory_holds_no_other(tmp_path: Path) -> None:
+    """Or two stores with the same directories in another order would wait for each other. What is given back is as clean
+    as it was."""
+    for name in ("a", "b"):
+        with kstore.LogStore(tmp_path / name, mode="a") as store:
+            store.create_topic(name)
+    with kstore.LogStore(tmp_path / "b", mode="a"):
+        with pytest.raises(kstore.LogLockedError):
+            kstore.LogStore(tmp_path / "a", tmp_path / "b", mode="a")
+        assert kstore.LogStore(tmp_path / "a").closed_cleanly
+        opened: list[kstore.LogStore] = []
+        waiting = threading.Thread(
+            target=lambda: opened.append(kstore.LogStore(tmp_path / "a", tmp_path / "b", mode="a", wait=60))
+        )
+        waiting.start()
+        with kstore.LogStore(tmp_path / "a", mode="a", wait=60) as store:
+            store.append("a", b"v")
+    waiting.join()
+    with opened[0] as store:
+        assert store.partitions == [("a", 0), ("b", 0)]
+        assert store.log("a").log_end_offset == 1

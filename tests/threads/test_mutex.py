@@ -103,3 +103,37 @@ def test_who_syncs_for_all_may_wait_for_the_log(tmp_path: Path) -> None:
         log.wait_until_durable(1)
         thread.join()
         assert log.durable_offset >= 1
+
+
+@pytest.mark.parametrize("ends", ["well", "raising"])
+def test_it_is_left_though_there_is_no_memory(ends: str) -> None:
+    """Not even for a tuple of what was raised, of which CPython keeps a few."""
+    testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
+    mutex = Mutex()
+    error = KeyError("a body that fails")
+    kept = [(at, at, at) for at in range(5000)]
+
+    def use() -> None:
+        with mutex:
+            testcapi.set_nomemory(0, 0)
+            if ends == "raising":
+                raise error
+
+    try:
+        use()
+    except (KeyError, MemoryError):
+        pass
+    finally:
+        testcapi.remove_mem_hooks()
+    assert len(kept) == 5000
+    entered: list[bool] = []
+
+    def enter() -> None:
+        with mutex:
+            entered.append(True)
+
+    enter()  # ReentrantCallError, if this thread still has it
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join(30)
+    assert entered == [True, True]

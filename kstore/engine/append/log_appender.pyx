@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """The end of a log: who may write there, where the next batch goes, writing it, and making it durable.
 
 What is appended is in record_appender.pyx. What is rare or a matter of policy is left to the class that derives from it
@@ -99,7 +100,7 @@ cdef class Held:
         self.log.acquire()
         self.entered = True
 
-    def __exit__(self, *error):
+    def __exit__(self, kind, error, trace):  # not *error: there may be no memory for a tuple
         if self.entered:  # what was not taken is not given back
             self.entered = False
             self.log.release()

@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """Many small appends, few batches: what stands behind log.appender()."""
 
 from _thread import TIMEOUT_MAX as _LONGEST, allocate_lock

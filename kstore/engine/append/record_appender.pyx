@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """What is appended: records, encoded here, and batches that others encoded, checked.
 
 What is a matter of policy is left to the class that derives from RecordAppender (log/writer.py): how batches are

@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 # cython: nonecheck=True
 # (nothing here runs a row at a time, and ArrayData and ColumnBatch may be made by __new__ alone)
 """Columns of decoded records: buffers in Arrow's layout, with numpy views, and with Arrow's capsules to hand them on.

@@ -97,7 +97,7 @@ cdef class Mutex:
     def __enter__(self):
         self.acquire()
 
-    def __exit__(self, *error):
+    def __exit__(self, kind, error, trace):  # not *error: there may be no memory for a tuple
         self.leave()
 
     cdef int leave(self) except -1:

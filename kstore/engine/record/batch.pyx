@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """Record batches and the records in them (spec 2), over include/kstore/format.h.
 
 A batch is a view of bytes that it owns; a record is a copy, so that keeping one keeps nothing else alive.
@@ -50,7 +51,8 @@ from libkstore.format cimport (
 )
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, choice, integer, milliseconds
-from kstore.engine.record.decompress import NAMES as CODECS, CodecError, DecompressLimitError
+from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
+from kstore.engine.record.decompress import NAMES as CODECS
 from kstore.engine.record.text import java_text
 from kstore.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCodecError
 

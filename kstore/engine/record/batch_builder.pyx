@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """Records in, encoded v2 batches out (spec 2.2, 2.3), over include/kstore/build.h."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -23,6 +23,8 @@ from libc.string cimport memcmp, memcpy
 from libkstore.format cimport ks_load_i32
 from libkstore.snappy cimport ks_unsnap
 
+from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
+
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 cdef enum:
@@ -41,21 +43,6 @@ ZSTD_DICTIONARY[:] = [0, 1, 2, 4]
 ZSTD_SIZE[:] = [0, 2, 4, 8]
 
 cdef const uint8_t *SNAPPY_MAGIC = <const uint8_t *>b"\x82SNAPPY\x00"
-
-
-class CodecError(Exception):
-    """A payload that its codec does not accept: what is wrong, and the byte of the payload where."""
-
-    def __init__(self, reason, at=0, expected=None, found=None):
-        self.reason = reason
-        self.at = at
-        self.expected = expected
-        self.found = found
-        super().__init__(reason)
-
-
-class DecompressLimitError(Exception):
-    """The payload unpacks to more than the cap."""
 
 
 cdef uint32_t load_le32(const uint8_t *p) noexcept nogil:

@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """The three indexes of a segment (spec 3), held in memory.
 
 offset index       8 bytes an entry: i32 offset - base_offset, i32 position of the batch whose last offset it is

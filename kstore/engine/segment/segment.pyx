@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True
 """One segment: NAME.log, and NAME.index, NAME.timeindex, NAME.txnindex beside it (spec 1.2, 3, 7).
 
 An index is a hint. What it names is compared with the batch found there; one that is missing or contradicts itself or

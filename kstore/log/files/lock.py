@@ -5,9 +5,12 @@ import errno
 import fcntl
 import os
 import struct
+import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from kstore.engine.io.file import Directory, File
 from kstore.engine.io.mutex import Mutex
@@ -15,6 +18,8 @@ from kstore.errors import LogLockedError
 from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
+_MOST_PAUSE = 0.05  # s, between two looks whether a lock is free
+Made = TypeVar("Made")
 _guard = Mutex(inner=True)
 _held: dict[str, "DirectoryLock"] = {}
 
@@ -91,6 +96,21 @@ class DirectoryLock:
             _held.pop(self.directory, None)
             self._file = None  # closes it
         self._users.pop(name, None)
+
+
+def once_free(make: Callable[[], Made], wait: float) -> Made:
+    """What `make` makes, tried again for so many seconds while somebody else has the lock. LogLockedError."""
+    until = time.monotonic() + wait
+    pause = 0.001
+    while True:
+        try:
+            return make()
+        except LogLockedError:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _MOST_PAUSE)
 
 
 def is_locked(directory: Path) -> bool:

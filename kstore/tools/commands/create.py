@@ -3,12 +3,12 @@
 import argparse
 
 from kstore.tools.settings import add_config_argument
-from kstore.tools.stores import add_store_arguments, open_store, options_of, partition_count
+from kstore.tools.stores import add_changing_arguments, open_store, options_of, partition_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
-    add_store_arguments(parser)
+    add_changing_arguments(parser)
     parser.add_argument(
         "--partitions",
         type=partition_count,

@@ -2,12 +2,12 @@
 
 import argparse
 
-from kstore.tools.stores import add_store_arguments, open_store
+from kstore.tools.stores import add_changing_arguments, open_store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
-    add_store_arguments(parser)
+    add_changing_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

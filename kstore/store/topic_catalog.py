@@ -1,0 +1,312 @@
+"""What topics a store has, where their partitions lie, and how both change: one change at a time, at once or not at all."""
+
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kstore.config import LogConfig
+from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, LogNotFoundError
+from kstore.kinds import as_text
+from kstore.log.files.layout import TopicPartition
+from kstore.log.files.topic_file import (
+    Change,
+    KnownTopic,
+    TopicTable,
+    in_python,
+    merged,
+    newest,
+    read_table,
+    write_table,
+)
+from kstore.log.recovery.report import DataLossWarning
+from kstore.store.log_directory import LogDirectory
+from kstore.store.topic import Topic, checked_name
+
+
+class TopicCatalog:
+    """The topics in some log directories. `config` holds for topics that do not say otherwise.
+
+    `places` are the partitions in use and their directories, `topics` the topics by name; both are replaced whole, so
+    threads may read them at any time. `unfinished` says which change did not come to its end, "" if none. The lock under
+    which changes are made is the store's.
+    """
+
+    def __init__(self, directories: list[LogDirectory], config: LogConfig) -> None:
+        self.directories = directories
+        self.config = config
+        self.table = TopicTable()
+        self.places: dict[TopicPartition, LogDirectory] = {}
+        self.topics: dict[str, Topic] = {}
+        self.unfinished = ""
+        self.set_aside: dict[tuple[LogDirectory, str], int] = {}  # what is to be removed, and when
+        self.not_removed: dict[Path, str] = {}
+        self._leaving = ""  # the topic that is being deleted: nobody may write it
+        self._configs: dict[str, LogConfig] = {}  # of topics, as the table says
+
+    # ---- what there is --------------------------------------------------------------------------------------------
+
+    def live(self) -> list[LogDirectory]:
+        """The directories in use."""
+        return [directory for directory in self.directories if not directory.failure]
+
+    def named(self) -> str:
+        """The paths of the directories."""
+        return ", ".join(str(directory.path) for directory in self.directories)
+
+    def topic(self, name: str) -> Topic:
+        """A topic by name. Errors say why there is none."""
+        found = self.topics.get(name) if isinstance(name, str) else None
+        if found is None:
+            checked_name(name)
+            change = self.table.change
+            if self.unfinished and name in (self._leaving, change and change.topic):
+                raise LogFailedError(
+                    f"topic {name} is out of use until the next opening finishes this change: {self.unfinished}"
+                )
+            raise LogNotFoundError(f"no topic {name} in {self.named()}")
+        return found
+
+    def require_all(self, topic: Topic, what: str) -> None:
+        """LogFailedError unless all partitions of a topic are here."""
+        if topic.missing:
+            raise LogFailedError(
+                f"topic {topic.name} cannot be {what}: its partitions {list(topic.missing)} are in none of the directories "
+                f"in use, {self.named()}. Name the directory that has them; make one, empty, for a partition that is lost"
+            )
+
+    def missing(self) -> list[TopicPartition]:
+        """Partitions of known topics that are in none of the directories in use."""
+        return [TopicPartition(topic.name, n) for topic in self.topics.values() for n in topic.missing]
+
+    def own_options(self, name: str) -> dict[str, str]:
+        """What a topic says itself, in Kafka's notation."""
+        known = self.table.topics.get(name)
+        return {} if known is None else dict(known.options)
+
+    def config_of(self, name: str) -> LogConfig:
+        """What holds for a topic."""
+        configs = self._configs  # before the options: if these change meanwhile, it is another one that holds
+        config = configs.get(name)
+        if config is None:
+            own = self.own_options(name)
+            config = configs[name] = self.config.replace(**in_python(own)) if own else self.config
+        return config
+
+    def checked_options(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """A topic's own options in Kafka's notation. InvalidConfigError."""
+        checked = self.config.replace(**config)
+        given = {name: getattr(checked, name) for name in config}
+        options = {
+            name.replace("_", "."): as_text(value) for name, value in given.items() if value is not None
+        }
+        in_python(options)  # those that no topic has are refused
+        return options
+
+    # ---- opening --------------------------------------------------------------------------------------------------
+
+    def load(self, now: int) -> None:
+        """For writing: finishes what was decided, and gives all directories the same table. What was set aside is
+        removed when the configuration says so after `now`. CorruptCheckpointError if no table is sound, OSError."""
+        tables, damage = self._read_tables()
+        if isinstance(damage, OSError):  # it may be newer than others
+            raise damage
+        if damage is not None:
+            text = f"the newest sound copy of the table of topics counts, which may lack the last change: {damage}"
+            warnings.warn(text, DataLossWarning, stacklevel=3)
+        topics = {tp.topic for directory in self.live() for tp in directory.partitions}
+        self.table = merged([table for table in tables if table is not None], topics)
+        if self.table.change is not None:
+            self._finish_after_crash(now)
+        elif any(table != self.table for table in tables):
+            self.spread(self.live())
+        self._list()
+        for directory in self.live():
+            for name in directory.deleted:
+                self.set_aside.setdefault((directory, name), now + self.config.file_delete_delay_ms)
+
+    def load_to_read(self) -> None:
+        """For reading: tables that cannot be read count for nothing."""
+        with contextlib.suppress(CorruptCheckpointError, OSError):
+            self.read_again()
+        self._list()
+
+    def read_again(self) -> None:
+        """Takes the configuration of topics from the newest table. CorruptCheckpointError if none is sound, OSError."""
+        tables, _ = self._read_tables()
+        self.table = newest(table for table in tables if table is not None)
+        self._configs = {}
+
+    def _read_tables(self) -> tuple[list[TopicTable | None], CorruptCheckpointError | OSError | None]:
+        """The tables of the directories in use, and what is wrong with one that is None: another is sound."""
+        tables: list[TopicTable | None] = []
+        damage: CorruptCheckpointError | OSError | None = None
+        for directory in self.live():
+            try:
+                tables.append(read_table(directory.path))
+            except (CorruptCheckpointError, OSError) as e:
+                tables.append(None)
+                damage = e
+        if damage is not None and not any(tables):
+            raise damage
+        return tables, damage
+
+    def _list(self) -> None:
+        """What is in use: no partition of a change that is not finished."""
+        known = self.table.before().topics
+        change = self.table.change
+        places: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.live():
+            for tp in directory.partitions:
+                if tp.topic == self._leaving or (change is not None and change.concerns(tp)):
+                    continue
+                if tp in places:
+                    raise KstoreError(
+                        f"{tp} lies in {places[tp].path} and in {directory.path}: remove one of them"
+                    )
+                places[tp] = directory
+        numbers: dict[str, list[int]] = {name: [] for name in known if name != self._leaving}
+        for topic, partition in places:
+            numbers.setdefault(topic, []).append(partition)
+        self.places = places
+        self.topics = {
+            name: Topic(name, found, known[name].count if name in known else 0)
+            for name, found in sorted(numbers.items())
+        }
+
+    def _finish_after_crash(self, now: int) -> None:
+        change = self.table.change
+        assert change is not None
+        if len(self.directories) == 1:  # it may have been moved
+            change = replace(change, make=dict.fromkeys(change.make, str(self.directories[0].path)))
+            self.table = replace(self.table, change=change)
+        missing = set(change.make.values()) - {str(directory.path) for directory in self.live()}
+        if missing or (change.delete and any(directory.failure for directory in self.directories)):
+            where = ", ".join(sorted(missing)) or "a directory"
+            self.unfinished = f"{change}: {where} is not in use"
+            return
+        try:
+            self._carry_out(now)
+        except OSError as e:  # `health` tells, and the next opening tries again
+            self.unfinished = f"{change}: {e}"
+
+    # ---- changing -------------------------------------------------------------------------------------------------
+
+    def check_changeable(self) -> None:
+        """LogFailedError if a change is not finished."""
+        if self.unfinished:
+            raise LogFailedError(
+                f"a change of topics in {self.named()} is not finished, which the next opening does: {self.unfinished}"
+            )
+
+    @contextlib.contextmanager
+    def change(self, what: str) -> Iterator[None]:
+        """For a change of topics. If it fails before it is decided, nothing has happened. If it fails later, no topic is
+        changed until the store is opened again, which finishes it."""
+        before = self.table
+        self.unfinished = what
+        try:
+            yield
+        except BaseException as e:
+            self.unfinished = f"{what}: {type(e).__name__}: {e}"
+            undone = False  # as long as nobody knows better
+            with contextlib.suppress(OSError, KstoreError):
+                undone = read_table(self.live()[0].path) == before
+            if undone:
+                self._leaving = ""
+                self._list()
+                self.unfinished = ""
+            raise
+        self.unfinished = ""
+
+    def make(self, name: str, numbers: range, options: Mapping[str, str], now: int) -> None:
+        """Gives a topic these partitions, each in the directory that has the fewest.
+
+        ValueError if somebody else has made one of them meanwhile: its records would be taken for those of a new one."""
+        live = self.live()
+        for number in numbers:
+            for path in (directory.path_of(TopicPartition(name, number)) for directory in live):
+                if path.exists():
+                    raise ValueError(f"partition {number} of topic {name} cannot be made: there is {path}")
+        counts = [len(directory.partitions) for directory in live]
+        places = {}
+        for number in numbers:
+            at = counts.index(min(counts))
+            counts[at] += 1
+            places[number] = str(live[at].path)
+        change = Change(name, delete=False, make=places)
+        with self.change(str(change)):
+            self._decide(self.table.with_topic(name, KnownTopic(numbers.stop, options), change))
+            self._carry_out(now)
+
+    def set_options(self, topic: Topic, options: Mapping[str, str]) -> None:
+        """Gives a topic other options of its own; `spread` the table then. Within `change`."""
+        self._decide(self.table.with_topic(topic.name, KnownTopic(topic.count, options)))
+
+    def leave(self, topic: Topic) -> list[TopicPartition]:
+        """Takes a topic out of use, before its deletion is decided: what is written from then on would be gone. Within
+        `change`. Its partitions."""
+        self._leaving = topic.name
+        self._list()
+        return [topic.partition(number) for number in topic.numbers]
+
+    def delete(self, partitions: list[TopicPartition], now: int) -> None:
+        """Deletes the topic that was left. Within `change`. LogLockedError if one of its partitions is still written."""
+        for directory in self.live():
+            directory.refuse_writers(partitions)
+        self._decide(self.table.without_topic(self._leaving))
+        self._carry_out(now)
+
+    def spread(self, directories: Iterable[LogDirectory]) -> None:
+        """Gives these directories the table. OSError."""
+        for directory in directories:
+            write_table(directory.path, self.table)
+
+    def _decide(self, table: TopicTable) -> None:
+        """Writes a table to the first directory: from here on the change is made, whatever happens. OSError."""
+        write_table(self.live()[0].path, table)
+        self.table = table
+        self._configs = {}
+
+    def _carry_out(self, now: int) -> None:
+        """Does what the table says is to be done. OSError."""
+        change = self.table.change
+        assert change is not None
+        if change.delete:
+            self._carry_out_deletion(change.topic, now)
+        else:
+            for directory in self.live():
+                mine = [n for n, path in change.make.items() if path == str(directory.path)]
+                if mine:
+                    directory.make(TopicPartition(change.topic, number) for number in mine)
+        finished = self.table.finished()
+        for directory in self.live():
+            write_table(directory.path, finished)
+        self.table = finished
+        self._leaving = ""
+        self._list()
+
+    def _carry_out_deletion(self, topic: str, now: int) -> None:
+        due = now + self.config.file_delete_delay_ms
+        for directory in self.live():
+            mine = [tp for tp in directory.partitions if tp.topic == topic]
+            if mine:
+                known = set(directory.deleted)
+                directory.set_aside(mine)
+                for name in set(directory.deleted) - known:
+                    self.set_aside[directory, name] = due
+
+    def remove_due(self, now: int | None) -> None:
+        """Removes what was set aside and whose time has come; None: all. What cannot be removed is tried again later."""
+        for (directory, name), due in list(self.set_aside.items()):
+            if now is not None and due > now:
+                continue
+            try:
+                directory.remove(name)
+            except OSError as e:
+                self.not_removed[directory.path / name] = str(e)
+            else:
+                self.not_removed.pop(directory.path / name, None)
+                del self.set_aside[directory, name]

@@ -1,0 +1,83 @@
+"""kstore keep: delete old segments, compact and write checkpoints in a log directory, until it is ended."""
+
+import argparse
+import os
+import signal
+import time
+from contextlib import suppress
+
+from kstore.config import LogConfig
+from kstore.log.files import layout
+from kstore.store import LogStore
+from kstore.tools.numbers import counted, seconds, whole
+from kstore.tools.settings import add_config_argument, settings_of
+from kstore.tools.stores import add_store_arguments, open_store, options_of
+from kstore.tools.times import time_text
+from kstore.tools.writing import add_server_properties_argument, add_wait_argument
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Ended(BaseException):
+    """A signal asks for the end."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    add_store_arguments(parser, topic=False)
+    add_config_argument(parser)
+    add_server_properties_argument(parser)
+    parser.add_argument(
+        "--idle-roll-ms",
+        type=whole("a number of ms", 1),
+        metavar="MS",
+        help="how often to end segments that are older than segment.ms though nothing is appended (default: never)",
+    )
+    parser.add_argument(
+        "--every",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how often to print a line (default 60)",
+    )
+    add_wait_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Keeps the store open, and prints what it holds now and then. What fails is said on stderr."""
+    options = options_of(args.config)
+    if args.server_properties:
+        config = LogConfig.from_server_properties(args.server_properties, settings_of(args.config))
+        options = {"config": config}
+    with (
+        open_store(args, background=True, idle_roll_ms=args.idle_roll_ms, **options) as store,
+        suppress(_Ended),
+    ):
+        for number in _SIGNALS:
+            signal.signal(number, _end)
+        while True:
+            print(_line(store), flush=True)
+            time.sleep(max(args.every, 0.01))
+    return 0
+
+
+def _end(*_: object) -> None:
+    for number in _SIGNALS:  # closing is not to be interrupted
+        signal.signal(number, signal.SIG_IGN)
+    raise _Ended
+
+
+def _line(store: LogStore) -> str:
+    segments = size = 0
+    for topic in store.topics:
+        for path in store.describe(topic).partitions.values():
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # it is deleted just now
+                        if layout.segment_offset(entry.name) is not None:
+                            size += entry.stat().st_size
+                            segments += 1
+    failed = len(store.health().background)
+    wrong = f"  {counted(failed, 'task')} failed" if failed else ""
+    now = time_text(time.time_ns() // 1_000_000)
+    return f"{now}  {counted(len(store), 'partition')}  {counted(segments, 'segment')}  {size} bytes{wrong}"
