@@ -24,6 +24,17 @@ def unpacked(scenario: Scenario, into: Path) -> Path:
     return partition
 
 
+def overflowed(into: Path) -> Path:
+    """A segment of Kafka's whose offsets span more than 2^31 - 1, with empty indexes, so that an opening after a clean stop does not look into it."""
+    partition = unpacked(stage("overflow_segment"), into)
+    for kind in (".index", ".timeindex"):
+        (partition / f"{0:020}{kind}").touch()
+    with kstore.open(partition, "a", clean=True) as log:
+        log.roll()
+        assert len(log.segments) == 2
+    return partition
+
+
 def cleaning(config: dict[str, str]) -> kstore.LogConfig:
     """The configuration of a stage, with which every cleaning is due: as in Kafka's own tests of its cleaner."""
     return kstore.LogConfig.from_topic(config | {"min.cleanable.dirty.ratio": "0"})

@@ -6,21 +6,9 @@ import pytest
 
 import kstore
 from kstore.engine.io import file
-from tests.compaction.stages import names, stage, unpacked
+from tests.compaction.stages import names, overflowed
 
-FAR = 2**31
 CONFIG = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "file_delete_delay_ms": 0}
-
-
-def overflowed(into: Path) -> Path:
-    """Kafka's own segment, with empty indexes, so that an opening after a clean stop does not look into it."""
-    partition = unpacked(stage("overflow_segment"), into)
-    for kind in (".index", ".timeindex"):
-        (partition / f"{0:020}{kind}").touch()
-    with kstore.open(partition, "a", clean=True, **CONFIG) as log:
-        log.roll()
-        assert len(log.segments) == 2
-    return partition
 
 
 def last_ones(log: kstore.PartitionLog) -> list[int]:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.compaction.stages import names
+from tests.compaction.stages import names, overflowed
 from tests.golden.batches import shape
 from tests.helpers.markers import marker
 from tests.kafka.compare import Account
-from tests.kafka.jvm import NOW, Kafka, KafkaLog
+from tests.kafka.jvm import NOW, Kafka, KafkaError, KafkaLog
 
 LOGS = int(os.environ.get("KSTORE_KAFKA_COMPACTIONS", "20"))
 SLOTS = 43_691  # of the map of keys: the fewest that are allowed
@@ -178,6 +178,26 @@ def test_the_same_as_kafkas(kafka: Kafka, tmp_path: Path, seed: int) -> None:
             shutil.rmtree(other)
             shutil.copytree(one, other)
     assert read_by_kafka(kafka, ours, story, start, end) == read_by_kafka(kafka, theirs, story, start, end)
+
+
+def test_a_segment_that_spans_too_much(kafka: Kafka, tmp_path: Path) -> None:
+    """Kafka splits it and ends the cleaning; the next one does the rest. Ours does both."""
+    ours, theirs = overflowed(tmp_path / "ours"), overflowed(tmp_path / "theirs")
+    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "file.delete.delay.ms": "0"}
+    with kstore.open(ours, "a", config=kstore.LogConfig.from_topic(config), clock=lambda: NOW) as log:
+        done = log.compact()
+        end = log.log_end_offset
+    their = kafka.open(theirs, config, recovery_point=end)
+    bounds = {"first_dirty": 0, "first_uncleanable": end}
+    with pytest.raises(KafkaError, match="LogCleaningAborted"):
+        their.ask("clean", **bounds)
+    assert their.ask("clean", **bounds)["end_offset"] == done.end_offset == end
+    their.ask("now", ms=NOW + 1)
+    their.ask("close")
+    assert names(ours) == names(theirs)
+    for name in names(ours):
+        if name.endswith((".log", ".index", ".timeindex")):
+            assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
 
 
 def opened_by_kafka(kafka: Kafka, directory: Path, story: Story, start: int, end: int) -> KafkaLog:
