@@ -338,7 +338,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None
             thread.join(10)
         sync(path, mtime_ms)
 
-    monkeypatch.setattr("kstore.log.compact.compactor.set_mtime_ms", interrupt)
+    monkeypatch.setattr("kstore.log.compact.cleaned.set_mtime_ms", interrupt)
 
 
 def test_appends_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
