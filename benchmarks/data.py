@@ -62,6 +62,7 @@ class Shape:
     records: int
     batches: int
     segments: int
+    keys: int = 0  # other than one for each record; then the active segment has one batch
 
 
 class Partition(NamedTuple):
@@ -114,13 +115,43 @@ def make(mib: int, sealed_segments: int) -> Data:
     return Data(root, *parts)
 
 
+def make_dirty(data: Data, mib: int) -> Path:
+    """A partition of four segments and an active one, in which a thousand keys for each MiB come again and again."""
+    shape = Shape("compact", BATCH_RECORDS, (mib << 18) // BATCH_BYTES, 5, mib * 1000)
+    root = data.root / "dirty"
+    path = data.root / "compact-0"
+    stamp, made = root / "complete", (HERE / "limits" / "fixtures.c").read_text() + str(shape)
+    if not (stamp.exists() and stamp.read_text() == made):
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
+        root.mkdir()
+        write(root, [shape])
+        (root / "compact-0").rename(path)
+        stamp.write_text(made)
+    for file in path.iterdir():
+        _touch(file)
+    return path
+
+
+def link_dirty(path: Path, into: Path) -> None:
+    """Another partition with the same sealed .log files; what a contestant writes to is its own."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    active = max(path.glob("*.log"))
+    for file in path.iterdir():
+        if file.suffix == ".log" and file != active:
+            os.link(file, into / file.name)
+        else:
+            shutil.copy(file, into)
+
+
 def write(root: Path, shapes: list[Shape]) -> None:
     """The partitions, and what a clean shutdown leaves beside them."""
     program = compile_c("fixtures")
     lines = ["0", str(len(shapes))]
     for s in shapes:
         command = [str(program), str(root / f"{s.topic}-0")]
-        command += [str(s.records), str(s.batches), str(s.segments)]
+        command += [str(s.records), str(s.batches), str(s.segments), *([str(s.keys)] if s.keys else [])]
         end = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
         lines.append(f"{s.topic} 0 {end}")
     (root / "recovery-point-offset-checkpoint").write_text("\n".join(lines) + "\n")

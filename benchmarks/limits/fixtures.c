@@ -1,6 +1,7 @@
 // Writes one partition directory byte for byte as Kafka 4.3 would leave it after a clean shutdown.
-// usage: fixtures DIR RECORDS_PER_BATCH BATCHES_PER_SEGMENT SEGMENTS    prints the log end offset
-// Record i: key = i (8 bytes, big-endian), value = 100 bytes made from i, timestamp = T0 + i / 10.
+// usage: fixtures DIR RECORDS_PER_BATCH BATCHES_PER_SEGMENT SEGMENTS [KEYS]    prints the log end offset
+// Record i: key = i (8 bytes, big-endian), value = 100 bytes made from i, timestamp = T0 + i / 10. With KEYS there are so
+// many keys, in no order, and the active segment has one batch.
 #include "common.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +16,7 @@ static uint32_t crc32c(const uint8_t *p, size_t n) {
     return ~(uint32_t)c;
 }
 
-static size_t encode(uint8_t *batch, int64_t base, int count) {
+static size_t encode(uint8_t *batch, int64_t base, int count, uint64_t keys) {
     uint8_t record[VALUE + 64], *end = batch + HEADER;
     int64_t first = T0 + base / 10, last = T0 + (base + count - 1) / 10;
     for (int i = 0; i < count; i++) {
@@ -23,7 +24,7 @@ static size_t encode(uint8_t *batch, int64_t base, int count) {
         *p++ = 0;
         p = put(p, T0 + (base + i) / 10 - first);
         p = put(p, i);
-        p = store64(put(p, 8), base + i);
+        p = store64(put(p, 8), keys ? mix(base + i) % keys : (uint64_t)(base + i));
         p = put(p, VALUE);
         for (int k = 0; k < VALUE; k += 4, p += 4) { uint32_t v = mix((base + i) * 25 + k / 4); memcpy(p, &v, 4); }
         *p++ = 0; // no headers
@@ -45,10 +46,10 @@ static void save(const char *dir, const char *name, const void *bytes, size_t n)
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) return 2;
+    if (argc != 5 && argc != 6) return 2;
     const char *dir = argv[1];
     int records = atoi(argv[2]), segments = atoi(argv[4]);
-    long batches = atol(argv[3]);
+    long batches = atol(argv[3]), keys = argc == 6 ? atol(argv[5]) : 0;
     uint8_t *batch = malloc(HEADER + records * (VALUE + 64L));
     uint8_t *index = malloc(8 * batches), *times = malloc(12 * (batches + 1));
     int64_t offset = 0;
@@ -61,8 +62,8 @@ int main(int argc, char **argv) {
         snprintf(path, sizeof path, "%s/%020ld.log", dir, (long)base);
         FILE *f = fopen(path, "wb");
         if (!f || setvbuf(f, NULL, _IOFBF, 1 << 20)) die(path); // in large writes, as the page cache likes it, like kstore
-        for (long b = 0; b < batches; b++) {
-            size_t size = encode(batch, offset, records);
+        for (long b = 0; b < (keys && s == segments - 1 ? 1 : batches); b++) {
+            size_t size = encode(batch, offset, records, keys);
             int64_t last = offset + records - 1, timestamp = T0 + last / 10;
             if (timestamp > largest) { largest = timestamp; largest_at = last - base; }
             if (since > INTERVAL) {

@@ -457,6 +457,88 @@ static struct sample scan_two_threads(uint64_t count) {
     return (struct sample){ t, half.count + rest.count, half.count + rest.count };
 }
 
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+static int is_log(const struct dirent *e) { return strstr(e->d_name, ".log") != NULL; }
+
+// Compaction of all segments but the last: the last offset of each key in a table, then every batch again without the
+// records that are superseded, as Kafka leaves it. Keys have 8 bytes, and are their own hash.
+static struct sample compact(uint64_t keys) {
+    static uint8_t in[WINDOW], out[2 * WINDOW];
+    struct slot { uint64_t key, offset; } *table;
+    struct dirent **names;
+    char path[4096];
+    int bits = 1;
+    while (1ull << bits < 2 * keys) bits++;
+    snprintf(path, sizeof path, "%s/compact-0", data);
+    int count = scandir(path, &names, is_log, by_name) - 1;
+    struct sample s = { now(), 0, 0 };
+    table = malloc(sizeof *table << bits);
+    memset(table, 255, sizeof *table << bits);
+    snprintf(path, sizeof path, "%s/limits", work);
+    int made = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0644);
+    if (made < 0 || !table) die(path);
+    for (int pass = 0; pass < 2; pass++) {
+        size_t filled = 0;
+        for (int f = 0; f < count; f++) {
+            snprintf(path, sizeof path, "compact-0/%s", names[f]->d_name);
+            int fd = file(path);
+            ssize_t n;
+            for (off_t at = 0; (n = pread(fd, in, WINDOW, at)) > HEADER;) {
+                const uint8_t *b = in, *end = in + n;
+                for (size_t size; end - b > HEADER && (size = load32(b + 8) + 12) <= (size_t)(end - b); b += size) {
+                    int64_t base = load64(b), first = load64(b + 27), moved = 0, largest = 0, length, dt, delta, key_size;
+                    uint8_t *start = out + filled, *q = start + HEADER;
+                    int kept = 0;
+                    if (!pass) { sink += crc(b + 21, size - 21); s.units += size; }
+                    const uint8_t *p = b + HEADER;
+                    for (int i = load32(b + 57); i > 0; i--) {
+                        p = get(p, &length);
+                        const uint8_t *next = p + length;
+                        p = get(get(get(p + 1, &dt), &delta), &key_size);
+                        uint64_t k = load64(p), h = k * 0x9E3779B97F4A7C15u >> (64 - bits);
+                        while (table[h].key != k && table[h].key != ~0ull) h = (h + 1) & ((1ull << bits) - 1);
+                        if (!pass) table[h] = (struct slot){ k, base + delta };
+                        else if (table[h].offset == (uint64_t)(base + delta)) {
+                            if (!kept++) moved = dt;
+                            largest = first + dt;
+                            uint8_t record[32], *r = record;
+                            *r++ = 0;
+                            r = put(put(put(r, dt - moved), delta), key_size);
+                            q = put(q, r - record + (next - p));
+                            memcpy(q, record, r - record); q += r - record;
+                            memcpy(q, p, next - p); q += next - p;
+                        }
+                        p = next;
+                    }
+                    if (kept) {
+                        put_header(start, q - start, base, kept, first + moved, largest);
+                        store32(start + 23, load32(b + 23)); // the last offset stays
+                        store32(start + 17, crc(start + 21, q - start - 21));
+                        filled = q - out;
+                        s.sum += q - start;
+                        if (filled > WINDOW) {
+                            if (write(made, out, filled) != (ssize_t)filled) die("write");
+                            filled = 0;
+                        }
+                    }
+                }
+                at += b - in;
+            }
+            close(fd);
+        }
+        if (write(made, out, filled) != (ssize_t)filled) die("write");
+    }
+    if (fdatasync(made)) die("fdatasync");
+    s.ns = now() - s.ns;
+    close(made);
+    snprintf(path, sizeof path, "%s/limits", work);
+    unlink(path);
+    free(table);
+    for (int f = 0; f <= count; f++) free(names[f]);
+    free(names);
+    return s;
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     data = argv[1];
@@ -484,6 +566,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "durable")) s = durable(a);
         else if (!strcmp(name, "durable_alone")) s = durable_alone(a);
         else if (!strcmp(name, "recover")) s = recover();
+        else if (!strcmp(name, "compact")) s = compact(a);
         else if (!strcmp(name, "scan")) s = scan(b, 0);
         else if (!strcmp(name, "scan_two_columns")) s = scan(b, 1);
         else if (!strcmp(name, "scan_pread")) s = scan_pread(b);

@@ -678,8 +678,9 @@ class PartitionLog:
         The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md). CorruptRecordError for damage on the way.
 
         As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it. If those of
-        its records that are as late lie below log_start_offset, or if it has no timestamps and the time of its file stood
-        in for them, the answer is None, though a later segment may have such a record; scan(since=...) finds that one.
+        its records that are as late lie below log_start_offset or were compacted away, or if it has no timestamps and the
+        time of its file stood in for them, the answer is None, though a later segment may have such a record;
+        scan(since=...) finds that one.
         "max" is asked of all that the segments hold, so its offset may lie below log_start_offset.
         """
         if (offset is None) == (timestamp is None):

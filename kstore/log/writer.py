@@ -46,14 +46,8 @@ from kstore.errors import (
     PolicyViolationError,
     ReentrantCallError,
 )
-from kstore.log.compact.compactor import (
-    CLEANED,
-    SWAP,
-    Cleaned,
-    LogState,
-    compact,
-    last_offsets,
-)
+from kstore.log.compact.cleaned import CLEANED, SWAP, Cleaned
+from kstore.log.compact.compactor import LogState, compact, last_offsets
 from kstore.log.compact.report import Compaction
 from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.home import Home
@@ -818,27 +812,27 @@ class LogWriter(RecordAppender, PartitionLog):
             self._check_place()
             self._log_dir.store_cleaner_offset(offset)
 
-    def _replace_segments(self, old: Sequence[Segment], new: Cleaned) -> None:
-        """Spec 8.7: at any moment the files are the old segments, or an opening makes them the new one."""
+    def _replace_segments(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
+        """Spec 8.7: at any moment the files are the old segments, or an opening makes them the new ones. The first new
+        one has the base offset of the first old one."""
         with self._held():
             self._check_place()
             at = self._place_of(old)
             due = self.clock_ms() + self._config.file_delete_delay_ms
-            names = [new.stem + kind for kind in new.kinds]
+            names = [each.stem + kind for each in new for kind in each.kinds]
+            falling = [each.stem + kind for each in reversed(new) for kind in each.kinds]
             self._drop_unfinished(names)
             # Readers that have the first one must not take the new files of its name for its own.
             _ = old[0].offset_index, old[0].time_index, old[0].transaction_index
             base, end = old[0].base_offset, old[-1].end_offset
+            ends = [*(each.base_offset for each in new[1:]), end]
             with self._unfinished(f"the replacement of the segments from {base} to {end}") as change:
                 try:
-                    for name in names:
+                    for name in falling:
                         rename(f"{self._directory}/{name}{CLEANED}", f"{self._directory}/{name}{SWAP}")
-                    sync_directory(self._directory)  # from here on the new one counts
+                    sync_directory(self._directory)  # from here on the new ones count
                 except OSError:
-                    for name in reversed(names):  # the .log last: without it the others are no segment
-                        for suffix in (CLEANED, SWAP):
-                            unlink(f"{self._directory}/{name}{suffix}", missing_ok=True)
-                    sync_directory(self._directory)
+                    self._drop_replacements(names)
                     change.undone()
                     raise
                 self._deleted.set_all_aside(old[0], due)
@@ -848,11 +842,26 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._deleted.set_rest_aside(segment, snapshot, due)
                 for name in names:
                     rename(f"{self._directory}/{name}{SWAP}", f"{self._directory}/{name}")
-                segment = self._make_segment()(new.stem, base, end_offset=end)
-                segment.use_indexes(new.offset_index, new.time_index, new.transaction_index)
-                segment.set_max_timestamp(new.max_timestamp)
-                self._publish(self._sealed.with_one_for(at, len(old), segment), self.active)
+                segments = []
+                for each, end_offset in zip(new, ends, strict=True):
+                    segment = self._make_segment()(each.stem, each.base_offset, end_offset=end_offset)
+                    segment.use_indexes(each.offset_index, each.time_index, each.transaction_index)
+                    segment.set_max_timestamp(each.max_timestamp)
+                    segments.append(segment)
+                self._publish(self._sealed.replacing(at, len(old), segments), self.active)
                 sync_directory(self._directory)
+
+    def _drop_replacements(self, names: Sequence[str]) -> None:
+        """Removes new segments that do not count yet. The first .log goes last: as long as it ends in .cleaned, an opening
+        passes all of them over."""
+        first = f"{self._directory}/{names[0]}"
+        if sum(name.endswith(".log") for name in names) > 1 and os.path.exists(first + SWAP):  # noqa: PTH110
+            rename(first + SWAP, first + CLEANED)
+            sync_directory(self._directory)
+        for name in reversed(names):
+            for suffix in (CLEANED, SWAP):
+                unlink(f"{self._directory}/{name}{suffix}", missing_ok=True)
+        sync_directory(self._directory)
 
     def _place_of(self, old: Sequence[Segment]) -> int:
         """Where these segments are among the sealed ones. LogChangedError if they are not, one after the other."""

@@ -1,19 +1,16 @@
 """Logs before and after Kafka's cleaner went over them, and how two logs are compared."""
 
 from pathlib import Path
-from typing import Any
 
 import kstore
 from tests.golden import scenarios
+from tests.golden.batches import shape
 from tests.golden.scenarios import Scenario
-
-DATA = Path(__file__).with_name("data")
 
 
 def stage(name: str) -> Scenario:
     """One stage of a story."""
-    own = DATA / name
-    directory = own if own.is_dir() else Path(scenarios.__file__).with_name("data") / name
+    directory = Path(scenarios.__file__).with_name("data") / name
     partition = next(p.name for p in directory.iterdir() if p.is_dir() and p.name != "expected")
     return Scenario(name, directory, partition, directory / "expected")
 
@@ -27,31 +24,20 @@ def unpacked(scenario: Scenario, into: Path) -> Path:
     return partition
 
 
+def overflowed(into: Path) -> Path:
+    """A segment of Kafka's whose offsets span more than 2^31 - 1, with empty indexes, so that an opening after a clean stop does not look into it."""
+    partition = unpacked(stage("overflow_segment"), into)
+    for kind in (".index", ".timeindex"):
+        (partition / f"{0:020}{kind}").touch()
+    with kstore.open(partition, "a", clean=True) as log:
+        log.roll()
+        assert len(log.segments) == 2
+    return partition
+
+
 def cleaning(config: dict[str, str]) -> kstore.LogConfig:
     """The configuration of a stage, with which every cleaning is due: as in Kafka's own tests of its cleaner."""
     return kstore.LogConfig.from_topic(config | {"min.cleanable.dirty.ratio": "0"})
-
-
-def shape(batch: kstore.RecordBatch, later: int = 0) -> tuple[Any, ...]:
-    """All that a batch says, but for how its records are packed; with records that are so many ms `later`."""
-    return (
-        batch.base_offset,
-        batch.last_offset,
-        batch.magic,
-        batch.attributes,
-        batch.base_timestamp + (later if batch.delete_horizon_ms is None else 0),
-        batch.max_timestamp + later,
-        batch.delete_horizon_ms,
-        batch.records_count,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        batch.leader_epoch,
-        tuple(
-            (r.offset, r.timestamp + later, r.timestamp_type, r.key, r.value, r.headers)
-            for r in batch.records()
-        ),
-    )
 
 
 def check_same(ours: Path, theirs: Path, interval: int) -> None:

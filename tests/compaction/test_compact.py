@@ -11,6 +11,7 @@ import kstore
 from kstore.engine.compact.cleaner import OffsetMap
 from kstore.engine.io import file
 from kstore.log.compact.throttle import Throttle
+from tests.helpers.markers import marker
 
 OPTIONS = {
     "cleanup_policy": "compact",
@@ -144,6 +145,75 @@ def test_open_transactions_are_left_alone(tmp_path: Path) -> None:
         assert offsets(log) == [*range(20, 61)]
 
 
+def test_transactions_aborted_below_the_log_start(tmp_path: Path) -> None:
+    """They count as committed, as in Kafka, and are not taken for a sign that the transaction index is damaged."""
+    policy = {"cleanup_policy": "compact,delete", "retention_ms": -1, "min_cleanable_dirty_ratio": 0}
+    policy["delete_retention_ms"] = 0
+    sequence = 0
+
+    def abort(log: kstore.LogWriter, key: bytes) -> None:
+        nonlocal sequence
+        batch = kstore.encode_batch(
+            [(log.clock_ms(), key, b"v", None)],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        sequence += 1
+        log.append_batches(batch)
+        log.append_batches(marker("ABORT", 5, log.clock_ms()), origin="coordinator", transaction_version=0)
+
+    with opened(tmp_path / "t-0", internal_segment_bytes=10**6, **policy) as log:
+        abort(log, b"below")
+        log.append(b"v", b"k")
+        log.delete_records(2)
+        log.roll()
+        assert log.compact().records_removed == 0
+        abort(log, b"above")
+        abort(log, b"last")  # its batch stays for the sequence number
+        for i in range(3):  # the record goes, then the entry of the index, then the marker
+            log.append(b"%d" % i, b"k")
+            log.roll()
+            log.compact()
+        assert [batch.base_offset for batch in log.from_file_start().batches()] == [0, 5, 6, 9]
+        assert [txn.first_offset for txn in log.segments[0].transaction_index] == [5]
+
+
+def test_a_transaction_that_ended_before_the_first_dirty_offset(tmp_path: Path) -> None:
+    """What its producer wrote afterwards counts, though the entry of the transaction is in the same segment.
+
+    Kafka's cleaner leaves such records out of its map, so that a deleted key comes back in the end."""
+    policy = {"min_cleanable_dirty_ratio": 0, "internal_segment_bytes": 10**6, "delete_retention_ms": 0}
+    policy["index_interval_bytes"] = 0
+    two_keys = {
+        "log_cleaner_dedupe_buffer_size": 24 * 43_691,
+        "log_cleaner_io_buffer_load_factor": 2.5 / 43_691,
+    }
+    with opened(tmp_path / "t-0", **policy, **two_keys) as log:
+
+        def write(key: bytes, value: bytes | None, sequence: int, end: str) -> None:
+            batch = kstore.encode_batch(
+                [(log.clock_ms(), key, value, None)],
+                producer_id=5,
+                producer_epoch=0,
+                base_sequence=sequence,
+                transactional=True,
+            )
+            log.append_batches(batch)
+            log.append_batches(marker(end, 5, log.clock_ms()), origin="coordinator", transaction_version=0)
+
+        write(b"none", b"v", 0, "ABORT")
+        for key in (b"deleted", b"other", b"third"):  # the map is full behind the second one
+            log.append(b"v", key)
+        write(b"deleted", None, 1, "COMMIT")
+        log.roll()
+        done = log.compact()
+        assert (len({s.base_offset for s in done.segments}), len(done.segments)) == (1, 2)  # two passes
+        assert offsets(log) == [3, 4]
+        assert log.last(b"deleted") is None
+
+
 def test_records_without_a_key_go(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0", cleanup_policy="delete") as log:
         log.extend([b"none"] * 20)
@@ -268,7 +338,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None
             thread.join(10)
         sync(path, mtime_ms)
 
-    monkeypatch.setattr("kstore.log.compact.compactor.set_mtime_ms", interrupt)
+    monkeypatch.setattr("kstore.log.compact.cleaned.set_mtime_ms", interrupt)
 
 
 def test_appends_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

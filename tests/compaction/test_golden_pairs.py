@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from tests.compaction.stages import check_same, cleaning, names, shape, stage, unpacked
+from tests.compaction.stages import check_same, cleaning, names, stage, unpacked
+from tests.golden.batches import shape
 from tests.golden.replay import Replay
 
 # before, after, the time of the cleaning, Kafka's own figures: first dirty, first uncleanable, records and bytes

@@ -56,6 +56,8 @@ class Replay:
             stored  # by base offset, what Kafka's directory holds: packed bytes are the packer's own
         )
         self.exact = True  # until a batch had to be packed here
+        self.packed = False  # whether there are packed batches: a cleaning packs what it leaves of them anew
+        self.cleaned = False
         self.log: kstore.LogWriter | None = None
         self.now = 0
         self.config: dict[str, str] = {}
@@ -119,6 +121,7 @@ class Replay:
             self.exact = False
         if batch.get("codec", "none") == "none":
             return encode(batch)
+        self.packed = True
         stored = self.stored.get(offset)
         if stored is None or stored.codec != batch["codec"] or not self.exact:
             self.exact = False
@@ -186,6 +189,7 @@ class Replay:
         assert self.log is not None
         self.log.configure(min_cleanable_dirty_ratio=0)
         done = self.log.compact()
+        self.cleaned = True
         return {
             "first_dirty": done.first_dirty_offset,
             "first_uncleanable": done.first_uncleanable_offset,

@@ -3,6 +3,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
@@ -81,11 +82,32 @@ final class Driver {
     /** One pass of Kafka's cleaner over these offsets. */
     private static void clean(UnifiedLog log, Clock clock, JsonNode op, ObjectNode reply) throws Exception {
         log.updateHighWatermark(log.logEndOffset());
-        Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(op.path("slots").asInt(10_000) * 24), 65_536, 1_048_588, 0.9,
-            new Throttler(Double.MAX_VALUE, Long.MAX_VALUE, "throttler", "bytes", clock), clock, tp -> { });
+        Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(op.path("slots").asInt(10_000) * 24), 65_536, 1_048_588,
+            op.path("load_factor").asDouble(0.9), new Throttler(Double.MAX_VALUE, Long.MAX_VALUE, "throttler", "bytes", clock), clock, tp -> { });
         LogToClean todo =
             new LogToClean(log, op.get("first_dirty").asLong(), op.get("first_uncleanable").asLong(), false);
         reply.put("end_offset", cleaner.clean(todo).getKey());
+    }
+
+    /** What Kafka's cleaner would clean now; its choice is not public. */
+    private static void cleanable(UnifiedLog log, Clock clock, JsonNode op, ObjectNode reply) throws Exception {
+        Optional<Long> checkpoint =
+            op.has("checkpoint") ? Optional.of(op.get("checkpoint").asLong()) : Optional.<Long>empty();
+        Method choice = Class.forName("org.apache.kafka.storage.internals.log.LogCleanerManager")
+            .getDeclaredMethod("cleanableOffsets", UnifiedLog.class, Optional.class, long.class);
+        choice.setAccessible(true);
+        log.updateHighWatermark(log.logEndOffset());
+        Object found = choice.invoke(null, log, checkpoint, clock.milliseconds());
+        long[] offsets = new long[2];
+        for (int i = 0; i < 2; i++) {
+            Method get =
+                found.getClass().getDeclaredMethod(i == 0 ? "firstDirtyOffset" : "firstUncleanableDirtyOffset");
+            get.setAccessible(true);
+            offsets[i] = (Long) get.invoke(found);
+        }
+        LogToClean todo = new LogToClean(log, offsets[0], offsets[1], false);
+        reply.put("first_dirty", offsets[0]).put("first_uncleanable", todo.firstUncleanableOffset());
+        reply.put("ratio", todo.totalBytes() == 0 ? 0 : todo.cleanableRatio());
     }
 
     private static LogConfig config(JsonNode op) {
@@ -119,6 +141,7 @@ final class Driver {
                 op.get("offset").asLong(), LogStartOffsetIncrementReason.ClientRecordDeletion);
             case "truncate_to" -> log.truncateTo(op.get("offset").asLong());
             case "truncate_fully" -> log.truncateFullyAndStartAt(op.get("offset").asLong(), Optional.empty());
+            case "cleanable" -> cleanable(log, clock, op, reply);
             case "clean" -> clean(log, clock, op, reply);
             case "records" -> reply.set("records", new Report(log).records());
             case "summary" -> reply.set("summary", new Report(log).summary());

@@ -34,13 +34,17 @@ import org.apache.kafka.common.utils.CloseableIterator;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
+import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.LogSegment;
+import org.apache.kafka.storage.internals.log.LogToClean;
 import org.apache.kafka.storage.internals.log.OffsetIndex;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 public class Peer {
@@ -50,6 +54,7 @@ public class Peer {
     static Path data, sealed, work;
     static LogSegment segment;
     static FileRecords single;
+    static Cleaner cleaner;
     static final BufferSupplier SUPPLIER = BufferSupplier.create();
     static long sink;
 
@@ -391,6 +396,32 @@ public class Peer {
         return new Sample(System.nanoTime() - t, n, n);
     }
 
+    // One pass of the cleaner over all segments but the active one.
+    static Sample compact() throws Exception {
+        Path dir = fresh(), from = data.resolve("compact-0");
+        try (Stream<Path> files = Files.list(from)) {
+            List<Path> all = files.sorted().toList();
+            Path active = all.stream().filter(p -> p.toString().endsWith(".log")).reduce((a, b) -> b).get();
+            for (Path p : all) {
+                if (p.toString().endsWith(".log") && p != active) Files.createLink(dir.resolve(p.getFileName()), p);
+                else Files.copy(p, dir.resolve(p.getFileName()));
+            }
+        }
+        UnifiedLog log = log(dir, config("cleanup.policy", "compact"), true);
+        log.updateHighWatermark(log.logEndOffset());
+        if (cleaner == null)
+            cleaner = new Cleaner(0, new SkimpyOffsetMap(128 << 20), 256 << 10, 1 << 20, 0.9,
+                new Throttler(Double.MAX_VALUE, 300, "bench", "bytes", Time.SYSTEM), Time.SYSTEM, tp -> { });
+        long active = log.activeSegment().size(), before = log.size() - active;
+        long t = System.nanoTime();
+        cleaner.clean(new LogToClean(log, 0, log.activeSegment().baseOffset(), false));
+        t = System.nanoTime() - t;
+        long after = log.size() - active;
+        log.close();
+        remove(dir);
+        return new Sample(t, before, after);
+    }
+
     static Sample run(String workload, long... a) throws Exception {
         return switch (workload) {
             case "crc32c" -> crc32c((int) a[0], a[1]);
@@ -410,6 +441,7 @@ public class Peer {
             case "durable" -> durable(a[0], THREADS);
             case "durable_alone" -> durable(a[0], 1);
             case "scan" -> scan((int) a[0], a[1]);
+            case "compact" -> compact();
             case "recover" -> recover(false);
             case "recover_log" -> recover(true);
             default -> throw new IllegalArgumentException("unknown workload " + workload);

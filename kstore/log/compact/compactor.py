@@ -6,20 +6,20 @@ from typing import NamedTuple, Protocol
 
 from kstore.config import MAX32, LogConfig
 from kstore.engine.compact.cleaner import MapBuilder, OffsetMap, SegmentCleaner
-from kstore.engine.io.file import File, set_mtime_ms, sync_directory, unlink
-from kstore.engine.segment.index import AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from kstore.engine.io.file import File, sync_directory
+from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
-from kstore.errors import PolicyViolationError
+from kstore.errors import OffsetOverflowError, PolicyViolationError
 from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
+from kstore.log.compact.cleaned import Cleaned, complete, new_log, path_of, remove
 from kstore.log.compact.report import CompactedSegment, Compaction
+from kstore.log.compact.split import OverflowedError, copied, parts_of
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
-from kstore.log.files import layout
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 
 SLOT_BYTES = 24  # of the map of offsets, for each key
-CLEANED, SWAP = ".cleaned", ".swap"
 
 
 class LogState(NamedTuple):
@@ -66,24 +66,12 @@ class Compacted(Protocol):
     def _check_compacting(self) -> None:
         """LogClosedError, LogFailedError if the log was closed, or can no longer be written."""
 
-    def _replace_segments(self, old: Sequence[Segment], new: "Cleaned") -> None:
-        """Puts a segment whose files are complete and on the disk in the place of others. LogChangedError if they are
+    def _replace_segments(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
+        """Puts segments whose files are complete and on the disk in the place of others. LogChangedError if they are
         not in the log any more."""
 
     def _compacted_to(self, offset: int) -> None:
         """Stores where the compacted part ends."""
-
-
-class Cleaned(NamedTuple):
-    """A segment made by compaction, whose files end in .cleaned; the kinds of files that it has."""
-
-    stem: str
-    base_offset: int
-    kinds: tuple[str, ...]
-    offset_index: OffsetIndex
-    time_index: TimeIndex
-    transaction_index: TransactionIndex
-    max_timestamp: TimestampOffset
 
 
 def compact(log: Compacted, *, dry_run: bool) -> Compaction:
@@ -98,7 +86,13 @@ def compact(log: Compacted, *, dry_run: bool) -> Compaction:
     report: list[CompactedSegment] = []
     while due:
         one = _Pass(log, state, found, dry_run)
-        end = one.run()
+        try:
+            end = one.run()
+        except OverflowedError as e:
+            state = _split(log, state, e, dry_run)  # Kafka's cleaner, too, begins anew then
+            found = _look(state)._replace(first_uncleanable=found.first_uncleanable)
+            report += [] if dry_run else one.report
+            continue
         report += one.report
         if dry_run or end <= found.first_dirty:
             break
@@ -111,6 +105,26 @@ def compact(log: Compacted, *, dry_run: bool) -> Compaction:
     return Compaction(
         first.first_dirty, first.first_uncleanable, end, first.ratio, tuple(report), reason, dry_run
     )
+
+
+def _split(log: Compacted, state: LogState, overflow: OverflowedError, dry_run: bool) -> LogState:
+    """The log with parts of a segment in its place. OffsetOverflowError if it cannot be split."""
+    segment = overflow.segment
+    parts = parts_of(segment)
+    if len(parts) == 1:
+        assert overflow.__cause__ is not None
+        raise overflow.__cause__
+    if dry_run:
+        at = state.segments.index(segment)
+        return state._replace(segments=(*state.segments[:at], *parts, *state.segments[at + 1 :]))
+    try:
+        log._replace_segments([segment], copied(parts, segment.mtime_ms()))
+    except BaseException:
+        for part in parts:
+            with contextlib.suppress(OSError):  # an opening does it too
+                remove(path_of(log._directory, part.base_offset))
+        raise
+    return log._compaction_state()
 
 
 def _look(state: LogState) -> Cleanable:
@@ -145,7 +159,7 @@ class _Pass:
         if end <= found.first_dirty:
             return found.first_dirty
         horizon = legacy_horizon(state.segments, found.first_dirty, config.delete_retention_ms)
-        self._transactions = CleanedTransactions()
+        self._transactions = CleanedTransactions(state.log_start_offset)
         self._cleaner = SegmentCleaner(
             offsets,
             self._transactions,
@@ -178,8 +192,11 @@ class _Pass:
         slots = min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES  # no more, as in Kafka
         offsets = OffsetMap(slots, config.log_cleaner_io_buffer_load_factor, most_keys=end - start)
         dirty = between(state.segments, start, end)
-        transactions = CleanedTransactions()
-        transactions.add(self._aborted(dirty[0], end) if dirty else ())
+        # Transactions that ended before are over. Kafka's cleaner can take what their producers sent then for aborted.
+        transactions = CleanedTransactions(max(state.log_start_offset, start))
+        transactions.add(
+            txn for txn in (self._aborted(dirty[0], end) if dirty else ()) if txn.last_offset >= start
+        )
         builder = MapBuilder(offsets, transactions, start)
         ends = [*(segment.base_offset for segment in dirty[1:]), end]
         for segment, following in zip(dirty, ends, strict=True):
@@ -206,33 +223,30 @@ class _Pass:
 
     def _clean(self, group: list[Segment], horizon: int) -> None:
         base = group[0].base_offset
-        stem = f"{self._log._directory}/{layout.segment_stem(base)}"
         try:
-            log = None if self._dry_run else self._new_file(stem)
+            log = None if self._dry_run else new_log(self._log._directory, base)
             self._cleaner.begin(log, base)
             self._transactions.index = TransactionIndex(base)
             done = [self._clean_segment(group, at, horizon) for at in range(len(group))]
             self._cleaner.finish()
             if log is not None:
-                cleaned = self._complete(stem, log, group)
-                self._log._replace_segments(group, cleaned)
+                self._log._replace_segments(group, [self._complete(log, group)])
         except BaseException:
             if not self._dry_run:
                 with contextlib.suppress(OSError):  # an opening does it too
-                    _remove(stem)
+                    remove(path_of(self._log._directory, base))
             raise
         self.report += done
-
-    def _new_file(self, stem: str) -> File:
-        _remove(stem)
-        return File(f"{stem}.log{CLEANED}", "w")
 
     def _clean_segment(self, group: list[Segment], at: int, horizon: int) -> CompactedSegment:
         source = group[at]
         following = group[at + 1].base_offset if at + 1 < len(group) else source.end_offset
         self._transactions.add(self._aborted(source, following))
         self._cleaner.open(source, source.mtime_ms() > horizon)
-        self._drive(lambda most: sum(self._cleaner.run(most)))
+        try:
+            self._drive(lambda most: sum(self._cleaner.run(most)))
+        except OffsetOverflowError as e:
+            raise OverflowedError(source) from e
         counts = self._cleaner.counts
         return CompactedSegment(
             source.base_offset,
@@ -244,40 +258,12 @@ class _Pass:
             *(counts[why] for why in ("superseded", "deleted", "keyless", "aborted", "markers")),
         )
 
-    def _complete(self, stem: str, log: File, group: list[Segment]) -> Cleaned:
-        """Writes the indexes, and brings all files to the disk under the names that they have now."""
-        cleaner = self._cleaner
-        contents = {
-            ".index": cleaner.offset_index.to_bytes(),
-            ".timeindex": cleaner.time_index.to_bytes(),
-        }
-        transactions = self._transactions.index
+    def _complete(self, log: File, group: list[Segment]) -> Cleaned:
+        """Brings all files to the disk under the names that they have now."""
+        cleaner, transactions = self._cleaner, self._transactions.index
         assert transactions is not None
-        if not transactions.is_empty:
-            contents[".txnindex"] = transactions.to_bytes()
-        files = [log]
-        for kind, entries in contents.items():
-            files.append(File(f"{stem}{kind}{CLEANED}", "w"))
-            files[-1].write(0, entries)
-        mtime = group[-1].mtime_ms()
-        for file in files:
-            if not file.path.endswith(f".txnindex{CLEANED}"):
-                set_mtime_ms(file.path, mtime)
-            file.sync()
+        indexes = cleaner.offset_index, cleaner.time_index, transactions
+        base, mtime = group[0].base_offset, group[-1].mtime_ms()
+        made = complete(self._log._directory, base, log, mtime, indexes, cleaner.max_timestamp)
         sync_directory(self._log._directory)
-        base = group[0].base_offset
-        return Cleaned(
-            layout.segment_stem(base),
-            base,
-            (".log", *contents),
-            cleaner.offset_index,
-            cleaner.time_index,
-            transactions,
-            cleaner.max_timestamp,
-        )
-
-
-def _remove(stem: str) -> None:
-    """Removes what there is of a segment that was not finished. OSError."""
-    for kind in layout.SEGMENT_KINDS:
-        unlink(f"{stem}{kind}{CLEANED}", missing_ok=True)
+        return made

@@ -6,7 +6,8 @@ from pathlib import Path
 from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogClosedError
-from kstore.log.compact.compactor import Cleaned, LogState, compact, last_offsets
+from kstore.log.compact.cleaned import Cleaned
+from kstore.log.compact.compactor import LogState, compact, last_offsets
 from kstore.log.compact.report import Compaction
 from kstore.log.files.log_dir_state import read_cleaner_offset
 from kstore.log.partition import PartitionLog
@@ -46,7 +47,7 @@ class _Preview:
         if self._log.is_closed:
             raise LogClosedError(f"{self._log.path} is closed")
 
-    def _replace_segments(self, old: Sequence[Segment], new: Cleaned) -> None:
+    def _replace_segments(self, old: Sequence[Segment], new: Sequence[Cleaned]) -> None:
         raise AssertionError("a dry run changes nothing")
 
     def _compacted_to(self, offset: int) -> None:

@@ -10,15 +10,25 @@ from kstore.log.producers.states import ABORT, COMMIT
 
 
 class CleanedTransactions:
-    """Takes in batches in order. `index` gets the aborted transactions whose markers stay."""
+    """Takes in batches in order. `index` gets the aborted transactions whose markers stay.
 
-    def __init__(self) -> None:
+    Of a transaction that ended below `log_start_offset` it is not known whether it was aborted: it counts as committed, as
+    in Kafka, and its marker goes though records of it may stay.
+    """
+
+    def __init__(self, log_start_offset: int = 0) -> None:
+        self._log_start_offset = log_start_offset
         self.index: TransactionIndex | None = None
         self._waiting: list[tuple[int, int, AbortedTxn]] = []  # a heap, by first offset
         self._count = 0
         self._aborted: dict[int, AbortedTxn] = {}  # by producer id: those that have begun
         self._met: set[int] = set()  # of these, whether a batch was met
-        self._committed: set[int] = set()  # producer ids with a transaction that was not aborted
+        self._committed: set[int] = (
+            set()
+        )  # producer ids with a transaction that was not aborted, until one is committed
+        self._begun: set[int] = (
+            set()
+        )  # of these, those with a batch above the log start, and no marker behind it
 
     def add(self, transactions: Iterable[AbortedTxn]) -> None:
         """Aborted transactions of batches that are still to come; one may be given several times."""
@@ -42,16 +52,20 @@ class CleanedTransactions:
             self._met.add(producer)
             return True
         self._committed.add(producer)
+        if batch.last_offset >= self._log_start_offset:
+            self._begun.add(producer)
         return False
 
     def _end(self, batch: RecordBatch) -> bool:
         if batch.records_count == 0:
             return True
         producer = batch.producer_id
+        begun = producer in self._begun
+        self._begun.discard(producer)
         kind = control_type(batch.records(verify=False)[0].key, batch.file, batch.position)
         if kind == ABORT:
             txn = self._aborted.pop(producer, None)
-            if txn is None and producer in self._committed:
+            if txn is None and begun:
                 raise _contradiction(batch, "a transaction that was aborted", "none of that producer")
             if txn is None or producer not in self._met:
                 return True

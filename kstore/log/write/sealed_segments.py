@@ -28,9 +28,9 @@ class SealedSegments:
         """These segments but the first ones."""
         return SealedSegments(self._all[count : self._count])
 
-    def with_one_for(self, at: int, count: int, segment: Segment) -> "SealedSegments":
-        """These segments, with this one in place of so many from `at` on."""
-        return SealedSegments([*self._all[:at], segment, *self._all[at + count : self._count]])
+    def replacing(self, at: int, count: int, segments: Iterable[Segment]) -> "SealedSegments":
+        """These segments, with others in place of so many from `at` on."""
+        return SealedSegments([*self._all[:at], *segments, *self._all[at + count : self._count]])
 
     def first(self, count: int) -> list[Segment]:
         """So many from the beginning."""

@@ -2,15 +2,15 @@
 //! usage: krabka-peer DATA WORK    then on stdin "WORKLOAD ARG...", on stdout "NANOSECONDS UNITS CHECKSUM" for each
 use bytes::{Bytes, BytesMut};
 use krabka_compression::CompressionType;
-use krabka_log::{Log, LogConfig, Offset, Segment, VerbatimBatch};
+use krabka_log::{CleanupPolicy, CompactionContext, Log, LogConfig, Offset, Segment, VerbatimBatch};
 use krabka_protocol::records::{validate_one_v2_batch, Record, RecordBatch, RecordBatchBorrowed};
-use krabka_units::prelude::{kibibytes, mebibytes};
+use krabka_units::prelude::{kibibytes, mebibytes, ByteSizeExt as _};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 const VALUE: usize = 100;
 const BATCH_RECORDS: i64 = 138;
@@ -183,6 +183,37 @@ impl Peer {
         (ns, size, size)
     }
 
+    /// All segments but the active one.
+    fn compact(&self) -> Sample {
+        let dir = self.fresh();
+        let mut logs: Vec<PathBuf> = Vec::new();
+        for file in fs::read_dir(self.data.join("compact-0")).unwrap() {
+            let path = file.unwrap().path();
+            match path.extension() {
+                Some(kind) if kind == "log" => logs.push(path),
+                _ => drop(fs::copy(&path, dir.join(path.file_name().unwrap())).unwrap()),
+            }
+        }
+        logs.sort();
+        let active = logs.pop().unwrap();
+        let size = fs::metadata(&active).unwrap().len();
+        fs::copy(&active, dir.join(active.file_name().unwrap())).unwrap();
+        for path in logs {
+            fs::hard_link(&path, dir.join(path.file_name().unwrap())).unwrap();
+        }
+        let config = LogConfig { cleanup_policy: CleanupPolicy::Compact, ..config() };
+        let mut log = Log::open(&dir, config).unwrap();
+        let before = log.size().bytes_u64() - size;
+        let context = CompactionContext { now: SystemTime::now(), last_stable_offset: log.log_end_offset() };
+        let t = Instant::now();
+        log.compact(&context).unwrap();
+        let ns = t.elapsed().as_nanos();
+        let after = log.size().bytes_u64() - size;
+        drop(log);
+        fs::remove_dir_all(dir).unwrap();
+        (ns, before, after)
+    }
+
     /// The first records of a partition, 1 MiB at a time.
     fn scan(&mut self, codec: u64, count: u64) -> Sample {
         let (data, work) = (&self.data, &self.work);
@@ -228,6 +259,7 @@ impl Peer {
             "extend" => self.extend(a[0], a[1]),
             "append" => self.append(a[0]),
             "durable" => self.durable(a[0]),
+            "compact" => self.compact(),
             "recover" => self.recover(),
             "scan" => self.scan(a[0], a[1]),
             _ => panic!("unknown workload {workload}"),
