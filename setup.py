@@ -57,7 +57,9 @@ SMALL = (
     "kstore/engine/io/notification",
     "kstore/engine/record/compress",
     "kstore/engine/record/decompress",
+    "kstore/engine/segment/index",
     "kstore/engine/segment/segment.",
+    "kstore/engine/segment/segment_growth",
 )
 
 
