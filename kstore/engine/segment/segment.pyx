@@ -187,19 +187,25 @@ cdef class Segment:
 
         An index gets the suffix .deleted after its .log did. So if the .log has its name, the index has its own, and
         what lies there as .deleted was left by an earlier segment. LogChangedError if the .log is gone: an index that
-        is not there may be gone, too."""
+        is not there may be gone, too. Others than .txnindex are compared with the batches, whosever they are."""
+        cdef File file
         path = self.path_of(kind)
         try:
-            return File(path)
+            file = File(path)
+            if kind != ".txnindex":
+                return file
         except FileNotFoundError:
-            pass
+            file = None
         if self.is_file_of_its_name():
-            return None
+            return file
         try:
-            return File(path + ".deleted")
+            file = File(path + ".deleted")
+            if kind != ".txnindex":
+                return file
         except FileNotFoundError:
-            if self._handle.is_at(self.path + ".deleted"):
-                return None
+            file = None
+        if self._handle.is_at(self.path + ".deleted"):
+            return file
         raise self.changed("it was deleted", self.base_offset)
 
     def is_file_of_its_name(self):
@@ -346,12 +352,9 @@ cdef class Segment:
     def transaction_index(self):
         """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""
         if self._transaction_index is None:
-            index = TransactionIndex(
+            self._transaction_index = TransactionIndex(
                 self.base_offset, self.contents(".txnindex", KS_ABORTED_ENTRY) or b"", path=self.path_of(".txnindex")
             )
-            if self.is_replaced():  # the file of a compacted segment need not name those whose batches are in this one
-                raise self.changed("it was replaced", self.base_offset)
-            self._transaction_index = index
         return self._transaction_index
 
     @property
