@@ -149,20 +149,22 @@ class LogDirectory:
         try:
             if directory.is_symlink():
                 unlink(str(directory))
-                raise FileNotFoundError
-            with os.scandir(directory) as entries:
-                found = list(entries)
-            for entry in found:
-                if entry.is_dir(follow_symlinks=False):
-                    raise NotADirectoryError(
-                        f"{entry.path} is a directory in a partition that is to be removed"
-                    )
-                unlink(entry.path, missing_ok=True)
-            remove_directory(str(directory))
+            else:
+                _remove(directory)
         except FileNotFoundError:
             pass
         self.deleted.remove(name)
         self.others.remove(name)
+
+
+def _remove(directory: Path) -> None:
+    with os.scandir(directory) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            raise NotADirectoryError(f"{entry.path} is a directory in a partition that is to be removed")
+        unlink(entry.path, missing_ok=True)
+    remove_directory(str(directory))
 
 
 def _is_directory(entry: "os.DirEntry[str]") -> bool:

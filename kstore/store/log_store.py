@@ -68,7 +68,7 @@ class LogStore:
     `dirs` are what a broker calls log.dirs: directories with a directory for each partition.
 
     mode "r": reads. Nothing is written or locked, so the directories may belong to a running broker. The names of the
-        partitions are taken when the object is made.
+        partitions are taken when the object is made, and by `refresh`.
     mode "a": writes too. Directories that are missing are made, and locked until the store is closed: close it, or use
         it in a `with` statement. If they were not closed cleanly, all partitions are recovered first, as a broker does.
         Threads may share the store.
@@ -148,6 +148,7 @@ class LogStore:
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._is_busy = background and self._is_writing
         self._work = Upkeep(self, idle_roll_ms)
+        is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
             once_free(lambda: self._take(paths), wait)
             if all(directory.failure for directory in self._directories):
@@ -159,9 +160,10 @@ class LogStore:
                 self._recover()
             else:
                 self._catalog.load_to_read()
+            is_untouched = False  # the background may open logs
             self._changed()
         except BaseException:
-            if not len(self._open_logs):  # nothing was written
+            if is_untouched:
                 for directory in self._directories:
                     with contextlib.suppress(OSError):
                         directory.give_back()
@@ -392,8 +394,12 @@ class LogStore:
         parts = split_by_partition(values, keys, timestamps, found.count, sticky)
         logs = self._open_logs
         if len(parts) > 1:
-            for number, *columns in parts:
-                logs.get(found.partition(number))._check_extend(*columns)
+            try:
+                for number, *columns in parts:
+                    logs.get(found.partition(number))._check_extend(*columns)
+            except (TypeError, ValueError):  # it counts the records of one partition, and the caller all
+                logs.get(found.partition(parts[0][0]))._check_extend(values, keys, timestamps)
+                raise
         return {number: logs.get(found.partition(number)).extend(*columns) for number, *columns in parts}
 
     def scan(
@@ -435,6 +441,14 @@ class LogStore:
             return self.log(topic, number).scan(names, **options)
 
         return StoreScan(topic, columns, numbers, scan_of)
+
+    def refresh(self) -> None:
+        """Takes in what partitions there are now, and what is known of topics. A store that reads knows them as they were
+        when it was made, or refreshed; one that writes always knows them. OSError, KstoreError as at the opening.
+        """
+        if not self._is_writing:
+            self._directories[:] = [LogDirectory(path, writing=False) for path in self.paths]
+            self._catalog.load_to_read()
 
     def cursor(
         self,
@@ -572,9 +586,8 @@ class LogStore:
             found = self._catalog.topic(topic)
             options = self._catalog.own_options(topic)
             for name in [name for name, value in config.items() if value is None]:
-                self._catalog.checked_options(
-                    {name: getattr(self._catalog.config, name, None)}
-                )  # of a topic?
+                value = getattr(self._catalog.config, name, None)
+                self._catalog.checked_options({name: value})  # an option that no topic has is refused
                 options.pop(name.replace("_", "."), None)
             options |= self._catalog.checked_options({k: v for k, v in config.items() if v is not None})
             self._catalog.checked_options(in_python(options))

@@ -299,8 +299,14 @@ class Upkeep:
         self._cleaned = log = store._open_logs.get(tp)
         active = log.active.base_offset
         try:
-            if not self._cleaner.is_stopped and not log.compact().segments:  # what is there is too young, say
+            if self._cleaner.is_stopped:
+                return
+            done = log.compact()
+            if not done.segments:  # what is there is too young, say
                 self._quiet["cleaning", tp] = now + _LATER_MS, active
+            if keyless := sum(each.keyless for each in done.segments):
+                text = "%s: its compaction has removed %d records without a key, as Kafka's does"
+                self._reports.warning(text, tp, keyless)
         except (LogChangedError, PolicyViolationError):
             pass  # retention was quicker, or the topic has another configuration
         except KstoreError as e:

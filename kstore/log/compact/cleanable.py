@@ -63,7 +63,7 @@ def cleanable(
     now_ms: int,
 ) -> Cleanable:
     """What there is to compact in these segments, the last of which is the active one. OSError, CorruptFileError."""
-    active = segments[-1].base_offset
+    active = segments[-1].base_offset if segments else log_end_offset
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     if not log_start_offset <= first_dirty <= log_end_offset:
         first_dirty = log_start_offset

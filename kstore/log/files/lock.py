@@ -88,7 +88,7 @@ class DirectoryLock:
     def _unlink(self) -> None:
         """Removes the file, unless the directory was renamed and another log's lock has its path."""
         path = Path(self.directory, layout.LOCK)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # the directory may have failed: the lock is given up all the same
             if self._file is not None and os.path.samestat(path.stat(), os.fstat(self._file.fd)):
                 path.unlink()
 

@@ -275,9 +275,20 @@ class LogDirState:
             if marker.exists():
                 unlink(str(marker))
                 sync_directory(str(self.directory))
+            self._forget_own_state()
             clean = session.was_clean(self.name)
             self._entered = True
             return state._replace(clean=clean)
+
+    def _forget_own_state(self) -> None:
+        """A partition that kept its own state before it was put into a log directory is no longer clean by what it says: a
+        copy of it alone would be believed to be."""
+        if self._alone:
+            return
+        for name in (layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS):
+            if (self.path / name).exists():
+                unlink(str(self.path / name))
+                sync_directory(str(self.path))
 
     def _refuse_deleted(self) -> None:
         """LogNotFoundError if a store has decided to delete the topic: what is appended now would go with it."""
