@@ -1,11 +1,14 @@
 """Garbage may be collected in any thread at any moment, also in the threads that go with what is garbage."""
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import kstore
+from kstore.log.files.log_dir_state import LogDirState
 from tests.helpers.processes import environment
 
 BEGIN = """
@@ -87,3 +90,28 @@ def test_threads_end_with_what_is_garbage(tmp_path: Path, what: str) -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == ("['MainThread'] 0\n", "")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_lock_goes_with_its_log_without_memory_to_give_it_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    def no_memory(_: object) -> None:
+        raise MemoryError
+
+    (tmp_path / ".lock").touch()  # both partitions keep their state here
+    kept = kstore.open(tmp_path / "t-1", "a") if beside else None
+    log = kstore.open(tmp_path / "t-0", "a")
+    log.append(b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(LogDirState, "leave_unclean", no_memory)
+        patch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the log alive
+        del log
+        gc.collect()
+    if kept is not None:
+        kept.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()  # one was never closed
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert not log.recovery.clean
+        assert [bytes(record.value) for record in log] == [b"x"]

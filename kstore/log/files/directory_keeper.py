@@ -30,7 +30,7 @@ class DirectoryKeeper:
                 marker = directory / layout.CLEAN_SHUTDOWN
                 held = HeldCheckpoints(directory)
                 self._session = SESSIONS.setdefault(directory, Session(marker.exists()))
-                self.was_clean = self._session.clean and not self._session.unclean
+                self.was_clean = self._session.was_clean
                 self._session.checkpoints = self._held = held
                 unlink(str(marker), missing_ok=True)
                 sync_directory(str(directory))
@@ -93,14 +93,14 @@ class DirectoryKeeper:
                     if clean:
                         session.checkpoints.store()
                     session.checkpoints = None
-                    if clean and not session.open:
+                    if clean and not session.is_used:
                         session.mark_clean(self.directory)
                     elif not clean:
                         session.clean = False
             finally:
                 if session is not None:
                     session.checkpoints = None
-                    if not session.open:
+                    if not session.is_used:
                         SESSIONS.pop(self.directory, None)
                 self._lock.release(self.directory, self._user)
                 self._left = True
@@ -116,7 +116,7 @@ class DirectoryKeeper:
         if session is not None:
             session.checkpoints = None
             session.clean = False
-            if not session.open:
+            if not session.is_used:
                 SESSIONS.pop(self.directory, None)
         self._lock.release(self.directory, self._user)
         self._left = True

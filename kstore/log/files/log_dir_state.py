@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
@@ -276,7 +277,7 @@ class LogDirState:
                 unlink(str(marker))
                 sync_directory(str(self.directory))
             self._forget_own_state()
-            clean = session.was_clean(self.name)
+            clean = session.enter(self.name)
             self._entered = True
             return state._replace(clean=clean)
 
@@ -371,13 +372,14 @@ class LogDirState:
         session = SESSIONS.get(self.directory)
         if session is None or session.open.get(self.name) is not self._user:
             if session is not None and not (
-                session.open or session.is_kept
+                session.is_used or session.is_kept
             ):  # of an opening that was interrupted
                 SESSIONS.pop(self.directory, None)
             return
-        if self._entered:  # else it was left as it was found
-            (session.closed if clean else session.unclean).add(self.name)
-        others = len(session.open) > 1 or session.is_kept
+        if clean and self._entered:
+            session.unclean.discard(self.name)
+            session.closed.add(self.name)
+        others = session.is_kept or any(user is not self._user for user in session.open.values())
         if clean and not others:
             session.mark_clean(self.directory)
         if not others:
@@ -416,9 +418,10 @@ class Session:
 
     def __init__(self, clean: bool) -> None:
         self.clean = clean
-        self.open: dict[TopicPartition, User] = {}
+        # Weak: a log that is garbage is not open, also if it found no memory to say so.
+        self.open: WeakValueDictionary[TopicPartition, User] = WeakValueDictionary()
         self.closed: set[TopicPartition] = set()
-        self.unclean: set[TopicPartition] = set()
+        self.unclean: set[TopicPartition] = set()  # those that are open, too
         self.checkpoints: HeldCheckpoints | None = None  # while somebody keeps the directory as a whole
 
     @property
@@ -426,11 +429,21 @@ class Session:
         """Whether somebody keeps the directory, with or without a partition that is open."""
         return self.checkpoints is not None
 
-    def was_clean(self, name: TopicPartition) -> bool:
-        """Whether a partition that is opened now was left clean; the answer counts once."""
+    @property
+    def is_used(self) -> bool:
+        """Whether a partition is open."""
+        return any(self.open.values())
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether all partitions were left clean, but for those that are open."""
+        return self.clean and all(name in self.open for name in self.unclean)
+
+    def enter(self, name: TopicPartition) -> bool:
+        """Whether a partition that is opened now was left clean. It is unclean until it is closed."""
         clean = name not in self.unclean and (self.clean or name in self.closed)
+        self.unclean.add(name)
         self.closed.discard(name)
-        self.unclean.discard(name)
         return clean
 
     def forget(self, name: TopicPartition) -> None:
