@@ -150,7 +150,7 @@ class Upkeep:
         """Notes what fails, and that the task does not fail any more; a step of it only the former."""
         try:
             yield
-        except LogClosedError:  # the topic was deleted, or the store closed
+        except (LogClosedError, LogChangedError):  # deleted or closed meanwhile; or the next run looks again
             pass
         except BaseException as e:
             if not isinstance(e, Exception) and threading.current_thread() is threading.main_thread():
@@ -327,9 +327,14 @@ def _active_of(store: Any, tp: TopicPartition) -> int:
 
 def _files(path: Path) -> list[tuple[int, int]]:
     """The base offsets and sizes of the .log files in a directory, oldest first. OSError."""
+    found = []
     with os.scandir(path) as entries:
-        found = [(layout.segment_offset(entry.name), entry) for entry in entries]
-    return sorted((base, entry.stat().st_size) for base, entry in found if base is not None)
+        for entry in entries:
+            base = layout.segment_offset(entry.name)
+            if base is not None:
+                with contextlib.suppress(FileNotFoundError):  # another thread has just removed it
+                    found.append((base, entry.stat().st_size))
+    return sorted(found)
 
 
 def _segment(path: Path, base: int) -> Segment:

@@ -4,12 +4,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import kstore
 from kstore import LogStore, TopicPartition
+from kstore.log.files import layout
+from kstore.store import upkeep
 from kstore.store.topic_catalog import TopicCatalog
 from tests.store.test_background import DAY, Clock, T, compacted, fill, make, starts, warnings_in
 
@@ -239,3 +242,15 @@ def test_no_memory_does_not_end_the_thread(ram: Path, monkeypatch: pytest.Monkey
         assert thread is not None
         assert thread.is_alive()
     assert not thread.is_alive()
+
+
+def test_a_file_that_goes_while_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for base in (0, 7):
+        (tmp_path / f"{base:020}.log").write_bytes(b"12345")
+
+    def late(name: str) -> int | None:
+        (tmp_path / f"{0:020}.log").unlink(missing_ok=True)  # another thread removes it
+        return layout.segment_offset(name)
+
+    monkeypatch.setattr(upkeep, "layout", SimpleNamespace(segment_offset=late))
+    assert upkeep._files(tmp_path) == [(7, 5)]
