@@ -5,7 +5,7 @@ import select
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime
 from functools import partial
-from itertools import islice, repeat
+from itertools import chain, islice
 from os import getpid
 from pathlib import Path
 from time import monotonic, time_ns
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, Self
 from kstore.arguments import choice, number
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
+from kstore.engine.scan.batch_reader import TopicRecords
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
 from kstore.log.cursors.group_file import GroupFile
@@ -27,7 +28,7 @@ from kstore.store.topic_catalog import TopicCatalog
 
 _LOOK = 0.4  # s: how often a member looks who else is there, and which partitions
 _POLL = 0.05  # s: how often to ask where nothing tells of changes
-_TURN = 4096  # records of one partition before the others have a turn
+_TURN = 1 << 14  # records of a partition before the others have their turn
 _TASK_TURN = 32  # records that one asyncio task takes before the others have a turn
 _TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
 _SWEEP = 20  # partitions that are asked at each look though nothing told of them: a share of another machine is silent
@@ -67,9 +68,6 @@ class TopicRecord(NamedTuple):
     def headers(self) -> Any:
         """The headers."""
         return self.record.headers
-
-
-_topic_record = partial(tuple.__new__, TopicRecord)  # as TopicRecord(...), without a call of Python code
 
 
 class Topics(Protocol):
@@ -261,9 +259,13 @@ class StoreCursor:
 
     def __iter__(self) -> Iterator[TopicRecord]:
         self._check_open()
+        return chain.from_iterable(self._awaited())
+
+    def _awaited(self) -> Iterator[Iterator[TopicRecord]]:
+        """Records of one partition, in turn."""
         for turn in self._turns():
             if not isinstance(turn, float):
-                yield from turn
+                yield turn
                 continue
             with select.epoll() as poll:
                 self._register(poll)
@@ -310,7 +312,7 @@ class StoreCursor:
                 del self._pending[tp]
                 cursor = self._cursors.get(tp)
                 if cursor is not None:
-                    yield self._turn(tp, cursor)
+                    yield from self._turn(tp, cursor)
                 continue
             if not self._follow:
                 return
@@ -321,26 +323,32 @@ class StoreCursor:
             if self._watch is None:
                 self._pending = dict.fromkeys(self._cursors)
 
-    def _turn(self, tp: TopicPartition, cursor: Cursor) -> Iterator[TopicRecord]:
-        """What a partition has, up to where the others have their turn."""
+    def _turn(self, tp: TopicPartition, cursor: Cursor) -> Iterator[Iterator[TopicRecord]]:
+        """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
         before = cursor.position
-        try:  # all that is done for a record is C code
-            records = islice(cursor, _TURN)
-            yield from map(_topic_record, zip(repeat(tp.topic), repeat(tp.partition), records, strict=False))
+        try:
+            yield TopicRecords(
+                TopicRecord, tp.topic, tp.partition, islice(cursor, _TURN), partial(self._failed, tp)
+            )
             if cursor.position >= before + _TURN:
                 self._pending[tp] = None
-        except LogNotFoundError:  # it was deleted, and maybe made anew
+        finally:
+            cursor._let_go()
+        if cursor.position != before:
+            self._heard = monotonic()
+
+    def _failed(self, tp: TopicPartition, error: Exception) -> None:
+        """What an exception while a partition is read means for the others."""
+        if isinstance(error, LogNotFoundError):  # it was deleted, and maybe made anew
             self._give_up(tp)
             self._first_wanted.discard(tp)
             self._listed, self._next_look = None, 0
-        except LogClosedError:
-            if not self._closed:  # by another thread
-                raise
-        except KstoreError as e:
-            e.add_note(f"in partition {tp}, which group {self.group!r} reads")
-            raise
-        if cursor.position != before:
-            self._heard = monotonic()
+            return
+        if isinstance(error, LogClosedError) and self._closed:  # by another thread
+            return
+        if isinstance(error, KstoreError):
+            error.add_note(f"in partition {tp}, which group {self.group!r} reads")
+        raise error
 
     def _watch_all(self) -> None:
         """Has the system tell of changes in all partitions."""

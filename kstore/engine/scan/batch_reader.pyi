@@ -1,9 +1,11 @@
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol, Self, final
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogChangedError
+
+_T = TypeVar("_T", bound=tuple[str, int, Record])
 
 class Skipped(NamedTuple):
     """What on_error="skip" left out: `size` bytes at byte `position` of `file`, because of `error`."""
@@ -55,9 +57,32 @@ class RecordReader(Reader):
     """An iterator of Record objects. log.records() and slice.records() make one.
 
     `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records before are
-    given. One thread at a time."""
+    given. One thread at a time.
 
+    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it gives none."""
+
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def is_stopped(self) -> bool: ...
+    def stop(self) -> None: ...
     def __next__(self) -> Record: ...
+
+@final
+class TopicRecords(Generic[_T]):
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for the records of an iterator. An
+    exception goes to `failed`, which raises it; if it does not, this is the end."""
+
+    def __init__(
+        self,
+        kind: type[_T],
+        topic: str,
+        partition: int,
+        records: Iterable[Record],
+        failed: Callable[[Exception], object],
+    ) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> _T: ...
 
 def change_of(segment: Segment, offset: int, end_offset: int = ...) -> LogChangedError | None:
     """Why an error that was met in a segment is none of its file, as a LogChangedError; None if it is one.

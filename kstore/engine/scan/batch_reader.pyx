@@ -13,6 +13,8 @@ import time
 from typing import NamedTuple
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
 
@@ -36,6 +38,9 @@ from libkstore.format cimport (
 
 from kstore.engine.record.batch import control_type
 from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeError
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(type kind, Py_ssize_t count)
 
 cdef enum:
     SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
@@ -456,13 +461,23 @@ cdef class RecordReader(Reader):
 
     `skipped` lists what on_error="skip" left out: of a batch that is damaged in its middle, the records before are
     given. One thread at a time.
+
+    `next_offset` is the offset behind the last record that it gave, -1 before the first. After stop() it gives none.
     """
 
     cdef Records cursor
+    cdef readonly int64_t next_offset
+    cdef readonly bint is_stopped
+
+    def __cinit__(self, *args, **kwargs):
+        self.next_offset = -1
+
+    def stop(self):
+        self.is_stopped = True
 
     def __next__(self):
         cdef Record record
-        while True:
+        while not self.is_stopped:
             if self.cursor is None:
                 self.enter()
                 try:
@@ -487,7 +502,9 @@ cdef class RecordReader(Reader):
             elif self.cursor.offset >= self.start_offset:
                 if self.cursor.offset >= self.stop_offset:
                     raise StopIteration
+                self.next_offset = self.cursor.offset + 1
                 return record
+        raise StopIteration
 
     cdef bint next_batch(self) except -1:
         """Puts the cursor on the records of the next batch that has any for us. False at the end."""
@@ -503,6 +520,46 @@ cdef class RecordReader(Reader):
             except (CorruptRecordError, RecordTooLargeError) as e:
                 self.broken(e)
         return False
+
+
+@final
+cdef class TopicRecords:
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for the records of an iterator. An
+    exception goes to `failed`, which raises it; if it does not, this is the end."""
+
+    cdef type kind
+    cdef object topic, partition, records, failed
+
+    def __init__(self, type kind not None, topic, partition, records, failed):
+        if not issubclass(kind, tuple):
+            raise TypeError(f"{kind!r} is no kind of tuple")
+        self.kind, self.topic, self.partition = kind, topic, partition
+        self.records, self.failed = iter(records), failed
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef object made
+        if self.kind is None:  # made without __init__
+            raise StopIteration
+        made = PyType_GenericAlloc(self.kind, 3)  # before it: if there is no memory, the record is still to come
+        try:
+            record = next(self.records)
+        except StopIteration:
+            raise
+        except Exception as e:
+            self.failed(e)
+            raise StopIteration
+        set_item(made, 0, self.topic)
+        set_item(made, 1, self.partition)
+        set_item(made, 2, record)
+        return made
+
+
+cdef void set_item(object made, Py_ssize_t at, object item) noexcept:
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(made, at, item)
 
 
 def change_of(Segment segment not None, int64_t offset, int64_t end_offset=INT64_MAX):

@@ -6,11 +6,13 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from kstore.arguments import choice, integer, moment, number
 from kstore.engine.record.batch import Record
+from kstore.engine.scan.batch_reader import RecordReader
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.cursors.group_file import Changes, Entry, GroupFile
 from kstore.log.cursors.home import Home
@@ -42,7 +44,7 @@ class View(Protocol):
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
     def find(self, *, timestamp: datetime) -> Any: ...
     def scan(self, columns: Sequence[str], *, since: datetime, batch_rows: int) -> Any: ...
-    def records(self, start: int, stop: int, *, isolation: Any) -> Iterator[Record]: ...
+    def records(self, start: int, stop: int, *, isolation: Any) -> RecordReader: ...
     def follow(self, offset: int, *, timeout: float | None, isolation: Any) -> Any: ...
 
 
@@ -160,14 +162,15 @@ class Cursor:
             )
             self._follower: Any = None
             self._follower_at = -1
+            self._reader: RecordReader | None = None  # if it has given a record, it tells the position
             self._passed = (-1, -1)  # between these offsets were no records
             if self._committed is None:
                 if wait:  # the view is from before it
                     view.refresh()
-                self._position = offset_of(self._view, start)
+                self._place = offset_of(self._view, start)
             else:
-                self._position = self._committed.offset
-            self._floor = -1 if self._committed is None else self._position
+                self._place = self._committed.offset
+            self._floor = -1 if self._committed is None else self._place
         except BaseException:
             self._lock.release()
             raise
@@ -179,6 +182,19 @@ class Cursor:
     def position(self) -> int:
         """The offset of the next record that iterating gives."""
         return self._position
+
+    @property
+    def _position(self) -> int:
+        reader = self._reader
+        return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._place
+
+    @_position.setter
+    def _position(self, offset: int) -> None:
+        reader = self._reader
+        if reader is not None:
+            reader.stop()  # first: whatever interrupts this, an iteration goes on from the position that there is
+        self._place = offset
+        self._reader = None
 
     @property
     def _behind_given(self) -> int:
@@ -244,28 +260,34 @@ class Cursor:
         return self._there_async() if not self._follow else self._followed_async()
 
     def _there(self) -> Iterator[Record]:
-        """The records up to the end of the log as it is now."""
+        """The records up to the end of the log as it is now. All that is done for a record is C code."""
+        return chain.from_iterable(self._readers())
+
+    def _readers(self) -> Iterator[RecordReader]:
+        """One, and another one after it was stopped: by a seek(), or by another iteration."""
         view = self._view
         view.refresh()
         stop = view.log_end_offset
         if self._isolation == "read_committed":
             stop = max(min(stop, view.last_stable_offset()), self._position)
         at = -1
-        while not self._closed and at != self._position:  # once more after a seek()
+        while not self._closed and at != self._position:
             at = self._position
             reader = view.records(at, stop, isolation=self._isolation)
             self._check_range()  # after it: what is deleted from here on makes the reader raise
-            for record in reader:
-                if self._closed:
-                    return
-                at = self._position = record.offset + 1
-                yield record
-                if self._position != at:
-                    break
-            else:
-                if at < stop:  # only markers of transactions, and what compaction has left
-                    self._passed, self._position = (self._behind_given, stop), stop
-                    at = stop
+            self._position = at
+            self._reader = reader
+            if self._closed:  # by another thread, which has not seen the reader
+                return
+            yield reader
+            if reader.is_stopped:
+                at = -1
+                continue
+            self._let_go()
+            at = self._position
+            if at < stop:  # only markers of transactions, and what compaction has left
+                self._passed, self._position = (self._behind_given, stop), stop
+                at = stop
 
     async def _there_async(self) -> AsyncIterator[Record]:
         import asyncio
@@ -301,6 +323,8 @@ class Cursor:
     def _at_position(self, timeout: float | None) -> Any:
         """A follower of what comes behind the position. If the cursor is closed, it has ended."""
         follower = self._follower
+        if self._reader is not None:
+            self._let_go()
         if follower is None or (self._follower_at != self._position and not self._closed):
             self._end_follower()
             self._view.refresh()
@@ -314,7 +338,7 @@ class Cursor:
 
     def _given(self, record: Record | None) -> Record | None:
         if record is not None and not self._closed:
-            self._position = self._follower_at = record.offset + 1
+            self._place = self._follower_at = record.offset + 1
             return record
         return None
 
@@ -420,12 +444,18 @@ class Cursor:
         """Whether the cursor was closed."""
         return self._closed
 
+    def _let_go(self) -> None:
+        """Closes what an iteration that broke off was reading."""
+        self._position = self._position
+
     def close(self) -> None:
         """Gives the partition up for the next cursor of the group. Nothing is committed; what was committed with
         durable=False is brought to the disk. OSError. From another thread it also ends an iteration that waits.
         """
         self._closed = True
-        follower = self._follower
+        reader, follower = self._reader, self._follower
+        if reader is not None:
+            reader.stop()
         if follower is not None:
             follower.close()
         lock = self._lock
