@@ -23,6 +23,7 @@ cdef struct ks_cells:
     int64_t width                # FIXED
     const uint8_t **pointers     # POINTERS: NULL for null
     int64_t *sizes
+    const int64_t *rows          # if not NULL: cell i is what cell rows[i] would be without it
 
 
 cdef inline const uint8_t *ks_cell(const ks_cells *c, int64_t i, int64_t *size) noexcept nogil:
@@ -30,6 +31,8 @@ cdef inline const uint8_t *ks_cell(const ks_cells *c, int64_t i, int64_t *size) 
     cdef int64_t at, start
     cdef int32_t[2] ends32
     cdef int64_t[2] ends64
+    if c.rows is not NULL:
+        i = c.rows[i]
     if c.kind == CELLS_POINTERS:
         size[0] = c.sizes[i]
         return c.pointers[i]
@@ -63,6 +66,7 @@ cdef class BinaryInput:
     @staticmethod
     cdef BinaryInput of_array(const ArrowSchema *schema, const ArrowArray *array, str what)
 
+    cdef BinaryInput chosen(self, object rows, int64_t first, int64_t count)
     cdef int take_objects(self, object items, str what) except -1
     cdef int take_odd(self, tuple items, int64_t odd, str what) except -1
     cdef int pin(self, object item, int64_t i, str what) except -1

@@ -13,6 +13,7 @@ Arrays of dtype V and two-dimensional arrays of uint8 (a row a cell) give all th
 import gc
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_New
@@ -61,7 +62,8 @@ cdef class BinaryInput:
         for i in range(self.pin_count):
             PyBuffer_Release(&self.pins[i])
         PyMem_RawFree(self.pins)
-        PyMem_RawFree(self.cells.pointers)
+        if self.cells.rows is NULL:  # else they are the owner's
+            PyMem_RawFree(self.cells.pointers)
 
     @staticmethod
     cdef BinaryInput of(object values, str what, int64_t count):
@@ -91,6 +93,17 @@ cdef class BinaryInput:
             self.take_objects(values if type(values) is list else materialised(values, what, count), what)
         check_count(what, self.cells.count, count)
         return self
+
+    cdef BinaryInput chosen(self, object rows, int64_t first, int64_t count):
+        """Some of the cells, not copied: their numbers are `count` of the int64 in the bytes object `rows`, from place
+        `first` on."""
+        cdef BinaryInput part = BinaryInput()
+        assert self.cells.rows is NULL
+        part.owner = (self, rows)
+        part.cells = self.cells
+        part.cells.rows = <const int64_t *>PyBytes_AS_STRING(rows) + first
+        part.cells.count = count
+        return part
 
     cdef int room(self, int64_t count) except -1:
         """Memory for the pointers and sizes of so many cells."""

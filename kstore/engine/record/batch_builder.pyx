@@ -37,9 +37,15 @@ cdef extern from *:
 
 cdef inline void fetch_ahead(const ks_cells *cells, int64_t i) noexcept nogil:
     """Asks for the memory of a cell that lies anywhere, which no processor foresees: its first two lines."""
-    cdef const uint8_t *cell = cells.pointers[i]
+    cdef int64_t size
+    cdef const uint8_t *cell = ks_cell(cells, i, &size)
     ks_prefetch(cell)  # a hint: it may be NULL, and the cell may end before
     ks_prefetch(<const void *>(<size_t>cell + CACHE_LINE))
+
+
+cdef inline bint is_scattered(const ks_cells *cells) noexcept nogil:
+    """Whether the cells do not lie one behind the other."""
+    return cells.kind == CELLS_POINTERS or cells.rows is not NULL
 
 
 cdef bytes varint(int64_t value):
@@ -209,11 +215,11 @@ cdef class BatchBuilder:
         cdef uint8_t *start = self.data + self.start
         cdef uint8_t *end = self.data + self.room
         cdef size_t body
-        cdef bint scattered = values.kind == CELLS_POINTERS
+        cdef bint scattered = is_scattered(&values), scattered_keys = is_scattered(&keys)
         while n < left:
             if scattered and n + AHEAD < left:
                 fetch_ahead(&values, first + n + AHEAD)
-                if keys.kind == CELLS_POINTERS:
+                if scattered_keys:
                     fetch_ahead(&keys, first + n + AHEAD)
             value = ks_cell(&values, first + n, &value_size)
             key = ks_cell(&keys, first + n, &key_size)
