@@ -60,6 +60,7 @@ _SOURCES = {
     "kstore.store": "LogStore",
     "kstore.store.descriptions": "StoreHealth TopicDescription",
     "kstore.store.store_cursor": "StoreCursor TopicRecord",
+    "kstore.store.table": "Table",
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}
 

@@ -68,6 +68,7 @@ from kstore.store.descriptions import StoreHealth as StoreHealth
 from kstore.store.descriptions import TopicDescription as TopicDescription
 from kstore.store.store_cursor import StoreCursor as StoreCursor
 from kstore.store.store_cursor import TopicRecord as TopicRecord
+from kstore.store.table import Table as Table
 
 __all__ = [
     "EARLIEST",
@@ -127,6 +128,7 @@ __all__ = [
     "Span",
     "StoreCursor",
     "StoreHealth",
+    "Table",
     "Ticket",
     "TopicDescription",
     "TopicPartition",

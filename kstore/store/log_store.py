@@ -40,6 +40,7 @@ from kstore.store.log_directory import LogDirectory
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.store_cursor import StoreCursor
 from kstore.store.store_scan import StoreScan
+from kstore.store.table import Table
 from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.upkeep import Upkeep
@@ -441,6 +442,15 @@ class LogStore:
             return self.log(topic, number).scan(names, **options)
 
         return StoreScan(topic, columns, numbers, scan_of)
+
+    def table(self, topic: str) -> Table:
+        """A topic as a read-only mapping: the last value of every key, as bytes. It follows the topic while it grows.
+
+        See Table. LogNotFoundError if there is no such topic, LogFailedError if some of its partitions are not here.
+        """
+        if self._closed:
+            raise LogClosedError(f"the store of {self._named()} is closed")
+        return Table(self, topic)
 
     def refresh(self) -> None:
         """Takes in what partitions there are now, and what is known of topics. A store that reads knows them as they were

@@ -1,0 +1,218 @@
+"""A topic as a table: the last value of every key. It holds each key and its offset in memory; values stay in the logs."""
+
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from typing import Protocol, TypeVar
+
+from kstore.engine.io.mutex import Mutex
+from kstore.engine.record.batch import Record
+from kstore.engine.record.hashes import murmur2
+from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
+from kstore.log.partition import PartitionLog
+from kstore.store.topic import Topic
+from kstore.store.topic_catalog import TopicCatalog
+
+T = TypeVar("T")
+_TURNS = 5  # a log that is changed under every one of these is no longer waited for
+
+
+class Logs(Protocol):
+    """What a table asks of a store."""
+
+    _is_writing: bool
+    _catalog: TopicCatalog
+
+    @property
+    def is_closed(self) -> bool: ...
+    def log(self, topic: str, partition: int = 0) -> PartitionLog: ...
+
+
+class _Part:
+    """The keys of one partition."""
+
+    def __init__(self) -> None:
+        self.reader: PartitionLog | None = None  # of a store that only reads
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is known."""
+        self.offsets: dict[bytes, int] = {}  # of the last record of each key; ~offset if that has no value
+        self._start = self._end = 0  # what was read of the log
+        self._crc = -1  # of the last batch of that
+
+    def catch_up(self, log: PartitionLog) -> None:
+        """Takes in what was committed since. Who interrupts it loses nothing: the same is read again. LogChangedError."""
+        if self._end and not self._is_as_known(log):
+            self.forget()
+        start, end = log.log_start_offset, log.last_stable_offset()
+        if end > self._end:
+            crc = self._last_crc(log, end)
+            self._take(log, end)
+            if self._last_crc(log, end) != crc:
+                raise LogChangedError(log.path, end - 1, start, end, "batches were replaced")
+            self._crc, self._end = crc, end
+        if start > self._start:
+            self.offsets = {
+                key: offset for key, offset in self.offsets.items() if max(offset, ~offset) >= start
+            }
+            self._start = start
+
+    def _take(self, log: PartitionLog, end: int) -> None:
+        for batch in log.scan(
+            ["offset", "key", "value"], start=self._end, stop=end, isolation="read_committed"
+        ):
+            keys, offsets = batch.column("key").to_list(), batch.column("offset").values.tolist()
+            valued = batch.column("value").validity
+            if valued is not None:
+                offsets = [at if has else ~at for at, has in zip(offsets, valued.tolist(), strict=True)]
+            self.offsets.update(zip(keys, offsets, strict=True))
+        self.offsets.pop(None, None)  # type: ignore[call-overload]  # of records without a key
+
+    def _is_as_known(self, log: PartitionLog) -> bool:
+        """Whether what was read is still there. A log that was cut off and written anew has another batch at its end."""
+        end = self._end
+        return end <= log.last_stable_offset() and (
+            end <= log.log_start_offset or self._last_crc(log, end) == self._crc
+        )
+
+    def record(self, log: PartitionLog, key: bytes) -> Record | None:
+        """The last record of a key. LogChangedError if it is another one now."""
+        offset = self.offsets.get(key)
+        if offset is None:
+            return None
+        record = log.get(max(offset, ~offset))
+        if record.key != key or (record.value is None) != (offset < 0):
+            raise LogChangedError(log.path, record.offset, -1, -1, "batches were replaced")
+        return record
+
+    @staticmethod
+    def _last_crc(log: PartitionLog, end: int) -> int:
+        return next((batch.crc for batch in log.batches(end - 1, end)), -1)
+
+
+class Table(Mapping[bytes, bytes]):
+    """A topic as a read-only mapping: the last value of every key. store.table() makes one.
+
+    It follows its topic: each call shows what was committed up to then. A key whose last record has no value was deleted,
+    and is not in it. Keys and values are bytes; `record` gives all of the record. Threads may share it.
+
+    It reads all keys of the topic when it is first used, and holds them in memory. If a key is in several partitions, its
+    value is that in the partition where `append` puts it now.
+    """
+
+    def __init__(self, store: Logs, topic: str) -> None:
+        self._store = store
+        self._topic = topic
+        self._parts: dict[int, _Part] = {}
+        self._guard = Mutex()
+        self._found()
+
+    def record(self, key: bytes) -> Record | None:
+        """The last record of a key, with its offset, timestamp and headers; None if there is none, or the key was deleted.
+
+        TypeError if `key` is not bytes. LogNotFoundError if the topic was deleted, LogClosedError if the store is closed,
+        CorruptRecordError if a log is damaged, OSError."""
+        if not isinstance(key, bytes):
+            raise TypeError(f"key is bytes, not {key!r}")
+        with self._guard:
+            found = self._found()
+            own = self._own(found, key)
+            for number in (own, *(each for each in found.numbers if each != own)):
+                record = self._while_it_changes(number, lambda log, part: part.record(log, key))
+                if record is not None:
+                    return None if record.value is None else record
+        return None
+
+    @staticmethod
+    def _own(found: Topic, key: bytes) -> int:
+        """The partition where `append` puts a key."""
+        return (murmur2(key) & 0x7FFFFFFF) % found.count
+
+    def _while_it_changes(self, number: int, look: Callable[[PartitionLog, _Part], T]) -> T:
+        """What `look` finds in a partition; tried again if its log is compacted, cut off or deleted from meanwhile."""
+        for turn in range(_TURNS):
+            part = self._parts.setdefault(number, _Part())
+            try:
+                log = self._log(number, part)
+                part.catch_up(log)
+                return look(log, part)
+            except OffsetOutOfRangeError:
+                part.forget()
+                if turn == _TURNS - 1:
+                    raise
+        raise AssertionError
+
+    def _log(self, number: int, part: _Part) -> PartitionLog:
+        if self._store._is_writing:
+            return self._store.log(self._topic, number)
+        if part.reader is None:
+            part.reader = self._store.log(self._topic, number)
+        part.reader.refresh()
+        return part.reader
+
+    def _found(self) -> Topic:
+        if self._store.is_closed:
+            raise LogClosedError(f"the store of {self!r} is closed")
+        found = self._store._catalog.topic(self._topic)
+        self._store._catalog.require_all(found, "read as a table")
+        return found
+
+    def _keys(self) -> set[bytes]:
+        with self._guard:
+            found = self._found()
+            known = {
+                number: self._while_it_changes(number, lambda _, part: part.offsets)
+                for number in found.numbers
+            }
+            live: set[bytes] = set()
+            deleted: set[bytes] = set()
+            for offsets in known.values():
+                live.update(key for key, offset in offsets.items() if offset >= 0)
+                deleted.update(key for key, offset in offsets.items() if offset < 0)
+            for key in live & deleted:  # it is in several partitions
+                if known[self._own(found, key)].get(key, 0) < 0:
+                    live.discard(key)
+            return live
+
+    def __getitem__(self, key: bytes) -> bytes:
+        record = self.record(key)
+        if record is None or record.value is None:
+            raise KeyError(key)
+        return record.value
+
+    def __contains__(self, key: object) -> bool:
+        return self.record(key) is not None  # type: ignore[arg-type]  # it checks it
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._keys())
+
+    def __len__(self) -> int:
+        return len(self._keys())
+
+    def items(self) -> "ItemsView[bytes, bytes]":
+        """The keys and their values, as they are when each is given."""
+        return _Items(self)
+
+    def values(self) -> "ValuesView[bytes]":
+        """The values, as they are when each is given."""
+        return _Values(self)
+
+    def __repr__(self) -> str:
+        return f"<Table of {self._topic}>"
+
+
+class _Items(ItemsView[bytes, bytes]):
+    _mapping: Table
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        for key in self._mapping:
+            value = self._mapping.get(key)
+            if value is not None:  # else it was deleted meanwhile
+                yield key, value
+
+
+class _Values(ValuesView[bytes]):
+    _mapping: Table
+
+    def __iter__(self) -> Iterator[bytes]:
+        for _, value in self._mapping.items():  # noqa: PERF102 - values() is this
+            yield value

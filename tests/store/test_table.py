@@ -1,0 +1,219 @@
+"""store.table(): a mapping that equals a dict, whatever happens to its logs."""
+
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+import kstore
+from kstore import LogStore
+from kstore.engine.record.hashes import murmur2
+from tests.helpers.markers import marker
+
+SHM = Path("/dev/shm")
+KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"dd"])
+VALUES = st.one_of(st.none(), st.binary(max_size=3))
+OPTIONS = {
+    "internal_segment_bytes": 400,
+    "index_interval_bytes": 50,
+    "cleanup_policy": ("compact", "delete"),
+    "retention_ms": -1,
+    "min_cleanable_dirty_ratio": 0,
+    "file_delete_delay_ms": 0,
+}
+
+
+class TableMachine(RuleBasedStateMachine):
+    """`parts` has the (key, value) of every offset of every partition, `starts` the log start offsets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(dir=SHM if SHM.is_dir() else None))
+        self.parts: list[list[tuple[bytes, bytes | None]]] = [[], []]
+        self.starts = [0, 0]
+        self.store = LogStore(self.root, mode="a", background=False, max_open_partitions=1, **OPTIONS)  # type: ignore[arg-type]
+        self.store.create_topic("t", 2)
+
+    @initialize()
+    def begin(self) -> None:
+        self.tables = [self.store.table("t"), LogStore(self.root).table("t")]
+
+    def log(self, partition: int) -> kstore.LogWriter:
+        log = self.store.log("t", partition % len(self.parts))
+        assert isinstance(log, kstore.LogWriter)
+        return log
+
+    @rule(key=KEYS, value=VALUES)
+    def put(self, key: bytes, value: bytes | None) -> None:
+        partition, _ = self.store.append("t", value, key=key)
+        self.parts[partition].append((key, value))
+
+    @rule(key=KEYS, value=VALUES, partition=st.integers(0, 2))
+    def put_elsewhere(self, key: bytes, value: bytes | None, partition: int) -> None:
+        self.log(partition).append(value, key)
+        self.parts[partition % len(self.parts)].append((key, value))
+
+    @rule(partition=st.integers(0, 2))
+    def compact(self, partition: int) -> None:
+        log = self.log(partition)
+        log.roll()
+        log.compact()
+
+    @rule(partition=st.integers(0, 2), share=st.floats(0, 1))
+    def cut_off(self, partition: int, share: float) -> None:
+        partition %= len(self.parts)
+        kept = int(share * len(self.parts[partition]))
+        if kept >= self.starts[partition]:
+            self.log(partition).truncate_to(kept)
+            del self.parts[partition][kept:]
+
+    @rule(partition=st.integers(0, 2), share=st.floats(0, 1))
+    def delete(self, partition: int, share: float) -> None:
+        partition %= len(self.parts)
+        start = max(int(share * len(self.parts[partition])), self.starts[partition])
+        self.log(partition).delete_records(start)
+        self.log(partition).retain()
+        self.starts[partition] = start
+
+    @rule()
+    def add_partition(self) -> None:
+        if len(self.parts) < 3:
+            self.store.add_partitions("t", 3)
+            self.parts.append([])
+            self.starts.append(0)
+            self.tables[1] = LogStore(self.root).table("t")
+
+    @rule()
+    def one_that_is_new(self) -> None:
+        self.tables.append(self.store.table("t"))
+        del self.tables[2:-1]
+
+    def expected(self) -> dict[bytes, bytes]:
+        last: list[dict[bytes, bytes | None]] = [
+            dict(part[start:]) for part, start in zip(self.parts, self.starts, strict=True)
+        ]
+        found = {key: value for part in reversed(last) for key, value in part.items() if value is not None}
+        for key in {key for part in last for key in part}:
+            own = last[(murmur2(key) & 0x7FFFFFFF) % len(last)]
+            if key in own:
+                value = own[key]
+                found.pop(key, None)
+                if value is not None:
+                    found[key] = value
+        return found
+
+    @invariant()
+    def tables_are_dicts(self) -> None:
+        for table in getattr(self, "tables", ()):
+            expected = self.expected()
+            assert set(table) == expected.keys()
+            assert len(table) == len(expected)
+            for key in (b"", b"a", b"b", b"c", b"dd", b"none"):
+                assert (key in table) == (key in expected)
+                several = sum(key == k for part in self.parts for k, _ in part) > 0 and len(self.parts) > 1
+                if key in expected and not several:
+                    assert table[key] == expected[key]
+                own = self.parts[(murmur2(key) & 0x7FFFFFFF) % len(self.parts)]
+                start = self.starts[(murmur2(key) & 0x7FFFFFFF) % len(self.parts)]
+                if key in dict(own[start:]):
+                    assert table.get(key) == expected.get(key)
+
+    def teardown(self) -> None:
+        self.store.abandon()
+        shutil.rmtree(self.root)
+
+
+TableMachine.TestCase.settings = settings(
+    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestTable = TableMachine.TestCase
+
+
+def test_a_table(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a") as store:
+        store.create_topic("prices", 3, cleanup_policy="compact")
+        table = store.table("prices")
+        assert dict(table) == {}
+        for i in range(100):
+            store.append("prices", b"%d" % i, key=b"k%d" % (i % 10), headers=[("i", b"%d" % i)])
+        assert dict(table) == {b"k%d" % i: b"%d" % (90 + i) for i in range(10)}
+        assert sorted(table.values()) == [b"%d" % (90 + i) for i in range(10)]
+        record = table.record(b"k3")
+        assert record is not None
+        assert record.headers == (("i", b"93"),)
+        store.append("prices", None, key=b"k3")
+        assert b"k3" not in table
+        assert table.record(b"k3") is None
+        assert len(table) == 9
+        with pytest.raises(KeyError):
+            table[b"k3"]
+        for wrong in ("k3", 3, None, bytearray(b"k3")):
+            with pytest.raises(TypeError, match="key is bytes"):
+                wrong in table  # type: ignore[comparison-overlap]  # noqa: B015
+        store.delete_topic("prices")
+        with pytest.raises(kstore.LogNotFoundError):
+            len(table)
+        with pytest.raises(kstore.LogNotFoundError):
+            store.table("prices")
+    with pytest.raises(kstore.LogClosedError):
+        table.get(b"k1")
+
+
+def test_committed_records_only(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        table = store.table("t")
+        log = store.log("t")
+        assert isinstance(log, kstore.LogWriter)
+        store.append("t", b"0", key=b"k")
+        store.append("t", b"no key")
+        now = int(time.time() * 1000)
+        for sequence, (kind, expected) in enumerate((("ABORT", b"0"), ("COMMIT", b"1"))):
+            record = (now, b"k", b"%d" % sequence, None)
+            log.append_batches(
+                kstore.encode_batch(
+                    [record], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True
+                )
+            )
+            assert table[b"k"] == b"0"
+            log.append_batches(marker(kind, 7, now), origin="coordinator", transaction_version=0)
+            assert dict(table) == {b"k": expected}
+
+
+def test_threads_beside_a_writer(tmp_path: Path) -> None:
+    """A value is never older than one that was acknowledged before it was asked for."""
+    with LogStore(tmp_path, mode="a", background=False, **OPTIONS) as store:  # type: ignore[arg-type]
+        store.create_topic("t", 2)
+        acked, failures, ended = [0], [], threading.Event()
+        tables = [store.table("t"), LogStore(tmp_path).table("t")]
+
+        def read(table: kstore.Table) -> None:
+            try:
+                while not ended.is_set():
+                    least = acked[0]
+                    found = int(table.get(b"k", b"0"))
+                    assert least <= found <= acked[0] + 1, (least, found)
+            except BaseException as e:  # noqa: BLE001 - for the main thread
+                failures.append(e)
+
+        threads = [threading.Thread(target=read, args=(table,)) for table in (*tables, tables[0])]
+        for thread in threads:
+            thread.start()
+        for i in range(1, 1000):
+            store.append("t", b"%d" % i, key=b"k")
+            acked[0] = i
+            if i % 300 == 0:
+                for number in range(2):
+                    log = store.log("t", number)
+                    assert isinstance(log, kstore.LogWriter)
+                    log.compact()
+        ended.set()
+        for thread in threads:
+            thread.join()
+        assert failures == []
