@@ -563,6 +563,36 @@ class LogWriter(RecordAppender, PartitionLog):
         self._reports.pass_on()
         return base
 
+    async def append_async(
+        self, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
+    ) -> int:
+        """Appends one record in another thread, and returns its offset: while the disk is waited for, the event loop goes on.
+
+        Arguments and errors are those of `append`. With durability="group" tasks that append at the same time share
+        syncs; the order of their records is not defined. A task that is cancelled does not wait any more, and its record
+        may be appended all the same.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self.append, value, key, timestamp, headers)
+
+    async def extend_async(
+        self,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        headers: Any = None,
+        *,
+        batch_bytes: int = 16384,
+    ) -> range:
+        """Appends many records in another thread, and returns the range of their offsets. Otherwise as `extend`, and as
+        `append_async`."""
+        import asyncio
+
+        return await asyncio.to_thread(
+            self.extend, values, keys, timestamps, headers, batch_bytes=batch_bytes
+        )
+
     def flush(self) -> int:
         """Writes everything that was appended so far to the disk. Returns the offset below which all records are on it.
         OSError. LogFailedError if the directory was renamed or removed.

@@ -403,6 +403,22 @@ class LogStore:
                 raise
         return {number: logs.get(found.partition(number)).extend(*columns) for number, *columns in parts}
 
+    async def append_async(
+        self, topic: str, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
+    ) -> tuple[int, int]:
+        """Appends one record in another thread, as LogWriter.append_async does, and returns (partition, offset)."""
+        import asyncio
+
+        return await asyncio.to_thread(self.append, topic, value, key, timestamp, headers)
+
+    async def extend_async(
+        self, topic: str, values: Any, keys: Any = None, timestamps: Any = None
+    ) -> dict[int, range]:
+        """Appends many records in another thread, as LogWriter.extend_async does, and returns the offsets by partition."""
+        import asyncio
+
+        return await asyncio.to_thread(self.extend, topic, values, keys, timestamps)
+
     def scan(
         self,
         topic: str,
