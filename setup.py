@@ -52,7 +52,6 @@ SMALL = (
     "kstore/engine/append/record_accumulator",
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
-    "kstore/engine/columns/constant_column",
     "kstore/engine/io/file",
     "kstore/engine/io/mapped_file",
     "kstore/engine/io/mutex",
