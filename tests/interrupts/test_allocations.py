@@ -14,6 +14,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,27 @@ def test_no_with_statement_in_cython() -> None:
     ]
     assert list(ROOT.rglob("*.pyx"))
     assert found == []
+
+
+def test_numpy_without_memory(tmp_path: Path) -> None:
+    """It makes another layout than it is told then, and says nothing: headers would be written beyond their memory."""
+    with kstore.open(tmp_path, "a") as log:
+        for _ in range(3):
+            log.append(b"v")
+
+    def task(nth: int) -> None:
+        import numpy  # noqa: F401
+
+        segment = kstore.open(tmp_path).segments[0]
+        with contextlib.suppress(MemoryError, TypeError, ValueError, OSError):
+            testcapi.set_nomemory(nth, nth + 1)
+            try:
+                segment.read_headers()
+            finally:
+                testcapi.remove_mem_hooks()
+        headers = segment.read_headers()
+        say(f"{headers['base_offset'].tolist()} {headers['last_offset'].tolist()}")
+
+    for nth in range(100):
+        ended = run(partial(task, nth))
+        assert "[0, 1, 2] [0, 1, 2]" in ended.text, (nth, ended.text[-500:])

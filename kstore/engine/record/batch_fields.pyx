@@ -129,9 +129,13 @@ cdef object header_dtype():
 
         stored = sorted((at, name, NUMPY_KINDS[kind]) for name, kind, at in TABLE if at != NO_PLACE)
         offsets, names, formats = zip(*stored, strict=True)
-        header_layout = numpy.dtype(
+        layout = numpy.dtype(
             {"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": sizeof(row)}
         )
+        made = [layout.fields[name][1] for name in names]
+        if layout.itemsize != sizeof(row) or made != list(offsets):  # without memory, numpy passes over what it is told
+            raise MemoryError("the layout of headers")
+        header_layout = layout
     return header_layout
 
 
