@@ -10,6 +10,7 @@ import pytest
 
 import kstore
 from kstore.engine.io.mutex import Mutex
+from kstore.log.threads.wakeup import Wakeup
 from kstore.errors import ReentrantCallError
 
 
@@ -137,3 +138,15 @@ def test_it_is_left_though_there_is_no_memory(ends: str) -> None:
     thread.start()
     thread.join(30)
     assert entered == [True, True]
+
+
+def test_a_wakeup_takes_no_memory() -> None:
+    """Else a thread would not hear that its log is garbage, and stay for good."""
+    testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
+    wakeup = Wakeup()
+    testcapi.set_nomemory(0, 0)
+    try:
+        wakeup.set()
+    finally:
+        testcapi.remove_mem_hooks()
+    assert wakeup.wait(0)

@@ -1,6 +1,5 @@
 """What a background thread waits on."""
 
-import contextlib
 import threading
 
 
@@ -14,8 +13,10 @@ class Wakeup:
 
     def set(self) -> None:
         """Wakes who waits, now or later."""
-        with contextlib.suppress(RuntimeError):  # it is set
+        try:  # noqa: SIM105 - suppress() takes memory, and there may be none
             self._unset.release()
+        except RuntimeError:  # it is set
+            pass
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until it is set, and unsets it; False when that takes longer. None: as long as it takes."""
