@@ -10,8 +10,8 @@ import pytest
 
 import kstore
 from kstore.engine.io.mutex import Mutex
-from kstore.log.threads.wakeup import Wakeup
 from kstore.errors import ReentrantCallError
+from kstore.log.threads.wakeup import Wakeup
 
 
 @contextmanager
