@@ -27,12 +27,13 @@ def refresh(directory: str, until: float) -> int:
     """Reads what comes, from where it stopped: offsets rise, and only deletion leaves gaps. What is truncated and
     written anew is read anew."""
     log = kstore.open(directory)
-    seen, next_offset, faults = 0, log.log_start_offset, 0
+    seen, next_offset, faults, looked = 0, log.log_start_offset, 0, False
     while time.monotonic() < until:
         try:
-            if not log.refresh():
+            if not log.refresh() and looked:
                 time.sleep(0.001)
                 continue
+            looked = True
             next_offset = min(max(next_offset, log.log_start_offset), log.log_end_offset)
             for record in log.records(next_offset):
                 check(record)
