@@ -129,11 +129,15 @@ cdef object header_dtype():
 
         stored = sorted((at, name, NUMPY_KINDS[kind]) for name, kind, at in TABLE if at != NO_PLACE)
         offsets, names, formats = zip(*stored, strict=True)
-        layout = numpy.dtype(
-            {"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": sizeof(row)}
-        )
+        # Without memory, numpy takes what it is told for wrong, or passes over it.
+        try:
+            layout = numpy.dtype(
+                {"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": sizeof(row)}
+            )
+        except (TypeError, ValueError) as e:
+            raise MemoryError("the layout of headers") from e
         made = [layout.fields[name][1] for name in names]
-        if layout.itemsize != sizeof(row) or made != list(offsets):  # without memory, numpy passes over what it is told
+        if layout.itemsize != sizeof(row) or made != list(offsets):
             raise MemoryError("the layout of headers")
         header_layout = layout
     return header_layout
