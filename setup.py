@@ -50,7 +50,6 @@ SMALL = (
     "kstore/engine/append/record_accumulator",
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
-    "kstore/engine/columns/constant_column",
     "kstore/engine/io/file",
     "kstore/engine/io/mapped_file",
     "kstore/engine/io/mutex",
@@ -59,7 +58,6 @@ SMALL = (
     "kstore/engine/record/decompress",
     "kstore/engine/segment/index",
     "kstore/engine/segment/segment.",
-    "kstore/engine/segment/segment_growth",
 )
 
 

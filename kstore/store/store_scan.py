@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
-from kstore.engine.columns.constant_column import ConstantColumn
+from kstore.engine.columns.array import ColumnBatch, ConstantColumn, Field, schema_capsule, stream_capsule
 from kstore.engine.scan.batch_reader import Skipped
 from kstore.log.read.scan import COLUMNS, Scan
 
