@@ -40,11 +40,11 @@ cflags, ldflags, directives, macros = MODES[MODE]
 # What an installed kstore may take is limited (tests/packaging/wheel.sh). -O3 pays in loops over records and their bytes;
 # what runs once a file or a batch of columns is made small.
 FAST = (
-    "kstore/engine/record/batch_",
+    "kstore/engine/record/batch_builder",
     "kstore/engine/record/hashes",
     "kstore/engine/record/partition_split",
-    "kstore/engine/scan/",
-    "kstore/engine/columns/column_input",
+    "kstore/engine/scan/column_",
+    "kstore/engine/scan/predicate",
 )
 SMALL = (
     "kstore/engine/append/batch_validation",
