@@ -59,6 +59,7 @@ _SOURCES = {
     "kstore.opening": "get_include open",
     "kstore.store": "LogStore",
     "kstore.store.descriptions": "StoreHealth TopicDescription",
+    "kstore.store.metrics": "Histogram StoreMetrics TopicMetrics",
     "kstore.store.store_cursor": "StoreCursor TopicRecord",
     "kstore.store.table": "Table",
 }

@@ -66,6 +66,9 @@ from kstore.opening import open as open
 from kstore.store import LogStore as LogStore
 from kstore.store.descriptions import StoreHealth as StoreHealth
 from kstore.store.descriptions import TopicDescription as TopicDescription
+from kstore.store.metrics import Histogram as Histogram
+from kstore.store.metrics import StoreMetrics as StoreMetrics
+from kstore.store.metrics import TopicMetrics as TopicMetrics
 from kstore.store.store_cursor import StoreCursor as StoreCursor
 from kstore.store.store_cursor import TopicRecord as TopicRecord
 from kstore.store.table import Table as Table
@@ -93,6 +96,7 @@ __all__ = [
     "DataLossWarning",
     "Decision",
     "Follower",
+    "Histogram",
     "InvalidConfigError",
     "InvalidProducerEpochError",
     "InvalidRecordError",
@@ -128,9 +132,11 @@ __all__ = [
     "Span",
     "StoreCursor",
     "StoreHealth",
+    "StoreMetrics",
     "Table",
     "Ticket",
     "TopicDescription",
+    "TopicMetrics",
     "TopicPartition",
     "TopicRecord",
     "TransactionCoordinatorFencedError",

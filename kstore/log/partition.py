@@ -25,6 +25,7 @@ from kstore.arguments import (
     moment,
     number,
 )
+from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
@@ -117,6 +118,7 @@ class PartitionLog:
     """
 
     _options = LoadOptions(None, None, None, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, True)
+    _traffic: Traffic | None = None  # counts what is read, for a store
     _told_of: Recovery | None = None  # what is missing there has been told
 
     def __init__(
@@ -379,6 +381,8 @@ class PartitionLog:
                         last = max(located.position + size - _TAIL, located.position)
                         marks.append((last, segment.peek(last)))
                     aborted = self._aborted_in(now, at, offset, located.position, size) if committed else None
+                    if self._traffic is not None:
+                        self._traffic.add(3, size)
                     return Slice(
                         segment,
                         offset,
@@ -408,6 +412,7 @@ class PartitionLog:
         twin = object.__new__(PartitionLog)
         twin.path = self.path
         twin._told_of = self._told_of
+        twin._traffic = self._traffic
         twin._options = self._options
         twin._loaded = now
         twin._closed = False
@@ -466,6 +471,9 @@ class PartitionLog:
                     record = segments[at].get(offset)
                     if record is not None:
                         check_inside(now, record.offset)
+                        if self._traffic is not None:
+                            self._traffic.add(2, 1)
+                            self._traffic.add(3, len(record.key or b"") + len(record.value or b""))
                         return record
                 check_complete(now)
             except CorruptFileError as e:
@@ -532,6 +540,7 @@ class PartitionLog:
             control=control,
             aborted=aborted,
             pages=_pages(cache),
+            traffic=self._traffic,
         )
 
     def batches(
@@ -560,6 +569,7 @@ class PartitionLog:
             on_error=on_error,
             aborted=aborted,
             pages=_pages(cache),
+            traffic=self._traffic,
         )
 
     def scan(
@@ -629,7 +639,7 @@ class PartitionLog:
         )
         now = self._for_reading()
         segments, first, end, aborted = self._range(now, start, stop, isolation)
-        return Scan(segments, first, end, now.log_end_offset, aborted, wanted, threads)
+        return Scan(segments, first, end, now.log_end_offset, aborted, wanted, threads, self._traffic)
 
     def _range(
         self, now: Loaded, start: int | None, stop: int | None, isolation: str

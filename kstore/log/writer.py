@@ -752,6 +752,8 @@ class LogWriter(RecordAppender, PartitionLog):
             for segment in gone:
                 snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
                 self._deleted.set_rest_aside(segment, snapshot, due)
+        if self._traffic is not None:
+            self._traffic.add(4, len(gone))
         for segment in gone:
             text = "%s: retention deleted the segment of offsets %d to %d (exclusive)"
             self._reports.info(text, self.path, segment.base_offset, segment.end_offset)
@@ -798,6 +800,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 if not self._closed:
                     self._deleted.unlink(self.clock_ms())
         if done.segments and not dry_run:
+            if self._traffic is not None:
+                for at, count in ((5, 1), (6, done.records_removed), (7, done.bytes_gained)):
+                    self._traffic.add(at, count)
             text = "%s: compacted offsets %d to %d (exclusive): %d bytes less"
             self._reports.info(text, self.path, done.first_dirty_offset, done.end_offset, done.bytes_gained)
         self._reports.pass_on()

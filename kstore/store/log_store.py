@@ -19,6 +19,7 @@ from typing import Any, Literal, NoReturn, Self
 from kstore.arguments import MAX_EPOCH, choice, integer, number
 from kstore.config import LogConfig
 from kstore.engine.append.log_appender import DURABILITY
+from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.partition_split import split_by_partition
 from kstore.errors import (
@@ -37,6 +38,7 @@ from kstore.log.write.retention import Decision
 from kstore.log.writer import LogWriter
 from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.log_directory import LogDirectory
+from kstore.store.metrics import StoreMetrics, count_recovery, measure
 from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.store_cursor import StoreCursor
 from kstore.store.store_scan import StoreScan
@@ -148,6 +150,7 @@ class LogStore:
         self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**options))
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._is_busy = background and self._is_writing
+        self._traffic: dict[str, Traffic] = {}
         self._work = Upkeep(self, idle_roll_ms)
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
@@ -219,7 +222,12 @@ class LogStore:
             directory.path_of(tp), self._catalog.config_of(tp.topic), create=False, **self._log_options
         )
         log._names_retention = self._says_retention(tp.topic)
+        log._traffic = self._traffic_of(tp.topic)
+        count_recovery(log._traffic, log.recovery)
         return log
+
+    def _traffic_of(self, topic: str) -> Traffic:
+        return self._traffic.setdefault(topic, Traffic())
 
     def _says_retention(self, topic: str) -> bool:
         """Whether somebody has said how long records of a topic are kept."""
@@ -310,6 +318,16 @@ class LogStore:
             self._work.failures(),
         )
 
+    def metrics(self) -> StoreMetrics:
+        """What the store has counted since it was opened, as StoreMetrics: records, bytes and times of what went in and
+        out, segments, recovery, cleaning. Its prometheus() gives text for Prometheus.
+
+        Nothing is counted of logs that kstore.open has. OSError if a directory cannot be listed.
+        """
+        if self._closed:
+            raise LogClosedError(f"the store of {self._named()} is closed")
+        return measure(self)
+
     def _named(self) -> str:
         return self._catalog.named()
 
@@ -356,7 +374,9 @@ class LogStore:
                     f"{name} is none of the options for reading: they are {', '.join(_READING)}; to write, use kstore.open"
                 )
         directory = self._catalog.places.get(tp, self._directories[0])
-        return PartitionLog(directory.path_of(tp), **options)
+        log = PartitionLog(directory.path_of(tp), **options)
+        log._traffic = self._traffic_of(topic)
+        return log
 
     def append(
         self,
@@ -655,6 +675,7 @@ class LogStore:
                 self._open_logs.drop(partitions)
                 self._work.forget(partitions)
                 self._catalog.delete(partitions, self._now())
+                self._traffic.pop(topic, None)
 
     def _check_changeable(self) -> None:
         self._check_writing()

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Protocol, Self
 
 from kstore.arguments import choice, number
+from kstore.engine.io.file import Traffic
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import TopicRecords
@@ -78,6 +79,7 @@ class Topics(Protocol):
 
     @property
     def paths(self) -> tuple[Path, ...]: ...
+    def _traffic_of(self, topic: str) -> Traffic: ...
 
 
 class StoreCursor:
@@ -121,6 +123,7 @@ class StoreCursor:
         self._timeout = None if timeout is None else number("timeout", timeout, 0)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
         self._store = store
+        self._traffic_of = store._traffic_of  # of the store that was asked, whichever is looked at later
         self._listed: object = None
         self._wanted: dict[TopicPartition, str] = {}
         self._pid = getpid()
@@ -222,6 +225,7 @@ class StoreCursor:
                 continue
             try:
                 log = PartitionLog(path)
+                log._traffic = self._traffic_of(tp.topic)
                 cursor = Cursor(
                     log, self.group, start, isolation=self._isolation, lock=lock, files=self._files
                 )

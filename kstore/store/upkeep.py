@@ -51,6 +51,7 @@ class Upkeep:
         self._reports = Reports(logging.getLogger("kstore.store"))
         # until when nothing is due, as long as the partition is closed, or has this active segment
         self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+        self.sizes: dict[TopicPartition, tuple[int, int]] = {}  # segments and bytes, as long as it is closed
         self._openings = object()  # another one after each opening
         self._flushed: dict[TopicPartition, int] = {}
         self._set_aside: set[TopicPartition] = set()
@@ -117,6 +118,7 @@ class Upkeep:
         for task in ("retention", "roll", "cleaning"):
             self._quiet.pop((task, tp), None)
         self._reasons.pop(("flushing", tp), None)
+        self.sizes.pop(tp, None)
 
     def _stay_quiet(self, task: str, tp: TopicPartition, until: int, active: int, since: object) -> None:
         """Nothing is due before that time, unless the partition was opened `since`: first noted, then looked at, because
@@ -283,7 +285,7 @@ class Upkeep:
                 openings = self._openings
                 if directory not in cleaned:
                     cleaned[directory] = salvage_offsets(directory.path / layout.CLEANER_OFFSETS)[0]
-                files = _files(directory.path_of(tp))
+                files = files_of(directory.path_of(tp))
                 ratio = _most_dirt(files, cleaned[directory].get(tp, 0))
                 is_due = ratio > config.min_cleanable_dirty_ratio or config.max_compaction_lag_ms < MAX64
                 if ratio and is_due and not (until > now and known == files[-1][0]):
@@ -325,7 +327,7 @@ def _active_of(store: Any, tp: TopicPartition) -> int:
     return _CLOSED if log is None else log.active.base_offset
 
 
-def _files(path: Path) -> list[tuple[int, int]]:
+def files_of(path: Path) -> list[tuple[int, int]]:
     """The base offsets and sizes of the .log files in a directory, oldest first. OSError."""
     found = []
     with os.scandir(path) as entries:
@@ -343,7 +345,7 @@ def _segment(path: Path, base: int) -> Segment:
 
 def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     """When retention may find something to delete in a partition that is closed: in the oldest segment, if at all."""
-    files, config = _files(path), store._catalog.config_of(tp.topic)
+    files, config = files_of(path), store._catalog.config_of(tp.topic)
     if len(files) > 1 and files[1][0] <= store._catalog.places[tp].keeper.log_start_of(path, tp):
         return now
     if not (config.deletes and any(size for _, size in files)):
@@ -360,7 +362,7 @@ def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
 
 def _roll_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     """When the active segment of a partition that is closed ends."""
-    files = _files(path)
+    files = files_of(path)
     return _end_of(_segment(path, files[-1][0]), store._catalog.config_of(tp.topic)) if files else MAX64
 
 

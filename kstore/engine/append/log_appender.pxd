@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kstore.engine.io.file cimport Traffic
 from kstore.engine.io.owned_lock cimport ks_owned_lock
 from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.segment.active_segment cimport ActiveSegment
@@ -45,6 +46,9 @@ cdef class LogAppender:
     cdef bint names_unsynced
     cdef int64_t unsynced_from     # the first segment that has files among them
     cdef int64_t syncing_from      # the same of the sync under way
+    cdef public Traffic _traffic  # None: nothing is counted
+    cdef unsigned int calls        # of appends, to choose those that are timed
+    cdef unsigned long gathering   # the thread that syncs for what it appends later, for all of it at once; 0 for none
     cdef list waiting             # events to set at the next change; None for none
 
     cdef int acquire(self) except -1
@@ -60,6 +64,8 @@ cdef class LogAppender:
     cdef int place(self, const ks_batch *b, int64_t now) except -1
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1
     cdef int settle(self) except -1
+    cdef int64_t begun(self) noexcept
+    cdef int keep_promise(self, int64_t offset, int64_t began) except -1
     cdef int wait_durable(self, int64_t offset, bint sealed=*) except -1
     cdef int64_t sync_once(self, bint sealed) except -1
     cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2

@@ -1,7 +1,7 @@
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from kstore.engine.io.file import File
+from kstore.engine.io.file import File, Traffic
 from kstore.engine.segment.active_segment import ActiveSegment
 
 ROLL_REASONS: Final[tuple[str, ...]]
@@ -52,6 +52,7 @@ class LogAppender:
     """Writes to the active segment of a log, one thread at a time."""
 
     _closed: bool
+    _traffic: Traffic | None
 
     def wait_until_durable(self, offset: int) -> None:
         """Returns when every record below `offset` is on the disk. ValueError above log_end_offset."""
@@ -77,6 +78,7 @@ class LogAppender:
     def _unfinished(self, what: str) -> UnfinishedChange: ...
     def _publish(self, sealed: Any, active: ActiveSegment, cut: File | None = None) -> None: ...
     def _check_usable(self) -> None: ...
+    def _gather_here(self) -> None: ...
     def _after_fork(self) -> None: ...
     @property
     def _sealed(self) -> Any: ...

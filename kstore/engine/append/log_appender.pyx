@@ -17,7 +17,7 @@ from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore.engine.io.file cimport SMALL, File
+from kstore.engine.io.file cimport BYTES_IN, RECORDS_IN, SMALL, File, monotonic_ns, took
 from kstore.engine.io.mutex cimport holds_inner
 from kstore.engine.io.owned_lock cimport (
     ks_owned_lock_acquire,
@@ -449,6 +449,7 @@ cdef class LogAppender:
     cdef int write_out(self, const uint8_t *data, int64_t size) except -1:
         """Writes what is staged. Where it fails, nothing of it is in the log; see `fail` for when that is uncertain."""
         cdef ActiveSegment active = self.active
+        cdef int64_t before = active.published.records
         cdef int status
         if active.is_lost():
             self.check_usable()
@@ -462,6 +463,9 @@ cdef class LogAppender:
         if status < 0:
             self.fail("a write failed")
         self.end = active.published.next_offset
+        if self._traffic is not None:
+            self._traffic.totals[BYTES_IN] += size
+            self._traffic.totals[RECORDS_IN] += active.published.records - before
         return 0
 
     cdef int settle(self) except -1:
@@ -497,6 +501,25 @@ cdef class LogAppender:
         """Every record below this offset is on the disk."""
         return self.commit.reached
 
+    def _gather_here(self):
+        """What this thread appends from here on is not waited for: it calls wait_until_durable, for many at once."""
+        self.gathering = PyThread_get_thread_ident()
+
+    cdef int64_t begun(self) noexcept:
+        """When an append began, if that is counted: one in 16, where reading the clock would take much of its time."""
+        if self._traffic is None:
+            return 0
+        self.calls += 1
+        return monotonic_ns() if self.durability or self.calls % 16 == 1 else 0
+
+    cdef int keep_promise(self, int64_t offset, int64_t began) except -1:
+        """The last step of an append, without the mutex: what lies below `offset` becomes durable, if it is to."""
+        if self.durability and self.gathering != PyThread_get_thread_ident():
+            self.wait_durable(offset)
+        if self._traffic is not None and began:
+            took(&self._traffic.appends, began)
+        return 0
+
     cdef int wait_durable(self, int64_t offset, bint sealed=False) except -1:
         """Returns when everything below `offset` is on the disk. One thread syncs for all that wait.
 
@@ -525,7 +548,7 @@ cdef class LogAppender:
         """Syncs what is written now, and returns the offset that is durable with it. Any failure is final: nobody knows
         what the system has dropped."""
         cdef File file
-        cdef int64_t reached
+        cdef int64_t reached, began = monotonic_ns()
         cdef int status
         self.acquire()
         try:
@@ -552,6 +575,8 @@ cdef class LogAppender:
             self.refusal = f"a sync failed: {e}"
             raise
         self.syncing_from = INT64_MAX
+        if self._traffic is not None:
+            took(&self._traffic.syncs, began)
         return min(reached, self.sync_ceiling)  # what was appended since a truncation is not in this sync
 
     def wait_until_durable(self, int64_t offset):

@@ -21,7 +21,7 @@ from kstore.engine.append.log_appender cimport LogAppender
 from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
 from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport TimestampInput, moment
-from kstore.engine.io.file cimport SMALL
+from kstore.engine.io.file cimport SMALL, took
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
 from kstore.engine.segment.active_segment cimport ROLL_NOT
@@ -134,10 +134,11 @@ cdef class RecordAppender(LogAppender):
         """
         cdef BatchBuilder builder = self.builder
         cdef ks_fields f
-        cdef int64_t now, at, offset, given = 0
+        cdef int64_t now, at, offset, given = 0, began
         made = read_fields(value, key, headers, &f)
         if timestamp is not None:
             given = moment(timestamp)  # before the mutex: it may run Python code
+        began = self.begun()
         self.acquire_to_append()
         try:
             self.check_usable()
@@ -170,13 +171,12 @@ cdef class RecordAppender(LogAppender):
         finally:
             self.release()
         del made
-        if self.durability:
-            self.wait_durable(offset + 1)
+        self.keep_promise(offset + 1, began)
         return offset
 
     cdef int64_t append_built(self, BatchBuilder built) except -1:
         """Appends a batch that was finished elsewhere; its base offset. It is not waited for to be durable."""
-        cdef int64_t now
+        cdef int64_t now, began = self.begun()
         self.acquire()
         try:
             self.check_usable()
@@ -190,6 +190,8 @@ cdef class RecordAppender(LogAppender):
             self.place(&built.batch, now)
             self.write_out(built.data, built.used)
             self.settle()
+            if self._traffic is not None and began:
+                took(&self._traffic.appends, began)
             return built.batch.base_offset
         except BaseException:
             if self.active is not None:
@@ -226,6 +228,7 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t most = min(
             <int64_t>integer("batch_bytes", batch_bytes), self.segment_bytes, self.max_message_bytes
         )
+        cdef int64_t began = self.begun()
         self.acquire_to_append()
         try:
             self.check_usable()
@@ -278,8 +281,7 @@ cdef class RecordAppender(LogAppender):
             raise
         finally:
             self.release()
-        if self.durability:
-            self.wait_durable(first + count)
+        self.keep_promise(first + count, began)
         return range(first, first + count)
 
     def _check_extend(self, values, keys, timestamps):
@@ -384,7 +386,7 @@ cdef class RecordAppender(LogAppender):
         cdef ks_rules rules
         cdef ks_arrival found
         cdef BatchBuilder builder = self.builder
-        cdef int64_t now, first, last
+        cdef int64_t now, first, last, began
         cdef int32_t epoch
         choice("origin", origin, ("client", "coordinator"))
         if leader_epoch is not None:
@@ -392,6 +394,7 @@ cdef class RecordAppender(LogAppender):
         transaction_version = integer("transaction_version", transaction_version, -1, INT16_MAX)
         rules.follower = keep_offsets
         rules.client = not keep_offsets and origin == "client"
+        began = self.begun()
         self.acquire_to_append()
         try:
             self.check_usable()
@@ -446,8 +449,7 @@ cdef class RecordAppender(LogAppender):
             if builder is not None and builder.room > MOST_KEPT:
                 self.builder = builder.emptied()
             self.release()
-        if self.durability:
-            self.wait_durable(last + 1)
+        self.keep_promise(last + 1, began)
         return appended(first, last, found.count)
 
     cdef int take(self, encoded, bint as_they_are) except -1:

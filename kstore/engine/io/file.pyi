@@ -146,3 +146,15 @@ def is_crowded() -> bool:
 
 def limit_open_files(most: int | None) -> None:
     """Lets no more files of segments stay open than this; None: half of what the system's limit allows."""
+
+@final
+class Traffic:
+    """What goes into some logs and comes out of them, counted, and how long appends and syncs take: whoever counts has
+    the GIL. Logs that have none are not counted."""
+
+    def add(self, at: int, count: int) -> None:
+        """Adds to one of the totals; IndexError."""
+    def counts(self) -> list[int]:
+        """The totals: records in, bytes in, records out, bytes out, and those that only `add` counts."""
+    def times(self) -> list[tuple[list[int], int]]:
+        """Of appends and of syncs: (how many took up to 1024 ns, up to 2048 ns and so on, the rest; the sum in ns)."""

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from kstore.engine.io.file cimport Traffic
 from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Records
 from kstore.engine.segment.segment cimport Segment
@@ -36,9 +37,13 @@ cdef class Reader:
     cdef int64_t mark              # from which position on it wants to be told again
     cdef int64_t patience          # bytes until signals are looked at
     cdef object failure            # what was raised, and is again
+    cdef Traffic traffic           # counts what is read; None if nothing does
+    cdef int64_t read_bytes        # not counted yet
+    cdef int64_t read_records
     cdef bint busy                 # a thread is in here, perhaps without the GIL
 
     cdef int enter(self) except -1
+    cdef void tell_traffic(self) noexcept
     cdef bint next_segment(self) except -1
     cdef int64_t ahead(self, int64_t position) noexcept nogil
     cdef void bring(self, int64_t position, int64_t size) noexcept

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
+from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogChangedError
@@ -39,6 +40,7 @@ class Reader:
         control: bool = False,
         aborted: Iterable[tuple[int, int]] | None = None,
         pages: _Pages | None = None,
+        traffic: Traffic | None = None,
     ) -> Self: ...
     @property
     def skipped(self) -> list[Skipped]: ...

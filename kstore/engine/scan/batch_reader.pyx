@@ -18,6 +18,7 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
 
+from kstore.engine.io.file cimport BYTES_OUT, RECORDS_OUT, Traffic
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, WALK_NONE, WALK_SYSTEM, step
 from libkstore.format cimport (
@@ -78,6 +79,7 @@ cdef class Reader:
         bint control=False,
         aborted=None,
         pages=None,
+        Traffic traffic=None,
     ):
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
@@ -95,6 +97,7 @@ cdef class Reader:
         self.position = first_position
         self.strict_tail = byte_limit < 0
         self.pages = pages
+        self.traffic = traffic
         self.mark = INT64_MAX
         self.most_ahead = FAR
         self.patience = LONGEST
@@ -114,6 +117,12 @@ cdef class Reader:
             raise RuntimeError("this iterator is being read already; each thread needs one of its own")
         self.busy = True
         return 0
+
+    cdef void tell_traffic(self) noexcept:
+        if self.traffic is not None:
+            self.traffic.totals[BYTES_OUT] += self.read_bytes
+            self.traffic.totals[RECORDS_OUT] += self.read_records
+        self.read_bytes = self.read_records = 0
 
     cdef bint next_segment(self) except -1:
         """Opens the next segment; False after the last."""
@@ -346,6 +355,9 @@ cdef class Reader:
                         self.mark = self.pages.advance(self.position)
                     if self.batch.last_offset < self.start_offset:
                         continue
+                    self.read_bytes += size
+                    self.read_records += 1 if self.batch.magic < 2 else self.batch.records_count
+                    self.tell_traffic()
                     return True
                 if status == WALK_SYSTEM:
                     self.window.raise_failure(-1)

@@ -106,6 +106,7 @@ cdef class ColumnScanner(Reader):
                 return self.rows.take()
         finally:
             self.busy = False
+            self.tell_traffic()
         if self.failure is not None:
             raise self.failure
         raise StopIteration
@@ -219,6 +220,8 @@ cdef class ColumnScanner(Reader):
             self.last_offset = self.batch.last_offset
             if self.batch.last_offset < self.start_offset:
                 continue
+            self.read_bytes += size
+            self.read_records += 1 if self.batch.magic < 2 else self.batch.records_count
             if self.batch.magic < 2 or ks_codec(&self.batch) or self.batch.records_count <= 0 or (
                 self.watching and self.batch.producer_id >= 0
             ):

@@ -26,6 +26,7 @@ cdef struct ks_extent:
     int64_t offset_entries
     int64_t time_entries
     int64_t next_offset
+    int64_t records               # since the segment was opened for writing
 
 
 cdef class ActiveSegment:

@@ -227,6 +227,7 @@ cdef class ActiveSegment:
         )
         s.size += b.size
         s.next_offset = b.last_offset + 1
+        s.records += 1 if b.magic < 2 else b.records_count
         s.offset_entries = self.offsets.count
         s.time_entries = self.times.count
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from kstore.engine.io.file import Traffic
 from kstore.engine.io.notification import MODIFY, EventFd, Inotify
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
@@ -25,6 +26,7 @@ class Followed(Protocol):
 
     path: str
     _closed: bool
+    _traffic: Traffic | None
 
     def last_stable_offset(self) -> int: ...
     def refresh(self) -> bool: ...
@@ -75,7 +77,9 @@ def _found(log: Followed, now: "Loaded", offset: int, isolation: str) -> Found |
     segments, _, stop, aborted = log._range(now, offset, None, isolation)
     if stop <= offset:
         return None
-    reader = BatchReader(segments, offset, stop, end_offset=now.log_end_offset, aborted=aborted)
+    reader = BatchReader(
+        segments, offset, stop, end_offset=now.log_end_offset, aborted=aborted, traffic=log._traffic
+    )
     return Found(segments, reader, stop)
 
 
@@ -242,7 +246,9 @@ class DirectorySource:
         self._unindexed += grown.size - position
         if self._unindexed > _INDEX_AFTER:
             self._stale = True
-        reader = BatchReader((grown,), offset, first_position=position, end_offset=self._end)
+        reader = BatchReader(
+            (grown,), offset, first_position=position, end_offset=self._end, traffic=self._log._traffic
+        )
         return Found((grown,), reader, self._end)
 
     def _refresh(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
+from kstore.engine.io.file import Traffic
 from kstore.engine.scan.batch_reader import Skipped
 from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.column_scanner import ColumnScanner
@@ -48,6 +49,7 @@ class Scan:
         aborted: list[tuple[int, int]] | None,
         wanted: Wanted,
         threads: int,
+        traffic: Traffic | None,
     ) -> None:
         self._segments = segments
         self._start = start
@@ -56,6 +58,7 @@ class Scan:
         self._aborted = aborted
         self._wanted = wanted
         self._threads = threads
+        self._traffic = traffic
         self._scanner: ColumnScanner | None = None
         self._predicate = Predicate(
             start, stop, wanted.since, wanted.until, wanted.key, wanted.key_prefix, wanted.header
@@ -78,6 +81,7 @@ class Scan:
             end_offset=self._log_end_offset,
             aborted=self._aborted,
             on_error=self._wanted.on_error,
+            traffic=self._traffic,
         )
         return scanner.configure(
             self._rows(), self._predicate, split_end=split.end, after=after, in_order=self._wanted.in_order
