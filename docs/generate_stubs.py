@@ -1,6 +1,7 @@
 """Writes the docstrings of the compiled modules into their stubs, for editors: python docs/generate_stubs.py
 
 Docstrings come from the objects themselves, so they are those that help() shows. Everything else in a stub stays as it is.
+Modules that users meet in no name and no base class go without: what an installed kstore may take is limited.
 """
 
 import ast
@@ -11,7 +12,26 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+ENGINE = REPOSITORY / "kstore/engine"
 STUBS = sorted((REPOSITORY / "kstore").rglob("*.pyi"))
+HIDDEN = (
+    "append/batch_validation",
+    "columns/binary_input",
+    "columns/c_data",
+    "columns/column_input",
+    "columns/constant_column",
+    "compact/",
+    "io/",
+    "record/compress",
+    "record/decompress",
+    "record/hashes",
+    "record/partition_split",
+    "scan/column_",
+    "scan/predicate",
+    "segment/active_segment",
+    "segment/recovery_walk",
+    "segment/segment_growth",
+)
 LENT = (object, list, type(iter([])))  # a method that has no docstring of its own shows one of Python's
 
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -21,6 +41,8 @@ def stub(path: Path) -> str:
     """A stub as it should be."""
     module = importlib.import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
     text = without_docstrings(path.read_text("utf-8"))
+    if path.is_relative_to(ENGINE) and path.relative_to(ENGINE).as_posix().startswith(HIDDEN):
+        return text
     tree = ast.parse(text)
     edits = []
     for node, thing in _public(tree.body, module):

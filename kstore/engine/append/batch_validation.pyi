@@ -17,8 +17,5 @@ def refuse_records(
     after_max_ms: int,
     now: int,
     at: int,
-) -> None:
-    """Raises for the records that a topic's rules do not allow, naming all of them (spec 6.5)."""
-
-def with_timestamps(data: bytes, largest: int, stamped: bool) -> bytes:
-    """A whole v2 batch with this largest timestamp and timestamp type. CorruptRecordError."""
+) -> None: ...
+def with_timestamps(data: bytes, largest: int, stamped: bool) -> bytes: ...

@@ -1,15 +1,12 @@
 from typing import final
 
 @final
-class Chunk:
-    """Owns one array."""
+class Chunk: ...
 
 @final
-class Stream:
-    """Owns a stream, whose arrays outlive it."""
+class Stream: ...
 
 @final
-class ChunkedArray:
-    """Owns a schema and the arrays that came with it, none of them empty."""
+class ChunkedArray: ...
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport

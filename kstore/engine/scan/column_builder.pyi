@@ -8,9 +8,6 @@ TIMESTAMP_TYPES: tuple[str, ...]
 
 @final
 class ColumnBuilder:
-    """Columns under construction, for one thread at a time. A batch has at most `batch_rows` rows and, but for one
-    record that has more by itself, about `batch_bytes` bytes of keys, values and headers."""
-
     def __new__(
         cls,
         columns: tuple[str, ...],

@@ -7,10 +7,6 @@ from kstore.engine.scan.predicate import Predicate
 
 @final
 class ColumnScanner(Reader):
-    """Iterates ColumnBatch objects; `configure` it first. One thread at a time.
-
-    An error comes after the rows that lie before it, and again whenever it is asked for more."""
-
     def configure(
         self,
         rows: ColumnBuilder,
@@ -19,16 +15,13 @@ class ColumnScanner(Reader):
         split_end: int = -1,
         after: int = -1,
         in_order: bool = False,
-    ) -> Self:
-        """`after`: the last offset before what is read here. in_order: base timestamps rise from batch to batch."""
+    ) -> Self: ...
     @property
-    def reached(self) -> tuple[int, int, int]:
-        """(position behind the last batch, its last offset, base offset of the first batch met or -1)."""
+    def reached(self) -> tuple[int, int, int]: ...
     @property
     def finished(self) -> bool: ...
     @property
-    def place(self) -> tuple[int, int]:
-        """(index of the segment, position in it) of what is read next."""
+    def place(self) -> tuple[int, int]: ...
     @property
     def ended(self) -> bool: ...
     def __next__(self) -> ColumnBatch: ...

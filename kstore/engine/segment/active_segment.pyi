@@ -11,11 +11,6 @@ ROLL_REASONS: Final[tuple[str, ...]]
 
 @final
 class ActiveSegment:
-    """The only segment of a log that grows. One thread at a time appends; any may take views meanwhile.
-
-    An append is staged batch by batch (`stage`), then written and published in one go (`write`), or forgotten
-    (`unstage`). Index files are made at the first append or flush, as Kafka does. `segment`: what is there already."""
-
     def __new__(
         cls,
         directory: str,
@@ -48,37 +43,22 @@ class ActiveSegment:
     def segment_index_bytes(self) -> int: ...
     @property
     def segment_bytes(self) -> int: ...
-    def path_of(self, kind: str) -> str:
-        """The path of its file of a kind: ".log", ".index", ".timeindex" or ".txnindex"."""
+    def path_of(self, kind: str) -> str: ...
     @property
     def path(self) -> str: ...
     @property
-    def size(self) -> int:
-        """Bytes written."""
+    def size(self) -> int: ...
     @property
-    def next_offset(self) -> int:
-        """The offset after the last record written; the base offset of an empty segment just made."""
+    def next_offset(self) -> int: ...
     @property
     def transaction_index(self) -> TransactionIndex: ...
     @property
     def transaction_file(self) -> File | None: ...
-    def prepare_indexes(self) -> None:
-        """Makes the index files now. OSError."""
-    def view(self) -> tuple[Segment, int]:
-        """(segment, next offset) as they are now, for readers: later appends do not show. Thread-safe.
-
-        The same tuple is given as long as nothing was appended."""
-    def seal(self) -> None:
-        """Trims its files: the last time entry is added, indexes and log get their exact lengths (spec 4.2). OSError.
-
-        The blocks allocated ahead are given back. LogFailedError if another program has shortened an index file."""
-    def unseal(self) -> None:
-        """Makes a sealed segment writable again, because the next one could not be made. OSError."""
-    def sync(self, *, indexes: bool = True) -> None:
-        """Brings the log, and its indexes, to the disk; index files that are not there yet are made. OSError."""
-    def files(self) -> list[File]:
-        """The Files of the log and of the indexes that were made: what must reach the disk once they are sealed."""
-    def append_aborted(self, txn: AbortedTxn) -> None:
-        """Adds an aborted transaction to the .txnindex, which is made when the first one comes (spec 3.4). OSError."""
-    def after_fork(self) -> None:
-        """Another thread, which a child of fork does not have, may have been publishing."""
+    def prepare_indexes(self) -> None: ...
+    def view(self) -> tuple[Segment, int]: ...
+    def seal(self) -> None: ...
+    def unseal(self) -> None: ...
+    def sync(self, *, indexes: bool = True) -> None: ...
+    def files(self) -> list[File]: ...
+    def append_aborted(self, txn: AbortedTxn) -> None: ...
+    def after_fork(self) -> None: ...
