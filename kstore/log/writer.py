@@ -11,10 +11,11 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choice, integer
 from kstore.config import MAX64, LogConfig
@@ -78,6 +79,9 @@ from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.sealed_segments import SealedSegments
 from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
+if TYPE_CHECKING:
+    from kstore.log.write.async_appender import AsyncAppender
+
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
 
@@ -102,6 +106,7 @@ class LogWriter(RecordAppender, PartitionLog):
     _flusher: Flusher | None = None
     _has_timer = True  # whether it flushes by flush_ms itself
     _stops_compacting = False
+    _async: "AsyncAppender | None" = None
     _appenders: "set[Appender] | tuple[()]" = ()  # kept, so that what they gathered is appended though nobody has them
 
     def __init__(
@@ -563,36 +568,6 @@ class LogWriter(RecordAppender, PartitionLog):
         self._reports.pass_on()
         return base
 
-    async def append_async(
-        self, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
-    ) -> int:
-        """Appends one record in another thread, and returns its offset: while the disk is waited for, the event loop goes on.
-
-        Arguments and errors are those of `append`. With durability="group" tasks that append at the same time share
-        syncs; the order of their records is not defined. A task that is cancelled does not wait any more, and its record
-        may be appended all the same.
-        """
-        import asyncio
-
-        return await asyncio.to_thread(self.append, value, key, timestamp, headers)
-
-    async def extend_async(
-        self,
-        values: Any,
-        keys: Any = None,
-        timestamps: Any = None,
-        headers: Any = None,
-        *,
-        batch_bytes: int = 16384,
-    ) -> range:
-        """Appends many records in another thread, and returns the range of their offsets. Otherwise as `extend`, and as
-        `append_async`."""
-        import asyncio
-
-        return await asyncio.to_thread(
-            self.extend, values, keys, timestamps, headers, batch_bytes=batch_bytes
-        )
-
     def flush(self) -> int:
         """Writes everything that was appended so far to the disk. Returns the offset below which all records are on it.
         OSError. LogFailedError if the directory was renamed or removed.
@@ -656,6 +631,41 @@ class LogWriter(RecordAppender, PartitionLog):
         if self._closed:  # meanwhile: nobody else closes it
             appender.close()
         return appender
+
+    async def append_async(
+        self, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
+    ) -> int:
+        """Appends one record, as append() does, while the event loop goes on: a thread appends, in the order of the calls,
+        and syncs once for all tasks that wait.
+
+        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is its offset, or None if
+        nothing was appended. If it has begun, the task ends only when that is known. A TimeoutError of asyncio.timeout()
+        has the CancelledError as its __cause__. close() appends what was called before it; LogClosedError after it.
+        """
+        return int(await self._later(partial(self.append, value, key, timestamp, headers)))
+
+    async def extend_async(
+        self,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        headers: Any = None,
+        *,
+        batch_bytes: int = 16384,
+    ) -> range:
+        """Appends many records, as extend() does, while the event loop goes on; otherwise as append_async. Do not change the
+        columns meanwhile.
+        """
+        work = partial(self.extend, values, keys, timestamps, headers, batch_bytes=batch_bytes)
+        return cast(range, await self._later(work))
+
+    async def _later(self, work: Callable[[], Any]) -> Any:
+        from kstore.log.write.async_appender import AsyncAppender
+
+        if self._async is None:
+            self.__dict__.setdefault("_async", AsyncAppender())
+        assert self._async is not None
+        return await self._async.append(self, work)
 
     # ---- deleting, truncating -------------------------------------------------------------------------------------
 
@@ -1095,6 +1105,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise
             except (OSError, KstoreError) as e:
                 failure = e  # its records were never appended; the log is closed all the same
+        if self._async is not None:
+            self._async.close()
         with self._held():
             lost = "" if self._closed else self._lost_files()
         if self._untold_end >= 0 and self._refusal is None and not self._closed:
@@ -1220,6 +1232,7 @@ def _forked() -> None:
     """A child of fork must not write: the log is its parent's."""
     for writer in list(_writers):
         writer._after_fork()
+        writer.__dict__.pop("_async", None)  # its thread is the parent's
         writer._compacting = Mutex()  # a thread that the child does not have may be in it
     _writers.clear()
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self, cast
 
 from kstore.arguments import MAX_EPOCH, choice, integer, number
 from kstore.config import LogConfig
@@ -426,18 +426,36 @@ class LogStore:
     async def append_async(
         self, topic: str, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
     ) -> tuple[int, int]:
-        """Appends one record in another thread, as LogWriter.append_async does, and returns (partition, offset)."""
-        import asyncio
+        """Appends one record to a topic, as `append` does, while the event loop goes on: a thread for each partition that
+        is written appends, and syncs once for all tasks that wait.
 
-        return await asyncio.to_thread(self.append, topic, value, key, timestamp, headers)
+        If the task is cancelled, the record is appended or not: `appended` of the CancelledError is (partition, offset), or
+        None if nothing was appended. If it has begun, the task ends only when that is known.
+        """
+        from kstore.log.write.async_appender import in_thread
+
+        self._check_writing()
+        tp = self._catalog.topic(topic).partition_for(key, value)
+
+        def place() -> tuple[int, int]:
+            return tp.partition, self._open_logs.get(tp).append(value, key, timestamp, headers)
+
+        log = self._open_logs.peek(tp)  # if there is none, opening it may take its time
+        placed = await (in_thread(place) if log is None else log._later(place))
+        return cast(tuple[int, int], placed)
 
     async def extend_async(
         self, topic: str, values: Any, keys: Any = None, timestamps: Any = None
     ) -> dict[int, range]:
-        """Appends many records in another thread, as LogWriter.extend_async does, and returns the offsets by partition."""
-        import asyncio
+        """Appends many records to a topic, as `extend` does, in a thread of the event loop's executor.
 
-        return await asyncio.to_thread(self.extend, topic, values, keys, timestamps)
+        If the task is cancelled, it ends when it is known whether anything was appended: `appended` of the CancelledError is
+        what extend() returned, or None.
+        """
+        from kstore.log.write.async_appender import in_thread
+
+        self._check_writing()
+        return cast(dict[int, range], await in_thread(self.extend, topic, values, keys, timestamps))
 
     def scan(
         self,

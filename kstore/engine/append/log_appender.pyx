@@ -501,9 +501,9 @@ cdef class LogAppender:
         """Every record below this offset is on the disk."""
         return self.commit.reached
 
-    def _gather_here(self):
-        """What this thread appends from here on is not waited for: it calls wait_until_durable, for many at once."""
-        self.gathering = PyThread_get_thread_ident()
+    def _gather_here(self, bint begins):
+        """What this thread appends is not waited for: it calls wait_until_durable, for many at once."""
+        self.gathering = PyThread_get_thread_ident() if begins else 0
 
     cdef int64_t begun(self) noexcept:
         """When an append began, if that is counted: one in 16, where reading the clock would take much of its time."""
