@@ -60,8 +60,9 @@ _SOURCES = {
     "kstore.store": "LogStore",
     "kstore.store.descriptions": "StoreHealth TopicDescription",
     "kstore.store.metrics": "Histogram StoreMetrics TopicMetrics",
-    "kstore.store.store_cursor": "StoreCursor TopicRecord",
+    "kstore.store.store_cursor": "StoreCursor",
     "kstore.store.table": "Table",
+    "kstore.store.topic_reader": "StoreFollower TopicRecord",
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}
 

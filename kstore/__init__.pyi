@@ -70,8 +70,9 @@ from kstore.store.metrics import Histogram as Histogram
 from kstore.store.metrics import StoreMetrics as StoreMetrics
 from kstore.store.metrics import TopicMetrics as TopicMetrics
 from kstore.store.store_cursor import StoreCursor as StoreCursor
-from kstore.store.store_cursor import TopicRecord as TopicRecord
 from kstore.store.table import Table as Table
+from kstore.store.topic_reader import StoreFollower as StoreFollower
+from kstore.store.topic_reader import TopicRecord as TopicRecord
 
 __all__ = [
     "EARLIEST",
@@ -131,6 +132,7 @@ __all__ = [
     "Slice",
     "Span",
     "StoreCursor",
+    "StoreFollower",
     "StoreHealth",
     "StoreMetrics",
     "Table",

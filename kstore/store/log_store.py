@@ -45,6 +45,7 @@ from kstore.store.store_scan import StoreScan
 from kstore.store.table import Table
 from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
+from kstore.store.topic_reader import StoreFollower
 from kstore.store.upkeep import Upkeep
 
 _READING = tuple(PartitionLog.__init__.__kwdefaults__ or ())
@@ -537,6 +538,29 @@ class LogStore:
         if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
         return StoreCursor(self, group, topics, start, follow=follow, timeout=timeout, isolation=isolation)
+
+    def follow(
+        self,
+        topics: Iterable[str] | None = None,
+        start: Literal["earliest", "latest"] | datetime | Mapping[TopicPartition, int] = "latest",
+        *,
+        timeout: float | None = None,
+        isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+    ) -> StoreFollower:
+        """The records of topics as they come, whoever writes them: a StoreFollower, which waits for all partitions at once.
+
+        topics: names; one that is missing is read once it is made. Default: all topics, also those that are made later, but
+            for those whose names begin with "__".
+        start: "latest" (default), "earliest", a datetime with a time zone, or offsets by partition, such as positions() of
+            another follower gave; a partition that is not among them is read from its beginning.
+        timeout: it ends if nothing came for so many seconds. Default: never.
+        isolation: as in PartitionLog.records.
+
+        OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
+        """
+        if self._closed:
+            raise LogClosedError(f"the store of {self._named()} is closed")
+        return StoreFollower(self, topics, start, timeout=timeout, isolation=isolation)
 
     def flush(self) -> None:
         """Writes everything that was appended so far to the disk, and the checkpoint files.

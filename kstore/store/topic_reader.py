@@ -1,0 +1,454 @@
+"""Records of many partitions, as they come, from one waiter."""
+
+import math
+import select
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from time import monotonic, time_ns
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Protocol, Self
+
+from kstore.arguments import choice, integer, number
+from kstore.engine.io.file import Traffic
+from kstore.engine.io.notification import EventFd, Inotify
+from kstore.engine.record.batch import Record
+from kstore.engine.scan.batch_reader import RecordReader, TopicRecords
+from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.log.cursors.cursor import checked_place, offset_of
+from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
+from kstore.log.partition import PartitionLog
+from kstore.store.topic_catalog import TopicCatalog
+
+LOOK = 0.4  # s: how often to look which partitions there are
+_POLL = 0.05  # s: how often to ask where nothing tells of changes
+_TURN = 1 << 14  # records of a partition before the others have their turn
+_TASK_TURN = 32  # records that one asyncio task takes before the others have a turn
+_SWEEP = 20  # partitions
+_TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
+
+
+class TopicRecord(NamedTuple):
+    """A record of a topic, and where it comes from: `for topic, partition, record in store.cursor("billing", ["orders"])`.
+
+    It has the offset, timestamp, key, value and headers of its record.
+    """
+
+    topic: str
+    partition: int
+    record: Record
+
+    @property
+    def offset(self) -> int:
+        """The offset in its partition."""
+        return self.record.offset
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since 1970; -1 for none."""
+        return self.record.timestamp
+
+    @property
+    def key(self) -> bytes | None:
+        """The key."""
+        return self.record.key
+
+    @property
+    def value(self) -> bytes | None:
+        """The value; None for a tombstone."""
+        return self.record.value
+
+    @property
+    def headers(self) -> Any:
+        """The headers."""
+        return self.record.headers
+
+
+class Topics(Protocol):
+    """What a cursor asks of a store."""
+
+    _is_writing: bool
+    _catalog: TopicCatalog
+
+    @property
+    def paths(self) -> tuple[Path, ...]: ...
+    def _traffic_of(self, topic: str) -> Traffic: ...
+
+
+class Place(Protocol):
+    """A position in a partition. Iterating it gives the records from there to the end, and moves it."""
+
+    @property
+    def position(self) -> int: ...
+    def __iter__(self) -> Iterator[Record]: ...
+    def _let_go(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class TopicReader:
+    """The loop of all that read many partitions: each has its turn when something tells of it."""
+
+    _closed = True
+    _who = "a follower"
+
+    def __init__(
+        self,
+        store: Topics,
+        topics: Iterable[str] | None,
+        *,
+        follow: bool,
+        timeout: float | None,
+        isolation: str,
+    ) -> None:
+        self.topics: list[str] | None = None
+        if topics is not None:
+            if isinstance(topics, str) or not isinstance(topics, Iterable):
+                raise TypeError(f"topics must be a list of names of topics, not {topics!r}")
+            self.topics = list(dict.fromkeys(topics))
+            for topic in self.topics:
+                if not isinstance(topic, str) or not layout.is_valid_topic(topic):
+                    raise ValueError(f"{topic!r} cannot be the name of a topic")
+            if not self.topics:
+                raise ValueError("topics must name a topic")
+        if not isinstance(follow, bool):
+            raise TypeError(f"follow must be True or False, not {follow!r}")
+        self._follow = follow
+        self._timeout = None if timeout is None else number("timeout", timeout, 0)
+        self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
+        self._store = store
+        self._traffic_of = store._traffic_of  # of the store that was asked, whichever is looked at later
+        self._listed: object = None
+        self._wanted: dict[TopicPartition, str] = {}
+        self._places: dict[TopicPartition, Any] = {}
+        self._pending: dict[TopicPartition, None] = {}  # which may have more
+        self._numbers: dict[int, TopicPartition] = {}  # by the number that the watch knows them by
+        self._watch: Inotify | None = None
+        self._event = EventFd()
+        self._next_look = self._heard = 0.0
+        self._swept = 0
+        self._list()
+        self._first_wanted = set(self._wanted)
+
+    def _list(self) -> None:
+        """Which partitions there are now, and where."""
+        store = self._store
+        if store._is_writing:
+            if store._catalog.places is self._listed:
+                return
+            self._listed = store._catalog.places
+        else:
+            now = [path.stat().st_mtime_ns for path in store.paths if path.is_dir()]
+            if now == self._listed and time_ns() - max(now, default=0) > _TICK:
+                return
+            self._listed = now
+            store = self._store = type(store)(*store.paths)
+        places = store._catalog.places
+        self._wanted = {tp: str(places[tp].path_of(tp)) for tp in sorted(places) if self._wants(tp.topic)}
+
+    def _wants(self, topic: str) -> bool:
+        return topic in self.topics if self.topics is not None else not topic.startswith("__")
+
+    def _look(self) -> None:
+        """Decides which partitions are read from here on."""
+        raise NotImplementedError
+
+    def _next_few(self) -> list[TopicPartition]:
+        """A few partitions, others each time, which are asked though nothing told of them: a share of another machine is
+        silent."""
+        mine = list(self._places)
+        at = self._swept % max(len(mine), 1)
+        self._swept = at + _SWEEP
+        self._pending |= dict.fromkeys(mine[at : at + _SWEEP])
+        return mine[at : at + _SWEEP]
+
+    def _is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return not self._follow
+
+    def _give_up(self, tp: TopicPartition) -> None:
+        """A partition is read no more."""
+        place = self._places.get(tp)
+        try:
+            if place is not None:
+                place.close()
+        finally:
+            self._places.pop(tp, None)
+            self._pending.pop(tp, None)
+            self._watch, self._numbers = None, {}  # it would go on to tell of it
+
+    def _gone(self, tp: TopicPartition) -> None:
+        """A partition was deleted, and maybe made anew: then all of it is new."""
+        self._give_up(tp)
+        self._first_wanted.discard(tp)
+        self._listed, self._next_look = None, 0
+
+    def __iter__(self) -> Iterator[TopicRecord]:
+        self._check_open()
+        return chain.from_iterable(self._awaited())
+
+    def _awaited(self) -> Iterator[Iterator[TopicRecord]]:
+        """Records of one partition, in turn."""
+        for turn in self._turns():
+            if not isinstance(turn, float):
+                yield turn
+                continue
+            with select.epoll() as poll:
+                self._register(poll)
+                poll.poll(turn)
+
+    async def __aiter__(self) -> AsyncIterator[TopicRecord]:
+        import asyncio
+
+        self._check_open()
+        for turn in self._turns():
+            if not isinstance(turn, float):
+                for count, record in enumerate(turn, 1):
+                    yield record
+                    if count % _TASK_TURN == 0:
+                        await asyncio.sleep(0)
+                continue
+            told = asyncio.Event()
+            with select.epoll() as poll:
+                self._register(poll)
+                loop = asyncio.get_running_loop()
+                loop.add_reader(poll.fileno(), told.set)
+                timer = loop.call_later(turn, told.set)
+                try:
+                    await told.wait()
+                finally:
+                    timer.cancel()
+                    loop.remove_reader(poll.fileno())
+
+    def _turns(self) -> Iterator[Iterator[TopicRecord] | float]:
+        """Records of one partition, or how long to wait before the next turn."""
+        self._heard = monotonic()
+        self._pending = dict.fromkeys(self._places)  # an iteration before this one may have ended anywhere
+        while not self._closed:
+            if monotonic() >= self._next_look:
+                try:
+                    self._look()
+                except LogClosedError:
+                    if self._closed:  # by another thread, meanwhile
+                        return
+                    raise
+            self._hear()
+            if self._pending:
+                tp = next(iter(self._pending))
+                del self._pending[tp]
+                place = self._places.get(tp)
+                if place is not None:
+                    yield from self._turn(tp, place)
+                continue
+            if self._is_over():
+                return
+            left = math.inf if self._timeout is None else self._heard + self._timeout - monotonic()
+            if left <= 0:
+                return
+            yield max(min(left, self._next_look - monotonic(), LOOK if self._watch else _POLL), 0.0)
+            if self._watch is None:
+                self._pending = dict.fromkeys(self._places)
+
+    def _turn(self, tp: TopicPartition, place: Place) -> Iterator[Iterator[TopicRecord]]:
+        """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
+        before = place.position
+        try:
+            yield TopicRecords(
+                TopicRecord, tp.topic, tp.partition, islice(place, _TURN), partial(self._failed, tp)
+            )
+            if place.position >= before + _TURN:
+                self._pending[tp] = None
+        finally:
+            place._let_go()
+        if place.position != before:
+            self._heard = monotonic()
+
+    def _failed(self, tp: TopicPartition, error: Exception) -> None:
+        """What an exception while a partition is read means for the others."""
+        if isinstance(error, LogNotFoundError):
+            self._gone(tp)
+            return
+        if isinstance(error, LogClosedError) and self._closed:  # by another thread
+            return
+        if isinstance(error, KstoreError):
+            error.add_note(f"in partition {tp}, which {self._who} reads")
+        raise error
+
+    def _watch_all(self) -> None:
+        """Has the system tell of changes in all partitions."""
+        if self._watch is None:
+            try:
+                self._watch = Inotify()
+            except OSError:  # none is left: they are asked again and again
+                return
+        known = set(self._numbers.values())
+        try:
+            for tp in self._places:
+                if tp not in known:
+                    self._numbers[self._watch.add(self._wanted[tp])] = tp
+                    self._pending[tp] = None  # what came before
+        except FileNotFoundError:  # it was deleted
+            self._next_look = 0
+        except OSError:
+            self._watch, self._numbers = None, {}
+
+    def _hear(self) -> None:
+        """Takes in what the system tells of changes."""
+        self._event.clear()
+        for directory, _, name in self._watch.read_events() if self._watch is not None else ():
+            if directory < 0:
+                self._pending |= dict.fromkeys(self._places)
+            elif (tp := self._numbers.get(directory)) in self._places and tp is not None:
+                if name:
+                    self._pending[tp] = None
+                else:
+                    self._gone(tp)
+
+    def _register(self, poll: select.epoll) -> None:
+        poll.register(self._event.fileno(), select.EPOLLIN)
+        if self._watch is not None:
+            poll.register(self._watch.fileno(), select.EPOLLIN)
+        if self._closed:
+            self._event.set()
+
+    # ---- closing --------------------------------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that are read now."""
+        return sorted(self._places)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record, for each partition that is read now."""
+        self._check_open()
+        return {tp: self._places[tp].position for tp in self.partitions}
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"{self._who} is closed")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the cursor was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Ends the iteration, also in a thread that is waiting in it."""
+        self._closed = True
+        self._event.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<{type(self).__name__} of {self._who}: {len(self._places)} partitions{state}>"
+
+
+class _Position:
+    """The position of a follower in a partition."""
+
+    def __init__(self, log: PartitionLog, offset: int, isolation: Any) -> None:
+        self._log = log
+        self._offset = offset
+        self._reader: RecordReader | None = None  # if it has given a record, it tells the position
+        self._isolation = isolation
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record."""
+        reader = self._reader
+        return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._offset
+
+    def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(self._readers())
+
+    def _readers(self) -> Iterator[RecordReader]:
+        """One, up to the end of the log as it is now."""
+        log, position = self._log, self.position
+        log.refresh()
+        first, end = log.log_start_offset, log.log_end_offset
+        if not first <= position <= end:
+            raise OffsetOutOfRangeError(position, first, end)
+        if self._isolation == "read_committed":
+            end = max(log.last_stable_offset(), position)
+        if position < end:
+            self._reader = log.records(position, end, isolation=self._isolation)
+            yield self._reader
+            self._offset, self._reader = end, None
+
+    def _let_go(self) -> None:
+        """Ends an iteration that broke off."""
+        if self._reader is not None:
+            self._reader.stop()
+            self._offset, self._reader = self.position, None
+
+    def close(self) -> None:
+        self._let_go()
+        self._log.close()
+
+
+class StoreFollower(TopicReader):
+    """The records of many partitions as they come, each as a TopicRecord. store.follow() makes one.
+
+    `for` and `async for` both work. One thread or task at a time may iterate; any may call `close`. It ends if nothing came
+    for `timeout` seconds, if it is closed, and if its store is closed and all is read. Partitions that are made later are
+    read from their beginning; those that are deleted are left out. If a position is deleted before it is reached:
+    OffsetOutOfRangeError, with the partition in a note; `positions()` says how far it came, to go on from with another.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        topics: Iterable[str] | None,
+        start: str | datetime | Mapping[TopicPartition, int],
+        *,
+        timeout: float | None,
+        isolation: str,
+    ) -> None:
+        if isinstance(start, Mapping):
+            self._start: Any = {TopicPartition(*tp): integer("start", at) for tp, at in start.items()}
+        elif isinstance(start, str | datetime):
+            self._start = checked_place("start", start)
+        else:
+            raise TypeError(
+                f"start must be earliest, latest, a datetime or offsets by partition, not {start!r}"
+            )
+        self._origin = store
+        super().__init__(store, topics, follow=True, timeout=timeout, isolation=isolation)
+        self._closed = False
+        self._look()
+
+    def _is_over(self) -> bool:
+        return bool(self._origin._closed)
+
+    def _look(self) -> None:
+        self._next_look = monotonic() + LOOK
+        self._list()
+        for tp in [tp for tp in self._places if tp not in self._wanted]:
+            self._gone(tp)
+        for tp, path in self._wanted.items():
+            if tp not in self._places:
+                start: Any = "earliest"  # a partition that was made later holds only what came later
+                if tp in self._first_wanted:
+                    start = self._start.get(tp, start) if isinstance(self._start, dict) else self._start
+                try:
+                    log = PartitionLog(path)
+                except LogNotFoundError:  # it is being deleted
+                    continue
+                log._traffic = self._traffic_of(tp.topic)
+                at = start if isinstance(start, int) else offset_of(log, start)
+                self._places[tp] = _Position(log, at, self._isolation)
+                self._pending[tp] = None
+        self._watch_all()
+        self._next_few()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a follower cannot be pickled: make one in the other process")
