@@ -60,7 +60,6 @@ SMALL = (
     "kstore/engine/record/decompress",
     "kstore/engine/segment/index",
     "kstore/engine/segment/segment.",
-    "kstore/engine/segment/segment_growth",
 )
 
 

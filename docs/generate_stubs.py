@@ -19,7 +19,6 @@ HIDDEN = (
     "columns/binary_input",
     "columns/c_data",
     "columns/column_input",
-    "columns/constant_column",
     "compact/",
     "io/",
     "record/compress",
@@ -30,7 +29,6 @@ HIDDEN = (
     "scan/predicate",
     "segment/active_segment",
     "segment/recovery_walk",
-    "segment/segment_growth",
 )
 LENT = (object, list, type(iter([])))  # a method that has no docstring of its own shows one of Python's
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.notification import MODIFY, EventFd, Inotify
 from kstore.engine.scan.batch_reader import BatchReader
+from kstore.engine.segment.active_segment import followed
 from kstore.engine.segment.segment import Segment
-from kstore.engine.segment.segment_growth import followed
 from kstore.errors import CorruptRecordError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of

@@ -7,8 +7,8 @@ from time import sleep
 from typing import NamedTuple
 
 from kstore.config import MAX64
+from kstore.engine.segment.active_segment import grown
 from kstore.engine.segment.segment import Segment
-from kstore.engine.segment.segment_growth import grown
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
