@@ -684,8 +684,10 @@ class LogWriter(RecordAppender, PartitionLog):
         It works on a full disk. OSError if a file cannot be renamed or removed: older segments are deleted then, that
         one and newer ones are not.
         """
-        groups = checked_groups("keep_for", keep_for)
-        kept = self._kept_for(groups)
+        return self._retain(self._kept_for(checked_groups("keep_for", keep_for)), dry_run)
+
+    def _retain(self, kept: dict[str, int], dry_run: bool) -> list[Decision]:
+        """retain(), when it is known from which offset on groups of cursors need the log."""
         with self._held():
             self._check_place()
             now_ms = self.clock_ms()

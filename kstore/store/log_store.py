@@ -28,6 +28,9 @@ from kstore.errors import (
     LogLockedError,
     LogNotFoundError,
 )
+from kstore.log.cursors.cursor import checked_groups
+from kstore.log.cursors.group_file import read_positions
+from kstore.log.cursors.home import Home
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
@@ -83,6 +86,8 @@ class LogStore:
             kstore.open.
         background: whether old segments are deleted, compacted topics compacted, and so on, in the background: True or
             False. Default: True.
+        keep_for: groups of cursors for which nothing is deleted that they have not committed yet, in the background neither;
+            see `retain`. Default: none.
         idle_roll_ms: how often the background looks for segments without appends that are older than segment_ms, and ends
             them, in ms. Default: never, as in Kafka.
         wait: how many seconds to wait while another process, or another store, writes in one of the directories. Default 0.
@@ -111,6 +116,7 @@ class LogStore:
         max_open_partitions: int | None = None,
         background: bool = True,
         idle_roll_ms: int | None = None,
+        keep_for: Iterable[str] = (),
         wait: float = 0,
         **options: Any,
     ) -> None:
@@ -130,7 +136,7 @@ class LogStore:
         if not self._is_writing:
             given = {"config": config, "max_open_partitions": max_open_partitions, **options}
             given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
-            given |= {"wait": None if wait == 0 else wait}
+            given |= {"wait": None if wait == 0 else wait, "keep_for": keep_for or None}
             for name in [name for name, value in given.items() if value is not None]:
                 raise TypeError(f"{name} is no option for reading: give mode='a' to write")
         if not (config is None or isinstance(config, LogConfig)):
@@ -141,6 +147,7 @@ class LogStore:
         if not isinstance(background, bool):
             raise TypeError(f"background must be True or False, not {background!r}")
         wait = number("wait", wait, 0)
+        self._keep_for = checked_groups("keep_for", keep_for)
         if idle_roll_ms is not None:
             idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
         self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
@@ -585,22 +592,30 @@ class LogStore:
         if failure is not None:
             raise failure
 
-    def retain(self, *, dry_run: bool = False) -> dict[TopicPartition, list[Decision]]:
+    def retain(
+        self, *, dry_run: bool = False, keep_for: Iterable[str] = ()
+    ) -> dict[TopicPartition, list[Decision]]:
         """Deletes old segments of all partitions, as LogWriter.retain does, and removes the directories of deleted
         topics whose time has come. Returns the decisions by partition.
+
+        keep_for: groups of cursors, beside those that the store was opened with. No segment is deleted that holds a record
+        behind the committed position of one of them. Of a topic of which a group has committed some partitions, the others
+        are kept whole; if it has committed nothing at all, nothing is deleted.
 
         A partition that fails is left out, and `health` tells. So is one of which nobody has said how long its records are
         kept, neither the topic nor the store, and of which Kafka's default of 7 days would delete something.
         """
         if not isinstance(dry_run, bool):
             raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
         self._check_writing()
+        kept = self._kept_for(groups)
         decisions = {}
         for tp in self.partitions:
             if tp.topic == layout.CLUSTER_METADATA:
                 continue
             try:
-                decisions[tp] = self._open_logs.get(tp).retain(dry_run=dry_run)
+                decisions[tp] = self._open_logs.get(tp)._retain(kept(tp), dry_run)
             except (OSError, KstoreError) as e:
                 self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
             else:
@@ -609,6 +624,29 @@ class LogStore:
             with self._changing:
                 self._catalog.remove_due(self._now())
         return decisions
+
+    def _kept_for(self, groups: Sequence[str]) -> Callable[[TopicPartition], dict[str, int]]:
+        """From which offset on groups of cursors need a partition. Each of their files is read once. OSError,
+        CorruptRecordError."""
+        committed: dict[str, dict[TopicPartition, int]] = {}
+        for group in groups:
+            found = committed[group] = {}
+            for directory in self._catalog.live():
+                entries = read_positions(os.path.realpath(directory.path), group)
+                for tp in entries:
+                    if self._catalog.places.get(tp) is directory:
+                        position = Home.of(str(directory.path_of(tp))).position_in(entries)
+                        if position is not None:
+                            found[tp] = position.offset
+
+        def kept(tp: TopicPartition) -> dict[str, int]:
+            return {
+                group: found.get(tp, 0)
+                for group, found in committed.items()
+                if not found or any(tp.topic == other.topic for other in found)
+            }
+
+        return kept
 
     # ---- topics ---------------------------------------------------------------------------------------------------
 

@@ -181,11 +181,17 @@ class Upkeep:
 
     def retain(self, store: Any, now: int) -> None:
         """Deletes old segments, as LogStore.retain does."""
-        self._visit("retention", store, now, _retention_due, lambda log, _: log.retain())
+        with self._attempt(store, "retention", "the store"):
+            kept = store._kept_for(store._keep_for)
+
+            def retain(log: LogWriter, tp: TopicPartition) -> None:
+                log._retain(kept(tp), False)
+
+            self._visit("retention", store, now, _retention_due, retain)
 
     def roll(self, store: Any, now: int) -> None:
         """Rolls segments that have records and are older than segment_ms."""
-        self._visit("roll", store, now, _roll_due, _roll)
+        self._visit("roll", store, now, _roll_due, lambda log, _: _roll(log, now))
 
     def _visit(
         self,
@@ -193,7 +199,7 @@ class Upkeep:
         store: Any,
         now: int,
         due: Callable[[Any, TopicPartition, Path, int], int],
-        act: Callable[[LogWriter, int], object],
+        act: Callable[[LogWriter, TopicPartition], object],
     ) -> None:
         """Does something with each partition that is open, or in which it may be due."""
         for tp, directory in store._catalog.places.items():
@@ -209,7 +215,7 @@ class Upkeep:
                 try:
                     until = now if log is not None else due(store, tp, directory.path_of(tp), now)
                     if until <= now:
-                        act(store._open_logs.get(tp) if log is None else log, now)
+                        act(store._open_logs.get(tp) if log is None else log, tp)
                     else:
                         self._stay_quiet(task, tp, until, _CLOSED, openings)
                 except InvalidConfigError:

@@ -1,0 +1,125 @@
+"""A store deletes nothing that a group has not committed, whoever asks: retain() or the background."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore import LogStore, LogWriter, TopicPartition
+
+T = 1_700_000_000_000
+DAY = 86_400_000
+
+
+def make(path: Path, **options: Any) -> LogStore:
+    """All of it is old; ten records in each of three topics' partitions, one a segment."""
+    given: dict[str, Any] = {"background": False, "retention_ms": DAY, "internal_segment_bytes": 100}
+    store = LogStore(path, mode="a", clock=lambda: T + 2 * DAY, **given | options)
+    for topic in ("a", "b", "c"):
+        if topic not in store.topics:
+            store.create_topic(topic, 2)
+            for number in range(2):
+                log = store.log(topic, number)
+                assert isinstance(log, LogWriter)
+                for _ in range(10):
+                    log.append(b"v" * 20, timestamp=T)
+    return store
+
+
+def commit(path: Path, group: str, topics: list[str], count: int) -> None:
+    """The group has read so many records of partition 0 of these topics."""
+    for topic in topics:
+        with kstore.open(path / f"{topic}-0").cursor(group) as cursor:
+            for _, record in zip(range(count), cursor, strict=False):
+                cursor.commit(record)
+
+
+def starts(store: LogStore) -> dict[str, list[int]]:
+    return {topic: [store.log(topic, n).log_start_offset for n in (0, 1)] for topic in store.topics}
+
+
+def test_what_groups_have_not_committed_stays(tmp_path: Path) -> None:
+    with make(tmp_path) as store:
+        commit(tmp_path, "one", ["a", "b"], 4)
+        commit(tmp_path, "two", ["a"], 6)
+        assert store.retain(dry_run=True, keep_for=["nobody"])
+        store.retain(keep_for=["nobody"])  # has committed nothing: nothing is deleted
+        assert starts(store) == dict.fromkeys("abc", [0, 0])
+        decisions = store.retain(keep_for=["one", "two"], dry_run=True)
+        assert sum(d.delete for d in decisions[TopicPartition("a", 0)]) == 4
+        assert starts(store) == dict.fromkeys("abc", [0, 0])
+        store.retain(keep_for=["one", "two"])
+        assert starts(store) == {"a": [4, 0], "b": [4, 0], "c": [10, 10]}  # who reads nothing of c keeps nothing there
+        store.retain(keep_for=["two"])
+        assert starts(store) == {"a": [6, 0], "b": [10, 10], "c": [10, 10]}
+        store.retain()
+        assert starts(store) == dict.fromkeys("abc", [10, 10])
+
+
+def test_in_the_background(tmp_path: Path) -> None:
+    with make(tmp_path) as store:
+        commit(tmp_path, "one", ["a"], 4)
+    with make(tmp_path, keep_for=["one"]) as store:
+        store._work.run_due(T + 2 * DAY)
+        store._work.run_due(T + 2 * DAY + 300_000)
+        assert starts(store) == {"a": [4, 0], "b": [10, 10], "c": [10, 10]}
+        commit(tmp_path, "one", ["a"], 3)
+        store.retain()
+        assert starts(store)["a"] == [7, 0]
+        assert store.health().ok
+
+
+def test_several_directories_and_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    (tmp_path / "one").mkdir()
+    with LogStore(tmp_path / "link", tmp_path / "two", mode="a", retention_ms=1, background=False) as store:
+        store.create_topic("t", 2, internal_segment_bytes=100, message_timestamp_before_max_ms=2**62)
+        for number in range(2):
+            log = store.log("t", number)
+            assert isinstance(log, LogWriter)
+            for _ in range(10):
+                log.append(b"v" * 20, timestamp=1)
+        with store.cursor("g", ["t"]) as cursor:
+            for _, _record in zip(range(13), cursor, strict=False):
+                pass
+            cursor.commit()
+        store.retain(keep_for=["g"])
+        assert sorted(store.log("t", n).log_start_offset for n in (0, 1)) == [3, 10]
+
+
+def test_a_directory_that_was_made_anew_has_no_position(tmp_path: Path) -> None:
+    with make(tmp_path) as store:
+        commit(tmp_path, "one", ["a", "b"], 4)
+        store.delete_topic("a")
+        store.create_topic("a")
+        log = store.log("a")
+        assert isinstance(log, LogWriter)
+        for _ in range(10):
+            log.append(b"v" * 20, timestamp=T)
+        store.retain(keep_for=["one"])
+        assert log.log_start_offset == 10
+
+
+def test_damage_deletes_nothing(tmp_path: Path) -> None:
+    with make(tmp_path, keep_for=["one"]) as store:
+        commit(tmp_path, "one", ["a"], 4)
+        path = tmp_path / "kstore-cursors-one.positions"
+        path.write_bytes(path.read_bytes()[:30] + b"\xff" * 300)
+        with pytest.raises(kstore.CorruptRecordError):
+            store.retain()
+        store._work.run_due(T + 2 * DAY)
+        store._work.run_due(T + 2 * DAY + 300_000)
+        assert "retention of the store" in store.health().background
+        assert starts(store) == dict.fromkeys("abc", [0, 0])
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    for bad in ("one", 5, [5], ["a/b"]):
+        with pytest.raises((TypeError, ValueError)):
+            LogStore(tmp_path / "none", mode="a", keep_for=bad)  # type: ignore[arg-type]
+        assert not (tmp_path / "none").exists()
+    with make(tmp_path) as store, pytest.raises(TypeError):
+        store.retain(keep_for="one")
+    with pytest.raises(TypeError, match="keep_for is no option for reading"):
+        LogStore(tmp_path, keep_for=["one"])
