@@ -45,16 +45,20 @@ def test_what_groups_have_not_committed_stays(tmp_path: Path) -> None:
         commit(tmp_path, "two", ["a"], 6)
         assert store.retain(dry_run=True, keep_for=["nobody"])
         store.retain(keep_for=["nobody"])  # has committed nothing: nothing is deleted
-        assert starts(store) == dict.fromkeys("abc", [0, 0])
+        assert starts(store) == {key: [0, 0] for key in "abc"}
         decisions = store.retain(keep_for=["one", "two"], dry_run=True)
         assert sum(d.delete for d in decisions[TopicPartition("a", 0)]) == 4
-        assert starts(store) == dict.fromkeys("abc", [0, 0])
+        assert starts(store) == {key: [0, 0] for key in "abc"}
         store.retain(keep_for=["one", "two"])
-        assert starts(store) == {"a": [4, 0], "b": [4, 0], "c": [10, 10]}  # who reads nothing of c keeps nothing there
+        assert starts(store) == {
+            "a": [4, 0],
+            "b": [4, 0],
+            "c": [10, 10],
+        }  # who reads nothing of c keeps nothing there
         store.retain(keep_for=["two"])
         assert starts(store) == {"a": [6, 0], "b": [10, 10], "c": [10, 10]}
         store.retain()
-        assert starts(store) == dict.fromkeys("abc", [10, 10])
+        assert starts(store) == {key: [10, 10] for key in "abc"}
 
 
 def test_in_the_background(tmp_path: Path) -> None:
@@ -111,7 +115,7 @@ def test_damage_deletes_nothing(tmp_path: Path) -> None:
         store._work.run_due(T + 2 * DAY)
         store._work.run_due(T + 2 * DAY + 300_000)
         assert "retention of the store" in store.health().background
-        assert starts(store) == dict.fromkeys("abc", [0, 0])
+        assert starts(store) == {key: [0, 0] for key in "abc"}
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
