@@ -373,16 +373,16 @@ def test_a_failure_is_told_once_and_tried_again(
         store.create_topic("t", 3)
         fill(store)
         clock.pass_on(store, 1)
-        real = kstore.LogWriter.retain
+        real = kstore.LogWriter._retain
         reason: list[Exception] = [OSError(5, "the disk")]
 
-        def retain(log: kstore.LogWriter, **options: Any) -> Any:
+        def retain(log: kstore.LogWriter, *args: Any) -> Any:
             if log.path.endswith("t-1") and reason:
                 raise reason[0]
-            return real(log, **options)
+            return real(log, *args)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kstore.LogWriter, "retain", retain)
+            patch.setattr(kstore.LogWriter, "_retain", retain)
             clock.pass_on(store, DAY + 300_000, runs=3)
             assert starts(store) == [20, 0, 20]
             assert store.health().background == {"retention of t-1": "OSError: [Errno 5] the disk"}
