@@ -10,6 +10,8 @@ from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choic
 from kstore.config import ConfigOptions, LogConfig
 from kstore.errors import LogNotFoundError
 from kstore.log.files.lock import once_free
+from kstore.log.files.log_dir_state import kept_options
+from kstore.log.files.topic_file import in_python
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
@@ -69,7 +71,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
 
     Options for writing:
         config: a LogConfig. Each of its options may also be given by name, such as segment_bytes=1 << 20, and counts
-            before `config`. The configuration is not stored: give it at every opening.
+            before `config`. Without `config`, what is not named is what a LogStore keeps of the topic, if the partition is
+            in the directory of one. The configuration of other logs is not stored: give it at every opening.
         durability: when append() returns. "none" (default): when the operating system has the record; it is safe from
             a power cut after flush() or close(). "group" or "each", which do the same: when it is safe from a power
             cut; one sync serves all threads that wait for it.
@@ -110,7 +113,12 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
         raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
-    named = config is not None or "retention_ms" in options
+    if config is None:
+        kept = in_python(kept_options(Path(path)))
+        options = kept | options
+        named = "retention_ms" in options
+    else:
+        named = True
     if options:
         config = (config or LogConfig()).replace(**options)
     _check_directory(Path(path), create=mode == "a")

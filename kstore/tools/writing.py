@@ -9,7 +9,7 @@ import kstore
 from kstore.config import LogConfig
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
-from kstore.log.files.log_dir_state import directory_of
+from kstore.log.files.log_dir_state import directory_of, kept_options
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import not_found
 from kstore.log.writer import LogWriter
@@ -52,15 +52,21 @@ def add_wait_argument(parser: argparse.ArgumentParser) -> None:
 
 def names_retention(args: argparse.Namespace) -> bool:
     """Whether these options say how long records are kept; a broker's file says so also by leaving it at the default."""
-    return bool(args.server_properties) or any(c.startswith("retention.ms=") for c in args.config)
+    return bool(args.server_properties) or "retention.ms" in _own_options(args)
 
 
 def config_of(args: argparse.Namespace) -> LogConfig:
     """The configuration that these options name. InvalidConfigError."""
-    topic = settings_of(args.config)
+    topic = _own_options(args)
     if args.server_properties:
         return LogConfig.from_server_properties(args.server_properties, topic)
     return LogConfig.from_topic(topic)
+
+
+def _own_options(args: argparse.Namespace) -> dict[str, str]:
+    """What --config says, over what a store keeps of the topic."""
+    given = settings_of(args.config)
+    return kept_options(Path(args.directory)) | given
 
 
 def note_name(directory: str) -> None:

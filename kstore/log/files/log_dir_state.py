@@ -18,7 +18,7 @@ from kstore.errors import CorruptCheckpointError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, PartitionLock, User
-from kstore.log.files.topic_file import topic_being_deleted
+from kstore.log.files.topic_file import read_table, topic_being_deleted
 
 _SIGNS = (
     layout.META_PROPERTIES,
@@ -56,6 +56,16 @@ def name_of(path: Path) -> TopicPartition:
     name = Path(os.path.abspath(path)).name  # noqa: PTH100
     tp = layout.parse_directory(name) if layout.is_partition_name(name) else None
     return tp or TopicPartition("log", 0)
+
+
+def kept_options(path: Path) -> dict[str, str]:
+    """What a store keeps of the topic whose partition is at a path: its own options in Kafka's notation. Empty, if no store
+    knows it. CorruptCheckpointError, OSError."""
+    directory = directory_of(path)
+    if directory == Path(os.path.abspath(path)):  # noqa: PTH100
+        return {}
+    known = read_table(directory).topics.get(name_of(path).topic)
+    return {} if known is None else dict(known.options)
 
 
 class State(NamedTuple):

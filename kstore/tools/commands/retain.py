@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--defaults",
         action="store_true",
-        help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. A "
-        "log does not keep its configuration, so one of --config, --server-properties and --defaults is needed",
+        help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. Unless a "
+        "store keeps the topic's retention.ms, one of --config, --server-properties and --defaults is needed",
     )
     parser.add_argument(
         "--dry-run",
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     config = config_of(args)  # a wrong name is named first
     if not (names_retention(args) or args.defaults):
         raise ValueError(
-            "retain needs the topic's configuration, which the log does not keep: give --config (as in --config "
+            "retain needs the topic's configuration, which no store keeps here: give --config (as in --config "
             "retention.ms=86400000), --server-properties, or --defaults, which deletes what is older than 7 days"
         )
     if args.dry_run:  # writes nothing, takes no lock

@@ -1,0 +1,92 @@
+"""A partition of a store has the topic's options, whoever opens it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore import LogStore
+from kstore.__main__ import main
+
+DAY = 86_400_000
+OLD = 1_600_000_000_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store whose topic `t` has three old segments."""
+    with LogStore(tmp_path / "data", mode="a", background=False) as store:
+        store.create_topic("t", retention_ms=-1, segment_bytes=2 << 20, message_timestamp_before_max_ms=2**62)
+        store.create_topic("c", cleanup_policy=["compact"], min_cleanable_dirty_ratio=0.0)
+        log: Any = store.log("t")
+        for _ in range(3):
+            log.append(b"v", timestamp=OLD)
+            log.roll()
+        log = store.log("c")
+        for _ in range(3):
+            log.append(b"v", b"k")
+        log.roll()
+    return tmp_path / "data"
+
+
+def test_kstore_open(path: Path) -> None:
+    with kstore.open(path / "t-0", "a") as log:
+        assert (log.config.retention_ms, log.config.segment_bytes) == (-1, 2 << 20)
+        assert not any(decision.delete for decision in log.retain())
+    with kstore.open(path / "t-0", "r+", segment_bytes=3 << 20) as log:  # what is named counts
+        assert (log.config.retention_ms, log.config.segment_bytes) == (-1, 3 << 20)
+    with kstore.open(path / "t-0", "r+", retention_ms=5) as log:
+        assert (log.config.retention_ms, log.config.segment_bytes) == (5, 2 << 20)
+    with kstore.open(path / "t-0", "r+", config=kstore.LogConfig()) as log:  # and this says all
+        assert log.config == kstore.LogConfig()
+    with kstore.open(path / "c-0", "r+") as log:
+        assert log.compact().records_removed == 2
+    with kstore.open(path / "unknown-0", "a") as log:
+        assert log.config == kstore.LogConfig()
+    with LogStore(path, mode="a") as store:
+        assert store.describe("t").config.segment_bytes == 2 << 20
+
+
+def test_nobody_said_how_long(path: Path) -> None:
+    with LogStore(path, mode="a", background=False) as store:
+        store.alter_topic("t", retention_ms=None)
+    with kstore.open(path / "t-0", "a") as log, pytest.raises(kstore.InvalidConfigError):
+        log.retain()
+    assert main(["retain", str(path / "t-0")]) != 0
+
+
+def test_commands(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = str(path / "t-0")
+    assert main(["retain", one, "--dry-run"]) == 0
+    assert "delete" not in capsys.readouterr().out
+    assert main(["retain", one]) == 0
+    assert kstore.open(one).log_start_offset == 0
+    assert main(["retain", one, "--dry-run", "--config", "retention.ms=1"]) == 0
+    assert "delete" in capsys.readouterr().out
+    assert main(["compact", str(path / "c-0")]) == 0
+    assert "2 records" in capsys.readouterr().out
+    properties = path.parent / "server.properties"
+    properties.write_text("log.retention.ms=1\nlog.segment.bytes=5000000\n")
+    assert (
+        main(["retain", one, "--server-properties", str(properties)]) == 0
+    )  # the topic's counts before the broker's
+    assert kstore.open(one).log_start_offset == 0
+    assert main(["retain", one, "--config", "retention.ms=1"]) == 0
+    assert kstore.open(one).log_start_offset == 3
+
+
+def test_a_damaged_table_is_no_configuration(path: Path) -> None:
+    (path / "kstore-topics.json").write_bytes(b"{")
+    with pytest.raises(kstore.CorruptCheckpointError):
+        kstore.open(path / "t-0", "a")
+    assert main(["retain", str(path / "t-0"), "--defaults"]) != 0
+    assert kstore.open(path / "t-0").log_end_offset == 3
+    with kstore.open(path / "t-0", "a", config=kstore.LogConfig()) as log:  # asks for nothing that is kept
+        log.append(b"v")
+
+
+def test_a_partition_alone_asks_nobody(tmp_path: Path) -> None:
+    (tmp_path / "kstore-topics.json").write_bytes(b"{")  # no sign of a log directory: nothing else is there
+    with kstore.open(tmp_path / "orders", "a") as log:
+        assert log.config == kstore.LogConfig()
