@@ -33,8 +33,9 @@ with kstore.open("orders-1", "a", config=config) as log:
     log.extend([b"a", b"b"])
 ```
 
-A log does not keep its configuration: give it at every opening. `log.configure(retention_ms=…)` changes it while the
-log is open. `LogConfig.from_topic` reads a topic's options in Kafka's notation, `LogConfig.from_server_properties` a
+A log does not keep its configuration: give it at every opening. Of a partition in the directory of a [store](store.md) the
+topic's options hold, as the store keeps them, for `kstore.open` and the command line, too; what you name counts before them, and
+`config=` says all. `log.configure(retention_ms=…)` changes it while the log is open. `LogConfig.from_topic` reads a topic's options in Kafka's notation, `LogConfig.from_server_properties` a
 broker's file, in which most options have another name, shown below as *server.properties*.
 
 An option that does not exist, and a value that is not allowed, is refused with `InvalidConfigError` before anything is

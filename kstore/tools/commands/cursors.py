@@ -113,7 +113,7 @@ def _partitions(args: argparse.Namespace) -> Iterator[Home]:
         )
 
 
-class _Positions:
+class Positions:
     """The positions of groups by directory; each file is read once."""
 
     def __init__(self, group: str | None) -> None:
@@ -131,7 +131,7 @@ class _Positions:
 
 def _rows(args: argparse.Namespace) -> list[Row]:
     rows = []
-    entries = _Positions(args.group)
+    entries = Positions(args.group)
     for home in _partitions(args):
         log: PartitionLog | None = None
         for group, theirs in entries.of(home.directory).items():
@@ -158,7 +158,7 @@ def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, end
 
 def _reset(args: argparse.Namespace) -> None:
     homes = list(_partitions(args))
-    entries = _Positions(args.group)
+    entries = Positions(args.group)
     positions = {home: home.position_in(entries.of(home.directory)[args.group]) for home in homes}
     if args.topic is None:
         homes = [home for home in homes if positions[home] is not None]

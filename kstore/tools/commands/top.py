@@ -1,0 +1,120 @@
+"""kstore top: show the partitions of a log directory that are written most, again and again."""
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+import time
+from typing import Any
+
+from kstore.errors import LogNotFoundError
+from kstore.log.cursors.home import Home
+from kstore.log.files.layout import TopicPartition
+from kstore.log.partition import PartitionLog
+from kstore.store import LogStore
+from kstore.tools.commands.cursors import Positions
+from kstore.tools.numbers import counted, seconds, whole
+from kstore.tools.stores import add_store_arguments, open_reader
+from kstore.tools.terminal import Screen
+from kstore.tools.times import time_text
+
+_CLEAR = "\x1b[H\x1b[J"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the subcommand."""
+    add_store_arguments(parser, topic=False)
+    parser.add_argument(
+        "--every", type=seconds, default=2.0, metavar="SECONDS", help="how often to look (default 2)"
+    )
+    parser.add_argument(
+        "--count", type=whole("a number of looks", 1), metavar="N", help="end after so many looks"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each partition and look")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints a table at each look: on a terminal in place of the one before, as much as fits."""
+    looks = _Looks(open_reader(args))
+    left = args.count
+    with contextlib.suppress(KeyboardInterrupt):
+        while left is None or left > 0:
+            rows = looks.rows()
+            if args.json:
+                print("".join(f"{json.dumps(row)}\n" for row in rows), end="", flush=True)
+            else:
+                _show(rows)
+            left = None if left is None else left - 1
+            if left != 0:
+                time.sleep(max(args.every, 0.01))
+    return 0
+
+
+class _Looks:
+    """The partitions, each with what it was at the look before."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._before: dict[TopicPartition, tuple[float, int, int]] = {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What is told of each partition, the one that is written most first."""
+        self._store.refresh()
+        positions = Positions(None)
+        rows = []
+        for tp in self._store.partitions:
+            try:
+                rows.append(self._row(tp, positions))
+            except LogNotFoundError:  # it is deleted just now
+                self._logs.pop(tp, None)
+                self._before.pop(tp, None)
+        return sorted(rows, key=lambda row: -(row["bytes_per_second"] or 0))
+
+    def _row(self, tp: TopicPartition, positions: Positions) -> dict[str, Any]:
+        log = self._logs.get(tp)
+        if log is None:
+            log = self._logs[tp] = self._store.open(*tp)
+        else:
+            log.refresh()
+        now, end, size = time.monotonic(), log.log_end_offset, sum(segment.size for segment in log.segments)
+        then, end_then, size_then = self._before.get(tp, (now, end, size))
+        self._before[tp] = now, end, size
+        home = Home.of(log.path)
+        found = [home.position_in(theirs) for theirs in positions.of(home.directory).values()]
+        return {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "records_per_second": max(end - end_then, 0) / (now - then) if now > then else None,
+            "bytes_per_second": max(size - size_then, 0) / (now - then) if now > then else None,
+            "size": size,
+            "log_start_offset": log.log_start_offset,
+            "log_end_offset": end,
+            "lag": max((max(end - position.offset, 0) for position in found if position), default=None),
+        }
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    def line(*cells: object) -> str:
+        return "  ".join(
+            "-".rjust(12)
+            if cell is None
+            else f"{cell:.0f}".rjust(12)
+            if isinstance(cell, float)
+            else f"{cell!s:>12}"
+            for cell in cells
+        )
+
+    size = sum(row["size"] for row in rows)
+    now = time_text(time.time_ns() // 1_000_000)
+    lines = [f"{now}  {counted(len(rows), 'partition')}  {counted(size, 'byte')}"]
+    lines.append(line("RECORDS/S", "BYTES/S", "SIZE", "START", "END", "LAG") + "  PARTITION")
+    for row in rows:
+        _, _, *numbers = row.values()
+        lines.append(f"{line(*numbers)}  {row['topic']}-{row['partition']}")
+    if isinstance(sys.stdout, Screen):
+        columns, height = shutil.get_terminal_size()
+        sys.stdout.terminal.write(_CLEAR)
+        lines = [text[: columns - 1] for text in lines[: height - 1]]
+    print("\n".join(lines), flush=True)
