@@ -560,7 +560,7 @@ class LogStore:
             for those whose names begin with "__".
         start: "latest" (default), "earliest", a datetime with a time zone, or offsets by partition, such as positions() of
             another follower gave; a partition that is not among them is read from its beginning.
-        timeout: it ends if nothing came for so many seconds. Default: never.
+        timeout: seconds without a record, after which it ends. Default: it never does.
         isolation: as in PartitionLog.records.
 
         OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
