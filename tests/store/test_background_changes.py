@@ -253,4 +253,4 @@ def test_a_file_that_goes_while_files_are_looked_at(tmp_path: Path, monkeypatch:
         return layout.segment_offset(name)
 
     monkeypatch.setattr(upkeep, "layout", SimpleNamespace(segment_offset=late))
-    assert upkeep._files(tmp_path) == [(7, 5)]
+    assert upkeep.files_of(tmp_path) == [(7, 5)]
