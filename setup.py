@@ -52,6 +52,7 @@ SMALL = (
     "kstore/engine/append/record_accumulator",
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
+    "kstore/engine/columns/column_input",
     "kstore/engine/io/file",
     "kstore/engine/io/mapped_file",
     "kstore/engine/io/mutex",
@@ -59,6 +60,7 @@ SMALL = (
     "kstore/engine/record/compress",
     "kstore/engine/record/decompress",
     "kstore/engine/segment/index",
+    "kstore/engine/segment/recovery_walk",
     "kstore/engine/segment/segment.",
 )
 

@@ -309,7 +309,9 @@ cdef class RecordAppender(LogAppender):
         """The columns of `extend` as they were given; the log's time where it sets the times or none are given."""
         columns.values = &values.cells
         columns.keys = &keys.cells
-        columns.timestamps = NULL if self.log_append_time else times.data
+        columns.timestamps = NULL
+        if not self.log_append_time:
+            columns.timestamps = times.data
         columns.timestamp = now if self.log_append_time or without_times else times.constant
         columns.count = values.cells.count
 

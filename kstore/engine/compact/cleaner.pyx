@@ -130,7 +130,7 @@ cdef class OffsetMap:
     cdef int make_room(self) noexcept nogil:
         """Sees to it that TOGETHER more keys can be put. -1 if there is no memory."""
         cdef int64_t more = 2 * self.map.slot_count
-        if self.map.slot_count >= self.most_slots or self.map.used + TOGETHER <= self.map.slot_count // 4 * 3:
+        if <int64_t>self.map.slot_count >= self.most_slots or self.map.used + TOGETHER <= self.map.slot_count // 4 * 3:
             return 0
         if more > min(self.most_slots // 8, <int64_t>STEP_SLOTS):
             more = self.most_slots
