@@ -11,7 +11,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -80,7 +79,7 @@ from kstore.log.write.sealed_segments import SealedSegments
 from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
 
 if TYPE_CHECKING:
-    from kstore.log.write.async_appender import AsyncAppender
+    from kstore.log.write.async_appender import AsyncAppender, Work
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
 
@@ -642,7 +641,7 @@ class LogWriter(RecordAppender, PartitionLog):
         nothing was appended. If it has begun, the task ends only when that is known. A TimeoutError of asyncio.timeout()
         has the CancelledError as its __cause__. close() appends what was called before it; LogClosedError after it.
         """
-        return int(await self._later(partial(self.append, value, key, timestamp, headers)))
+        return int(await self._later(lambda to: to(self).append(value, key, timestamp, headers)))
 
     async def extend_async(
         self,
@@ -656,16 +655,20 @@ class LogWriter(RecordAppender, PartitionLog):
         """Appends many records, as extend() does, while the event loop goes on; otherwise as append_async. Do not change the
         columns meanwhile.
         """
-        work = partial(self.extend, values, keys, timestamps, headers, batch_bytes=batch_bytes)
-        return cast(range, await self._later(work))
+        return cast(
+            range,
+            await self._later(
+                lambda to: to(self).extend(values, keys, timestamps, headers, batch_bytes=batch_bytes)
+            ),
+        )
 
-    async def _later(self, work: Callable[[], Any]) -> Any:
+    async def _later(self, work: "Work") -> Any:
         from kstore.log.write.async_appender import AsyncAppender
 
         if self._async is None:
             self.__dict__.setdefault("_async", AsyncAppender())
         assert self._async is not None
-        return await self._async.append(self, work)
+        return await self._async.append(self.path, work)
 
     # ---- deleting, truncating -------------------------------------------------------------------------------------
 

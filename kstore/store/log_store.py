@@ -14,7 +14,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 from kstore.arguments import MAX_EPOCH, choice, integer, number
 from kstore.config import LogConfig
@@ -50,6 +50,9 @@ from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_reader import StoreFollower
 from kstore.store.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from kstore.log.write.async_appender import AsyncAppender, Work
 
 _READING = tuple(PartitionLog.__init__.__kwdefaults__ or ())
 _WRITING = (
@@ -160,6 +163,7 @@ class LogStore:
         self._is_busy = background and self._is_writing
         self._traffic: dict[str, Traffic] = {}
         self._work = Upkeep(self, idle_roll_ms)
+        self._async: dict[str, AsyncAppender] = {}  # by topic
         is_untouched = True  # but for what recovery does, if it was not closed cleanly
         try:
             once_free(lambda: self._take(paths), wait)
@@ -413,11 +417,17 @@ class LogStore:
         arguments are found before anything is written; should the system fail half way, what was appended before that
         stays, as the log_end_offset of the partitions tells.
         """
+        return self._extend(lambda log: log, topic, values, keys, timestamps)
+
+    def _extend(
+        self, to: Callable[[LogWriter], LogWriter], topic: str, values: Any, keys: Any, timestamps: Any
+    ) -> dict[int, range]:
+        """extend(); `to` is told each log before it is appended to, and returns it."""
         self._check_writing()
         found = self._catalog.topic(topic)
         sticky = found.sticky()
         if keys is None:
-            return {sticky: self._open_logs.get(found.partition(sticky)).extend(values, None, timestamps)}
+            return {sticky: to(self._open_logs.get(found.partition(sticky))).extend(values, None, timestamps)}
         if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
         parts = split_by_partition(values, keys, timestamps, found.count, sticky)
@@ -429,41 +439,44 @@ class LogStore:
             except (TypeError, ValueError):  # it counts the records of one partition, and the caller all
                 logs.get(found.partition(parts[0][0]))._check_extend(values, keys, timestamps)
                 raise
-        return {number: logs.get(found.partition(number)).extend(*columns) for number, *columns in parts}
+        return {number: to(logs.get(found.partition(number))).extend(*columns) for number, *columns in parts}
 
     async def append_async(
         self, topic: str, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
     ) -> tuple[int, int]:
-        """Appends one record to a topic, as `append` does, while the event loop goes on: a thread for each partition that
-        is written appends, and syncs once for all tasks that wait.
+        """Appends one record to a topic, as `append` does, while the event loop goes on: a thread for each topic appends,
+        in the order of the calls, and syncs each partition once for all tasks that wait.
 
         If the task is cancelled, the record is appended or not: `appended` of the CancelledError is (partition, offset), or
-        None if nothing was appended. If it has begun, the task ends only when that is known.
+        None if nothing was appended. If it has begun, the task ends only when that is known. close() appends what was
+        called before it; LogClosedError after it.
         """
-        from kstore.log.write.async_appender import in_thread
-
         self._check_writing()
         tp = self._catalog.topic(topic).partition_for(key, value)
 
-        def place() -> tuple[int, int]:
-            return tp.partition, self._open_logs.get(tp).append(value, key, timestamp, headers)
+        def place(to: Callable[[LogWriter], LogWriter]) -> tuple[int, int]:
+            return tp.partition, to(self._open_logs.get(tp)).append(value, key, timestamp, headers)
 
-        log = self._open_logs.peek(tp)  # if there is none, opening it may take its time
-        placed = await (in_thread(place) if log is None else log._later(place))
-        return cast(tuple[int, int], placed)
+        return cast(tuple[int, int], await self._later(topic, place))
 
     async def extend_async(
         self, topic: str, values: Any, keys: Any = None, timestamps: Any = None
     ) -> dict[int, range]:
-        """Appends many records to a topic, as `extend` does, in a thread of the event loop's executor.
-
-        If the task is cancelled, it ends when it is known whether anything was appended: `appended` of the CancelledError is
-        what extend() returned, or None.
+        """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as append_async. Do not
+        change the columns meanwhile. `appended` of a CancelledError is what extend() returned, or None.
         """
-        from kstore.log.write.async_appender import in_thread
-
         self._check_writing()
-        return cast(dict[int, range], await in_thread(self.extend, topic, values, keys, timestamps))
+        self._catalog.topic(topic)
+        return cast(
+            dict[int, range],
+            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps)),
+        )
+
+    async def _later(self, topic: str, work: "Work") -> Any:
+        from kstore.log.write.async_appender import AsyncAppender
+
+        appender = self._async.get(topic) or self._async.setdefault(topic, AsyncAppender())
+        return await appender.append(f"the store of {self._named()}", work)
 
     def scan(
         self,
@@ -780,6 +793,8 @@ class LogStore:
                 return
             for _, log in self._open_logs.all_open():
                 log._refuse_reentrance()
+            for appender in list(self._async.values()):
+                appender.close()
             self._work.stop()
             failure = self._open_logs.close()
             for tp in self._open_logs.unclean:

@@ -6,6 +6,7 @@ from os import getpid
 from time import monotonic
 from typing import Any, NoReturn
 
+from kstore.arguments import integer
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
 from kstore.log.cursors.group_file import GroupFile
@@ -152,10 +153,19 @@ class StoreCursor(TopicReader):
         self, place: str | int | datetime, topic: str | None = None, partition: int | None = None
     ) -> None:
         """Goes to "earliest", "latest", an offset or a datetime in all partitions of this member, or in those of a topic, or
-        in one partition. Nothing is written before the next commit(). Errors as those of Cursor.seek.
+        in one partition. Nothing is written before the next commit(). Errors as those of Cursor.seek; ValueError for a topic
+        that the cursor does not read, CursorLockedError if a partition that is named is not this member's.
         """
         checked_place("place", place)
+        if topic is not None and topic not in self.topics:
+            raise ValueError(f"{self._who} reads {', '.join(self.topics)}, not {topic!r:.80}")
+        if partition is not None:
+            partition = integer("partition", partition, 0, 2**31 - 1)
         self._check_open()
+        if partition is not None and not any(
+            partition == tp.partition and topic in (None, tp.topic) for tp in self._places
+        ):
+            raise CursorLockedError(f"{topic or 'any topic'}-{partition} of group {self.group!r}", None)
         for tp, cursor in self._places.items():
             if topic in (None, tp.topic) and partition in (None, tp.partition):
                 cursor.seek(place)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import kstore
 from kstore import LogStore, TopicPartition
 from kstore.__main__ import main as run_command
+from kstore.log.files.topic_file import read_table
 from tests.store.test_background import Clock
 
 
@@ -38,9 +40,26 @@ def test_a_number_that_no_table_can_hold(tmp_path: Path) -> None:
             store.alter_topic("x", retention_ms=1)
         assert store.health().ok
     table = tmp_path / "kstore-topics.json"
-    table.write_text(table.read_text().replace('"partitions": 1', '"partitions": 2147483647'))
+    text = re.sub(' "crc32c": .*\n', "", table.read_text())
+    table.write_text(text.replace('"partitions": 1', '"partitions": 2147483647'))
     with pytest.raises(kstore.CorruptCheckpointError, match="2147483647 partitions"):
         LogStore(tmp_path, mode="a")
+
+
+def test_a_table_with_a_bit_turned(tmp_path: Path) -> None:
+    """Whichever it is: the table is refused, or says the same."""
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", retention_ms=10)
+    path = tmp_path / "kstore-topics.json"
+    data, table = path.read_bytes(), read_table(tmp_path)
+    refused = 0
+    for bit in range(8 * len(data)):
+        path.write_bytes(data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :])
+        try:
+            assert read_table(tmp_path) == table
+        except kstore.CorruptCheckpointError:
+            refused += 1
+    assert refused > 7 * len(data)
 
 
 def test_a_failed_opening_leaves_the_directory_clean(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from kstore import LogClosedError, LogFailedError, LogStore, LogWriter
-from kstore.testing import failing
+from kstore.testing import count_calls, failing
 
 DURABILITY = ["none", "group"]
 
@@ -42,12 +42,13 @@ def values(log: kstore.PartitionLog) -> list[bytes | None]:
     return [record.value for record in log]
 
 
-async def begun(log: LogWriter) -> None:
+async def begun(log: LogWriter | LogStore) -> None:
     """Waits until the thread has taken what there was."""
     for _ in range(5):
         await asyncio.sleep(0)
-    assert log._async is not None
-    while log._async._calls:
+    appender = log._async if isinstance(log, LogWriter) else log._async["t"]
+    assert appender is not None
+    while appender._calls:
         await asyncio.sleep(0.001)
 
 
@@ -359,26 +360,103 @@ def test_a_store(tmp_path: Path) -> None:
 
 def test_a_store_says_what_became_of_what_was_cancelled(tmp_path: Path) -> None:
     async def main(store: LogStore, log: LogWriter) -> None:
-        assert await store.append_async("t", b"v") == (0, 0)
-        with busy(log):
-            first = asyncio.create_task(store.append_async("t", b"first"))
-            await begun(log)
-            second = asyncio.create_task(store.append_async("t", b"second"))
-            many = asyncio.create_task(store.extend_async("t", [b"many"] * 2))
-            await asyncio.sleep(0.05)
-            for task in (first, second, many):
-                task.cancel()
-            assert await end_of(second) is None
-            await asyncio.sleep(0.01)
-            assert not any(task.done() for task in (first, many))
-        appended, ranges = await end_of(first), await end_of(many)
-        found = {record.value: record.offset for record in log}
-        assert appended == (0, found[b"first"])
-        assert ranges == {0: range(found[b"many"] - 1, found[b"many"] + 1)}
-        assert b"second" not in found
+        works = (lambda: store.append_async("t", b"first")), (lambda: store.extend_async("t", [b"many"] * 2))
+        for work in works:
+            with busy(log):
+                begins = asyncio.create_task(work())
+                await begun(store)
+                one = asyncio.create_task(store.append_async("t", b"not begun"))
+                many = asyncio.create_task(store.extend_async("t", [b"not begun"] * 2))
+                await asyncio.sleep(0.01)
+                for task in (begins, one, many):
+                    task.cancel()
+                assert await end_of(one) is None
+                assert await end_of(many) is None
+                await asyncio.sleep(0.01)
+                assert not begins.done()
+            assert await end_of(begins) == (
+                (0, 0) if store.log("t").log_end_offset == 1 else {0: range(1, 3)}
+            )
+        assert values(log) == [b"first", b"many", b"many"]
 
     with LogStore(tmp_path, mode="a") as store:
         store.create_topic("t")
         log = store.log("t")
         assert isinstance(log, LogWriter)
         asyncio.run(main(store, log))
+
+
+@pytest.mark.parametrize("durability", DURABILITY)
+def test_a_store_keeps_the_order_of_the_calls(tmp_path: Path, durability: Any) -> None:
+    """Whether a log is open, was closed for others or is opened now, and of both calls."""
+
+    async def main(store: LogStore, topic: str) -> None:
+        calls = [
+            store.extend_async(topic, [b"%d" % i], [b"k"])
+            if i % 3 == 0
+            else store.append_async(topic, b"%d" % i, b"k")
+            for i in range(20)
+        ]
+        await asyncio.gather(*calls)
+
+    topics = [f"t{i}" for i in range(12)]
+    with LogStore(tmp_path, mode="a", durability=durability, max_open_partitions=4) as store:
+        for topic in topics:
+            store.create_topic(topic)
+        for topic in topics * 2:
+            asyncio.run(main(store, topic))
+        for topic in topics:
+            assert [r.value for r in store.open(topic)] == [b"%d" % i for i in range(20)] * 2
+
+
+@pytest.mark.parametrize("durability", DURABILITY)
+def test_closing_a_store_appends_what_was_called_before(tmp_path: Path, durability: Any) -> None:
+    async def main(store: LogStore, turns: int) -> None:
+        keys = [b"%d" % i for i in range(30)]
+        tasks = [
+            asyncio.create_task(store.extend_async("t", keys, keys)),
+            *(asyncio.create_task(store.append_async("t", key, key)) for key in keys),
+        ]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        store.close()
+        for task in tasks if turns else ():
+            await task
+        if not turns:  # no call was made yet
+            assert all(
+                isinstance(e, LogClosedError) for e in await asyncio.gather(*tasks, return_exceptions=True)
+            )
+
+    for turns in range(8):
+        with LogStore(tmp_path / str(turns), mode="a", durability=durability) as store:
+            store.create_topic("t", 3)
+            asyncio.run(main(store, turns))
+        with LogStore(tmp_path / str(turns)) as store:
+            assert sum(log.log_end_offset for log in (store.open("t", p) for p in range(3))) == 60 * bool(
+                turns
+            )
+
+
+def test_one_partition_of_a_store_fails(tmp_path: Path) -> None:
+    """The other's tasks are told that their records are durable, as they are."""
+
+    found: list[Any] = []
+
+    async def main(store: LogStore) -> None:
+        calls = [store.append_async("t", b"v", b"%d" % i) for i in range(20)]
+        found[:] = await asyncio.gather(*calls, return_exceptions=True)
+
+    def filled(name: str) -> LogStore:
+        store = LogStore(tmp_path / name, mode="a", durability="group", background=False)
+        store.create_topic("t", 2)
+        store.extend("t", [b"v"] * 20, [b"%d" % i for i in range(20)])
+        return store
+
+    with filled("healthy") as store:
+        last = count_calls(lambda: asyncio.run(main(store)))  # a sync
+    store = filled("failing")
+    with failing(last):
+        asyncio.run(main(store))
+    assert {type(each) for each in found} == {tuple, OSError}
+    assert len({each[0] for each in found if isinstance(each, tuple)}) == 1
+    store.abandon()

@@ -31,6 +31,7 @@ from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
 from libkstore.format cimport ks_batch
 
+from kstore.arguments import integer
 from kstore.engine.io.file import sync_directory, sync_file
 from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.errors import (
@@ -579,11 +580,12 @@ cdef class LogAppender:
             took(&self._traffic.syncs, began)
         return min(reached, self.sync_ceiling)  # what was appended since a truncation is not in this sync
 
-    def wait_until_durable(self, int64_t offset):
+    def wait_until_durable(self, offset):
         """Returns when every record below `offset` is on the disk. ValueError above log_end_offset."""
-        if offset > self.end:
-            raise ValueError(f"offset {offset} is above the log end offset {self.end}")
-        self.wait_durable(offset)
+        cdef int64_t bound = integer("offset", offset)
+        if bound > self.end:
+            raise ValueError(f"offset {bound} is above the log end offset {self.end}")
+        self.wait_durable(bound)
 
     def _drain(self):
         """Waits until no sync is under way any more; the log was closed, so none will begin."""

@@ -57,10 +57,13 @@ cdef bytes encode_headers(object headers):
     """The headers of one record as they lie in it, their count included. TypeError, ValueError."""
     if headers is None:
         return b"\0"
-    pairs = list(headers.items() if hasattr(headers, "items") else headers)
+    pairs = headers.items() if hasattr(headers, "items") else headers
+    if not hasattr(pairs, "__iter__"):
+        raise TypeError(f"headers are pairs of a str and bytes or None, not {headers!r:.80}")
+    pairs = list(pairs)
     parts = [varint(len(pairs))]
     for pair in pairs:
-        if isinstance(pair, (str, bytes)) or len(pair) != 2:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"headers are pairs of a str and bytes or None, not {pair!r:.80}")
         name, value = pair
         if not isinstance(name, str):
@@ -79,9 +82,12 @@ cdef bytes as_bytes(value, str what):
     if isinstance(value, str):
         raise TypeError(f"{what} is bytes, not str: encode it")
     try:
-        return bytes(memoryview(value))
+        view = memoryview(value)
     except TypeError:
         raise TypeError(f"{what} is bytes-like or None, not {type(value).__name__}") from None
+    if "O" in view.format:
+        raise TypeError(f"{what} is bytes-like or None, not an array of objects: their bytes are pointers")
+    return bytes(view)
 
 
 cdef object read_fields(object value, object key, object headers, ks_fields *f):
@@ -110,7 +116,7 @@ cdef object read_fields(object value, object key, object headers, ks_fields *f):
             made = (made, data)
         f.key = <const uint8_t *>PyBytes_AS_STRING(data)
         f.key_size = PyBytes_GET_SIZE(data)
-    if headers:
+    if headers is not None:
         data = encode_headers(headers)
         made = (made, data)
         f.headers = <const uint8_t *>PyBytes_AS_STRING(data)

@@ -50,6 +50,8 @@ cdef uint32_t hash_of(const uint8_t *p, Py_ssize_t size) noexcept nogil:
 def murmur2(data, /):
     """The hash of some bytes as Kafka's Utils.murmur2 gives it: a signed 32-bit integer."""
     cdef Py_buffer view
+    if isinstance(data, memoryview) and not data.c_contiguous:
+        data = data.tobytes()
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         return <int32_t>hash_of(<const uint8_t *>view.buf, view.len)

@@ -25,6 +25,7 @@ _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
 _OVERHEAD, _LEAST, _MAGIC = 12, 61, 16
 _PAGE = 4096
 _REWRITE = 1 << 16  # bytes from which on it is worth it
+_MOST = 1 << 28  # bytes that are read at once, as by read_whole
 _INT32 = struct.Struct(">i")
 
 Changes = Mapping[TopicPartition, Commit | None]
@@ -192,6 +193,11 @@ class GroupFile:
             self._is_named = self._is_settled = False
         content = self._content
         if size > content.end:
+            if size - content.end > _MOST:
+                what, most = "size of the file", f"at most {_MOST} bytes more than were read"
+                raise CorruptRecordError(
+                    what, file=self._path, position=content.end, expected=most, found=size
+                )
             self._is_settled = False
             content.take(self._file.read(content.end, size - content.end))
             if size > content.end:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kstore.engine.io.file import read_whole, write_whole
+from kstore.engine.record.hashes import crc32c
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
 from kstore.log.cursors.group_file import Entry, groups_in, read_positions
 from kstore.log.cursors.member_lock import LockFile, byte_of
@@ -47,11 +48,12 @@ class Home(NamedTuple):
         except FileNotFoundError:
             return None
         with suppress(ValueError):
-            found = bytes.fromhex(text.decode())
+            found = bytes.fromhex(text.decode())[:16]
             if len(found) == 16 and text == _text(found):
                 return found
+        expected = "32 hexadecimal digits, and 8 that are their CRC-32C"
         raise CorruptCheckpointError(
-            "id of the partition", file=path, position=1, expected="32 hexadecimal digits", found=text[:80]
+            "id of the partition", file=path, position=1, expected=expected, found=text[:80]
         )
 
     def trace(self) -> tuple[int, int]:
@@ -94,4 +96,4 @@ class Home(NamedTuple):
 
 
 def _text(partition_id: bytes) -> bytes:
-    return partition_id.hex().encode() + b"\n"
+    return b"%s%08x\n" % (partition_id.hex().encode(), crc32c(partition_id))

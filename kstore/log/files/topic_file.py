@@ -6,6 +6,7 @@ crash finds it done, or carries it out.
 """
 
 import json
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from kstore.config import LogConfig
 from kstore.engine.io.file import File, read_whole, write_whole
+from kstore.engine.record.hashes import crc32c
 from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
@@ -20,6 +22,7 @@ from kstore.log.files.layout import TopicPartition
 NAME = "kstore-topics.json"
 _VERSION = 1
 MOST_PARTITIONS = 1 << 20  # of a topic: far more than a broker copes with
+_CRC = re.compile(rb'\{\n "crc32c": (\d{1,10}),\n')  # of what follows
 _NO_CHANGE = b'"change": null\n}\n'  # how the file ends then
 
 
@@ -91,7 +94,8 @@ class TopicTable:
             for name, topic in sorted(self.topics.items())
         }
         content = {"version": _VERSION, "number": self.number, "topics": topics, "change": change}
-        return json.dumps(content, indent=1).encode() + b"\n"
+        rest = json.dumps(content, indent=1).encode().removeprefix(b"{\n") + b"\n"
+        return b'{\n "crc32c": %d,\n' % crc32c(rest) + rest
 
 
 def read_table(directory: Path) -> TopicTable:
@@ -103,6 +107,9 @@ def read_table(directory: Path) -> TopicTable:
         if path.is_symlink():
             raise _corrupt(path, "a file", "a link that leads nowhere") from None
         return TopicTable()
+    crc = _CRC.match(data)  # without it, who edited the file took it away
+    if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
+        raise _corrupt(path, f"CRC-32C {int(crc[1])}, or no line with one", found)
     try:
         content = json.loads(data)
         if content["version"] != _VERSION:

@@ -15,14 +15,14 @@ from typing import Any, Protocol
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import LogClosedError, ReentrantCallError
 
-_MOST = 4096  # calls that one sync serves
+_MOST_CALLS = 4096  # that one sync of a log serves
+_MOST_LOGS = 64  # that stay open for calls that are not yet told
 _appenders: "weakref.WeakSet[AsyncAppender]" = weakref.WeakSet()
 
 
 class Log(Protocol):
     """What is asked of a log."""
 
-    path: str
     _durability: str
 
     @property
@@ -31,10 +31,13 @@ class Log(Protocol):
     def wait_until_durable(self, offset: int, /) -> None: ...
 
 
+Work = Callable[[Callable[[Any], Any]], Any]  # appends, to logs that it hands to its argument before
+
+
 class _Call:
     """A call that a task waits for, and what comes of it."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Work) -> None:
         self.loop = asyncio.get_running_loop()
         self.error: BaseException | None = MemoryError("the call was not made")
         self.result: Any = None
@@ -42,9 +45,9 @@ class _Call:
         self._is_done = False
         self._future: asyncio.Future[None] | None = None
 
-    def run(self) -> None:
+    def run(self, appends_to: Callable[[Any], Any]) -> None:
         try:
-            self.result, self.error = self.work(), None
+            self.result, self.error = self.work(appends_to), None
         except BaseException as e:  # noqa: BLE001 - the task meets it
             self.error = e
 
@@ -95,22 +98,40 @@ def _take(queue: deque[_Call], call: _Call) -> bool:
     return False
 
 
-async def in_thread(work: Callable[..., Any], *args: Any) -> Any:
-    """The result of a call that a thread of the loop's makes."""
-    call = _Call(partial(work, *args))
-    queue = deque([call])
+class _Turn:
+    """Calls that were made one after the other, and the logs they appended to: each is synced once for all of them."""
 
-    def run() -> None:
-        if _take(queue, call):
-            call.run()
-            _tell([call])
+    def __init__(self) -> None:
+        self.calls: list[_Call] = []
+        self._logs: dict[Log, list[_Call]] = {}
 
-    call.loop.run_in_executor(None, run)
-    return await call.outcome(partial(_take, queue, call))
+    def has_room(self) -> bool:
+        return len(self.calls) < _MOST_CALLS and len(self._logs) < _MOST_LOGS
+
+    def appends_to(self, log: Log) -> Log:
+        """The last call appends to a log: it does not wait there until its records are durable."""
+        calls = self._logs.setdefault(log, [])
+        calls.append(self.calls[-1])
+        if len(calls) == 1:
+            log._gather_here(True)
+        return log
+
+    def finish(self) -> None:
+        """What was appended is as durable as the logs say, or its calls fail."""
+        for log, calls in self._logs.items():
+            try:
+                if log._durability != "none":
+                    with suppress(ValueError):  # it was truncated meanwhile
+                        log.wait_until_durable(log._end_offset)
+            except BaseException as e:  # noqa: BLE001 - the tasks meet it
+                for call in calls:
+                    call.error = call.error or e
+            finally:
+                log._gather_here(False)
 
 
 class AsyncAppender:
-    """Makes calls that append to a log, in the order in which they come, on a thread that ends when none is left."""
+    """Makes calls that append to logs, in the order in which they come, on a thread that ends when none is left."""
 
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque()
@@ -120,45 +141,47 @@ class AsyncAppender:
         self._thread = 0
         _appenders.add(self)
 
-    async def append(self, log: Log, work: Callable[[], Any]) -> Any:
-        """The result of a call that appends to the log, and what it appended is as durable as the log says."""
+    async def append(self, name: str, work: Work) -> Any:
+        """The result of a call, when what it appended is as durable as its logs say. `name` is that of what is closed."""
         call = _Call(work)
         try:
             with self._guard:
                 if self._is_closed:
-                    raise LogClosedError(f"{log.path} is closed")
+                    raise LogClosedError(f"{name} is closed")
                 self._calls.append(call)
                 if not self._is_running:
-                    _thread.start_new_thread(self._run, (log,))
+                    _thread.start_new_thread(self._run, ())
                     self._is_running = True
         except BaseException:  # no more threads, say
             _take(self._calls, call)
             raise
         return await call.outcome(partial(_take, self._calls, call))
 
-    def _run(self, log: Log) -> None:
+    def _run(self) -> None:
         self._thread = _thread.get_ident()
         while True:
             with self._guard:
                 self._is_running = bool(self._calls)
                 if not self._is_running:
                     return
-            done: list[_Call] = []
+            turn = _Turn()
             try:
-                log._gather_here(True)
-                with suppress(IndexError):
-                    while len(done) < _MOST:
-                        done.append(self._calls.popleft())
-                        done[-1].run()
-                if log._durability != "none":
-                    with suppress(ValueError):  # it was truncated meanwhile
-                        log.wait_until_durable(log._end_offset)
-            except BaseException as e:  # noqa: BLE001 - tasks whose records may not be durable meet it
-                for call in done:
+                self._make_calls(turn)
+                turn.finish()
+            except BaseException as e:  # noqa: BLE001 - no memory: tasks whose records may not be durable meet it
+                for call in turn.calls:
                     call.error = call.error or e
             finally:
-                log._gather_here(False)
-                _tell(done)
+                _tell(turn.calls)
+
+    def _make_calls(self, turn: _Turn) -> None:
+        with suppress(IndexError):  # none is left
+            while turn.has_room():
+                turn.calls.append(self._calls[0])  # before it is taken from the queue: it is never in neither
+                if _take(self._calls, turn.calls[-1]):
+                    turn.calls[-1].run(turn.appends_to)
+                else:  # its task was cancelled
+                    turn.calls.pop()
 
     def close(self) -> None:
         """Takes no more calls, and waits until all are made."""
