@@ -780,6 +780,12 @@ cdef class FileHandle:
                 raise FileNotFoundError(_errno.ENOENT, "another file has its name now", path)
         return file
 
+    def know(self, str path not None):
+        """Takes note which file the path stands for now, unless one is known. FileNotFoundError, OSError."""
+        if self.inode == 0:
+            found = os.stat(path)
+            self.device, self.inode = found.st_dev, found.st_ino
+
     cdef void leave(self) noexcept:
         """Is no longer among those that may be closed."""
         global idle_count

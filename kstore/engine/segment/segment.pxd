@@ -31,6 +31,7 @@ cdef class Segment:
     cdef object __weakref__
 
     cdef File opened(self)
+    cdef bint has_final_name(self) except -1
     cdef object changed(self, str what, int64_t offset)
     cdef int64_t limit(self) except -1
     cdef int load_offsets(self) except -1

@@ -122,12 +122,24 @@ cdef class Segment:
         try:
             return self._handle.at(self.path)
         except FileNotFoundError as e:
+            if self.has_final_name():
+                return self.opened()
             if os.path.islink(self.path) and not os.path.exists(self.path):
                 raise LogNotFoundError(
                     f"{self.path} is a symbolic link to {os.readlink(self.path)}, where no file is"
                 ) from None
             what = "it was deleted" if e.strerror.startswith("No such") else e.strerror
             raise self.changed(what, self.base_offset) from None
+
+    cdef bint has_final_name(self) except -1:
+        """Whether its files were called .swap, and are no longer: from now on it knows them by their final names."""
+        if not self.suffixes or self._handle.inode == 0:
+            return False
+        for name in (f"{self.directory}/{self.stem}.log", f"{self.directory}/{self.stem}.log.deleted"):
+            if self._handle.is_at(name):
+                self.suffixes = self._path = None
+                return True
+        return False
 
     cdef object changed(self, str what, int64_t offset):
         """What to say of a segment whose file is no longer what it was."""
@@ -149,9 +161,11 @@ cdef class Segment:
         return self.opened()
 
     def remember_file(self):
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name."""
-        if self._handle.inode == 0:
-            self.opened()
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. OSError."""
+        try:
+            self._handle.know(self.path)
+        except FileNotFoundError:
+            self.opened()  # which says why
 
     def keep_open(self):
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
@@ -206,6 +220,8 @@ cdef class Segment:
             file = None
         if self._handle.is_at(self.path + ".deleted"):
             return file
+        if self.has_final_name():
+            return self.index_file(kind)
         raise self.changed("it was deleted", self.base_offset)
 
     def is_file_of_its_name(self):

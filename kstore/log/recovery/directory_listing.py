@@ -10,6 +10,8 @@ from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.steps import Code, Step
 
+_LOG = (".log", ".log.swap")
+
 
 def _logs_in(names: Iterable[str]) -> set[int]:
     """The offsets of segments that have their .log, under its name or as a .swap file."""
@@ -32,6 +34,15 @@ class DirectoryListing:
     def changed_from(self) -> int | None:
         """The first offset of a segment that came or went since the directory was listed; None if none did."""
         return min(_logs_in(self._listed) ^ _logs_in(list_directory(self.directory)), default=None)
+
+    def is_as_it_was(self) -> bool:
+        """Whether the directory has the same logs, under the same names, up to the last that was there when it was listed."""
+        last = max(_logs_in(self._listed), default=-1)
+        before, now = (
+            {name for name in names if name.endswith(_LOG) and (layout.parse_offset(name) or 0) <= last}
+            for names in (self._listed, list_directory(self.directory))
+        )
+        return before == now or last < 0
 
     def note(
         self,

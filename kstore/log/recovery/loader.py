@@ -16,7 +16,7 @@ from kstore.config import MAX64
 from kstore.engine.segment.index import TimeIndex, TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, CorruptIndexError
+from kstore.errors import CorruptFileError, CorruptIndexError, LogChangedError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
@@ -502,7 +502,8 @@ def load(
 ) -> Loaded:
     """Loads a partition directory, and writes nothing. What is not given comes from the directory around it.
 
-    writing: for somebody who then carries the plan out, and appends.
+    writing: for somebody who then carries the plan out, and appends. Else LogChangedError if somebody deletes or replaces
+        segments meanwhile.
     """
     if not path.is_dir():
         raise not_found(path)
@@ -514,9 +515,14 @@ def load(
         log_start_offset=state.log_start_offset if log_start_offset is None else log_start_offset,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
-    loaded = _Loader(path, state, make, recover, writing, told_start).load()
+    loader = _Loader(path, state, make, recover, writing, told_start)
+    loaded = loader.load()
     if not writing:
         loaded.recovery.forget_deeds()
+        for segment in loaded.segments:
+            segment.remember_file()  # a compaction may give its name to another
+        if not loader.listing.is_as_it_was():
+            raise LogChangedError(str(path), 0, 0, 0, "segments came or went while it was opened")
     return loaded
 
 

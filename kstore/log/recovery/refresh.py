@@ -1,6 +1,7 @@
 """A log that is read, brought up to date with what others have written."""
 
 import contextlib
+import os
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -30,7 +31,7 @@ class LoadOptions(NamedTuple):
     recover: bool
 
 
-_LOOKS = 20  # at a log that changes while it is looked at
+_LOOKS = 40  # at a log that changes while it is looked at
 
 
 def look(path: Path, options: LoadOptions) -> Loaded:
@@ -91,6 +92,13 @@ def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         return look(path, options)
 
 
+def _is_there(segment: Segment) -> bool:
+    """Whether a segment that was not listed has its .log: a directory is not listed at one moment, and a file that is renamed
+    meanwhile may be missed. A compaction puts NAME.swap in the place of NAME: so NAME is asked for twice."""
+    path = f"{segment.directory}/{segment.stem}.log"
+    return any(map(os.path.lexists, (path, f"{path}.swap", path)))
+
+
 def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     last = before.segments[-1] if before.segments else None
     stems = {}
@@ -110,6 +118,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         # retention takes the first ones; a compaction also others, or puts new files in their place
         or left[0] is not before.segments[-len(left)]
         or any(segment.is_replaced() for segment in left)
+        or any(_is_there(segment) for segment in before.segments[: -len(left)])
         or last.origin
         or any(base not in known for base in stems if base < last.base_offset)
         or last.file().size() < last.size
@@ -131,6 +140,8 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     segments = [*left[:-1], active]
     make = SegmentFactory(str(path), options.index_interval_bytes, options.max_decompressed_bytes)
     for at, base in enumerate(later):
+        if segments[-1].read_next_offset() != base:
+            return look(path, options)  # one was missed, or recovery would end the log here
         segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX64)
         found = segment.recovery_walk()
         if found.valid_bytes < segment.size and at + 1 < len(later):
