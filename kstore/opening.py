@@ -1,5 +1,6 @@
 """kstore.open, and where the C headers are."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -103,6 +104,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         OSError: a file cannot be read or written.
     """
     choice("mode", mode, ("r", "a", "r+"))
+    if os.fspath(path) in ("", b""):
+        raise ValueError("open needs the path of a partition, not an empty one: '.' is the current directory")
     if mode == "r":
         _check_options(options, _READER_OPTIONS)
         return PartitionLog(path, **options)

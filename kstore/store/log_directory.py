@@ -153,8 +153,9 @@ class LogDirectory:
                 _remove(directory)
         except FileNotFoundError:
             pass
-        self.deleted.remove(name)
-        self.others.remove(name)
+        for names in (self.deleted, self.others):
+            if name in names:  # it is not, if this was interrupted before
+                names.remove(name)
 
 
 def _remove(directory: Path) -> None:

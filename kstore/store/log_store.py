@@ -551,7 +551,8 @@ class LogStore:
         All cursors of a group, in any thread or process, share the partitions: each has some of them, and takes over those
         of one that has died. They should name the same topics.
 
-        `start`, `follow`, `timeout` and `isolation` are those of PartitionLog.cursor. With follow=True a topic may be missing,
+        `start`, `follow`, `timeout` and `isolation` are those of PartitionLog.cursor. Where the group has no position, one that
+        is not "earliest" is committed at once: a member that takes over begins there too. With follow=True a topic may be missing,
         and is read once it is made; else LogNotFoundError. OSError if the files with the positions cannot be written,
         CorruptRecordError if they are damaged.
         """

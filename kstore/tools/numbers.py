@@ -39,14 +39,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+_LONGEST = 10**9  # seconds; the system waits no longer than 292 years
+
+
 def seconds(text: str) -> float:
     """A time to wait."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not number >= 0:
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+    if not 0 <= number <= _LONGEST:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds, at most {_LONGEST:,}")
     return number
 
 

@@ -28,6 +28,66 @@ def records(log: kstore.PartitionLog) -> list[kstore.Record]:
     return list(log)
 
 
+def test_opened_beside_cleanings_of_another_process(ram: Path) -> None:
+    """An opening never takes the directory between two steps of a cleaning for the log: all keys are always there."""
+    directory = ram / "t-0"
+    with kstore.open(directory, "a", **OPTIONS) as log:
+        fill(log, 0)
+    child = os.fork()
+    if child == 0:
+        try:
+            with kstore.open(directory, "a", **OPTIONS) as log:
+                for round_ in range(1, 400):
+                    fill(log, round_, 40)
+                    log.compact()
+        finally:
+            os._exit(0)
+    try:
+        whole = 0
+        keys = {b"%d" % i for i in range(KEYS)}
+        follower = kstore.open(directory).follow(0, timeout=0)
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            try:
+                reader = kstore.open(directory)
+                assert {record.key for record in reader} == keys
+                assert {record.key for record in kstore.open(directory).follow(0, timeout=0)} == keys
+                reader.refresh()
+                assert {key for batch in reader.scan(["key"]) for (key,) in batch.rows()} == keys
+                whole += 1
+            except kstore.LogChangedError:
+                pass  # two cleanings of a segment while it was read: the second takes the first one's .deleted files
+            for _ in follower:
+                pass
+        child = 0
+    finally:
+        if child:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+    assert whole
+    assert sorted(r.key for r in kstore.open(directory).records(follower.offset)) == []
+
+
+def test_files_that_get_their_final_names(ram: Path) -> None:
+    """A reader opened the log as a cleaning was broken off; then a writer finishes it."""
+    directory = ram / "t-0"
+    with kstore.open(directory, "a", **OPTIONS) as log:
+        fill(log, 0)
+        log.compact()
+        expected = records(log)
+    for path in directory.glob(f"{0:020}.*"):
+        path.rename(f"{path}.swap")
+    reader, other = kstore.open(directory), kstore.open(directory)
+    assert reader.segments[0].path.endswith(".swap")
+    with kstore.open(directory, "a", **OPTIONS):
+        assert not list(directory.glob("*.swap"))
+        assert records(reader) == expected
+        assert [b.base_offset for b in other.batches()] == [b.base_offset for b in reader.batches()]
+        assert reader.segments[0].path.endswith(".log")
+        assert other.get(expected[-1].offset) == expected[-1]
+        reader.refresh()
+        assert records(reader) == expected
+
+
 @pytest.mark.parametrize("delay_ms", [0, 60_000])
 @pytest.mark.parametrize("touch", ["nothing", "a part", "all"])
 @pytest.mark.parametrize("merge", [False, True])

@@ -454,3 +454,34 @@ def test_a_signal_that_raises(store: kstore.LogStore, kind: str) -> None:
         assert in_a_child(others) == 0
     work()
     assert committed(store) == [store.log("orders", number).log_end_offset for number in range(4)]
+
+
+def test_seeking_what_it_does_not_read(store: kstore.LogStore) -> None:
+    """A topic's name with a typing error must not look like success."""
+    with store.cursor("g", ["orders"]) as cursor:
+        with pytest.raises(ValueError, match="'ordres'"):
+            cursor.seek(0, "ordres")
+        with pytest.raises(ValueError, match="'other'"):
+            cursor.seek(0, "other")
+        with pytest.raises(TypeError, match="partition is an int"):
+            cursor.seek(0, "orders", 1.5)  # type: ignore[arg-type]
+        with pytest.raises(kstore.CursorLockedError, match="orders-7"):
+            cursor.seek(0, "orders", 7)
+        cursor.seek(3, "orders", 1)
+        assert cursor.lag()[TopicPartition("orders", 1)] == 2
+
+
+def test_a_damaged_file_of_positions_is_named(store: kstore.LogStore, tmp_path: Path) -> None:
+    with store.cursor("g", ["orders"]) as cursor:
+        next(iter(cursor))
+        cursor.commit()
+    path = tmp_path / "data" / "kstore-cursors-g.positions"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"junk" * 40)
+    with pytest.raises(kstore.CorruptRecordError, match=str(path)) as caught:
+        store.cursor("g", ["orders"])
+    assert size <= caught.value.position < path.stat().st_size
+    path.write_bytes(path.read_bytes()[:size])
+    os.truncate(path, size + (1 << 29))
+    with pytest.raises(kstore.CorruptRecordError, match="at most"):
+        store.cursor("g", ["orders"])

@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import functools
+import gc
+import os
 import shutil
 import subprocess
 import sys
@@ -449,3 +451,22 @@ def test_an_append_wakes_the_follower(
         thread.join()
     assert woken.count(True) >= 15  # an append may come before it sleeps
     assert woken.count(False) < 15  # a machine under load may need longer than a heartbeat
+
+
+@pytest.mark.parametrize("end", ["timeout", "close"])
+def test_a_follower_that_is_gone_leaves_no_descriptor(tmp_path: Path, end: str) -> None:
+    """It waited for the next append, which never came."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v")
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        for _ in range(50):
+            follower = log.follow(1, timeout=0.001)
+            assert list(follower) == []
+            if end == "close":
+                follower.close()
+            del follower
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) <= before + 1  # noqa: PTH208
+        waiting = log.follow(1, timeout=10)
+        threading.Timer(0.05, log.append, [b"w"]).start()
+        assert next(waiting).value == b"w"

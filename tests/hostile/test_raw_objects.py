@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 import kstore
@@ -176,3 +177,25 @@ def test_no_record_is_taken_while_another_is_made(tmp_path: Path, monkeypatch: p
     assert [record.value for record in found] == [b"0", b"1", b"2"]
     assert {record.headers for record in found} == {(("first", b"a" * 100_000), ("second", b"b" * 100_000))}
     assert refused == ["this iterator is being read already; each thread needs one of its own"] * 6
+
+
+def test_arrays_of_objects_are_no_bytes(tmp_path: Path) -> None:
+    """Their buffers hold pointers."""
+    array = numpy.array([b"a"], dtype=object)
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for wrong in (
+            {"value": array},
+            {"value": b"v", "key": array},
+            {"value": b"v", "headers": [("h", array)]},
+        ):
+            with pytest.raises(TypeError, match="pointers"):
+                log.append(**wrong)  # type: ignore[arg-type]
+        for headers in (1, [1], 0, "", [("h",)], {"h"}):
+            with pytest.raises(TypeError, match="headers are pairs"):
+                log.append(b"v", headers=headers)  # type: ignore[arg-type]
+        for offset in (True, 1.5, -1, 2**63, float("inf")):
+            with pytest.raises((TypeError, ValueError), match="offset is"):
+                log.wait_until_durable(offset)  # type: ignore[arg-type]
+        assert log.log_end_offset == 0
+        assert log.append(memoryview(b"abcd")[::2], memoryview(b"abcd")[::2], headers=()) == 0
+        assert (log.get(0).key, log.get(0).headers) == (b"ac", ())

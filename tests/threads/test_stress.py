@@ -2,6 +2,7 @@
 KSTORE_STRESS seconds. No record is wrong, torn, missing or there twice, and nothing is left open or mapped."""
 
 import gc
+import itertools
 import os
 import random
 import socket
@@ -12,6 +13,9 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import kstore
 from tests.helpers.processes import environment
@@ -197,3 +201,34 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
     gc.collect()
     assert opened(directory) == []
     assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
+
+
+@pytest.mark.parametrize("call", ["append", "extend"])
+def test_closed_while_threads_append(tmp_path: Path, call: str) -> None:
+    """LogClosedError says that nothing was appended: who appends it elsewhere then makes no second one."""
+    for round_ in range(15):
+        path = tmp_path / f"t-{round_}"
+        log = kstore.open(path, "a", durability="group")
+        refused: list[bytes] = []
+        done: list[bytes] = []
+
+        def work(number: int, log: kstore.LogWriter = log, done: Any = done, refused: Any = refused) -> None:
+            for n in itertools.count():
+                value = b"%d %d" % (number, n)
+                try:
+                    log.append(value) if call == "append" else log.extend([value])
+                except kstore.LogClosedError:
+                    refused.append(value)
+                    return
+                done.append(value)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        while not done:
+            time.sleep(0.0001)
+        log.close()
+        for thread in threads:
+            thread.join()
+        assert sorted(r.value or b"" for r in kstore.open(path)) == sorted(done)
+        assert len(refused) == 3

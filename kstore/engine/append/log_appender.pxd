@@ -66,6 +66,7 @@ cdef class LogAppender:
     cdef int settle(self) except -1
     cdef int64_t begun(self) noexcept
     cdef int keep_promise(self, int64_t offset, int64_t began) except -1
+    cdef int sync_closed(self) except -1
     cdef int wait_durable(self, int64_t offset, bint sealed=*) except -1
     cdef int64_t sync_once(self, bint sealed) except -1
     cdef int64_t check_timestamp(self, int64_t timestamp, int64_t now) except? -2

@@ -8,6 +8,7 @@ The file is long because one class holds all that an append touches: its state i
 """
 
 import os
+import weakref
 from typing import NamedTuple
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
@@ -371,16 +372,18 @@ cdef class LogAppender:
 
     cdef int notify(self) except -1:
         waiting, self.waiting = self.waiting, None
-        for event in waiting:
-            event.set()
+        for known in waiting:
+            event = known()
+            if event is not None:
+                event.set()
         return 0
 
     def _notify_at_change(self, event):
-        """Sets this event once, after the log has next been changed or closed."""
-        if self.waiting is None:
-            self.waiting = [event]
-        elif event not in self.waiting:
-            self.waiting.append(event)
+        """Sets this event once, after the log has next been changed or closed, if somebody still has it then."""
+        known = weakref.ref(event)
+        waiting = self.waiting or ()
+        if known not in waiting:
+            self.waiting = [other for other in waiting if other() is not None] + [known]
 
     def _check_usable(self):
         """LogClosedError or LogFailedError, if nothing may be written; the mutex is held."""
@@ -516,9 +519,24 @@ cdef class LogAppender:
     cdef int keep_promise(self, int64_t offset, int64_t began) except -1:
         """The last step of an append, without the mutex: what lies below `offset` becomes durable, if it is to."""
         if self.durability and self.gathering != PyThread_get_thread_ident():
-            self.wait_durable(offset)
+            try:
+                self.wait_durable(offset)
+            except LogClosedError:  # by another thread, after the append
+                self.sync_closed()
         if self._traffic is not None and began:
             took(&self._traffic.appends, began)
+        return 0
+
+    cdef int sync_closed(self) except -1:
+        """Brings what was appended before the log was closed to the disk, if closing has not. OSError."""
+        self.acquire()
+        try:
+            if self._refusal is not None:
+                raise LogFailedError(f"the log was closed, and what was appended may not be on the disk: {self._refusal}")
+            self._owe_sync([*self.active.files()], True)
+            self._sync_owed()
+        finally:
+            self.release()
         return 0
 
     cdef int wait_durable(self, int64_t offset, bint sealed=False) except -1:

@@ -121,6 +121,7 @@ cdef class EventFd:
     reference, so a late `set` never reaches another file. `set` is C code, which no signal interrupts."""
 
     cdef int fd
+    cdef object __weakref__
 
     def __cinit__(self):
         self.fd = -1

@@ -58,7 +58,7 @@ cdef bytes encode_headers(object headers):
     if headers is None:
         return b"\0"
     pairs = headers.items() if hasattr(headers, "items") else headers
-    if not hasattr(pairs, "__iter__"):
+    if isinstance(pairs, (str, bytes)) or not hasattr(pairs, "__iter__"):
         raise TypeError(f"headers are pairs of a str and bytes or None, not {headers!r:.80}")
     pairs = list(pairs)
     parts = [varint(len(pairs))]

@@ -146,7 +146,7 @@ class Segment:
         A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the number of
         bytes after the last batch that counts."""
     def remember_file(self) -> None:
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name."""
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. OSError."""
     def keep_open(self) -> None:
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
         descriptors are held already."""

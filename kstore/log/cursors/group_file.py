@@ -79,7 +79,7 @@ class _Content:
             whole = _LEAST <= size <= len(data) - at
             batch = RecordBatch(data[at : at + size], file=self.path, position=start + at) if whole else None
             if batch is None or not _is_ours(batch):
-                if _is_torn(data, at, whole, start):
+                if _is_torn(data, at, whole, start, max(self.next_offset, 0)):
                     return
                 expected = "a batch of a commit"
                 raise CorruptRecordError(
@@ -290,7 +290,14 @@ def _is_ours(batch: RecordBatch) -> bool:
     return batch.magic == 2
 
 
-def _is_torn(data: bytes, at: int, whole: bool, start: int) -> bool:
+def _has_batch(data: bytes) -> bool:
+    try:
+        return _is_ours(RecordBatch(data))
+    except CorruptRecordError:
+        return False
+
+
+def _is_torn(data: bytes, at: int, whole: bool, start: int, offset: int) -> bool:
     """Whether what lies at the end is a commit that a crash has interrupted, and nothing that was written whole.
 
     Who was killed leaves the beginning of a batch. A power cut leaves pages that were never written, and they are zero.
@@ -302,13 +309,14 @@ def _is_torn(data: bytes, at: int, whole: bool, start: int) -> bool:
     if whole:
         return False
     rest = data[at:]
-    if len(rest) >= _LEAST and _is_ours(
-        RecordBatch(rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:])
-    ):
+    begin = rest[: min(8, _PAGE - (start + at) % _PAGE)]
+    if any(begin) and not offset.to_bytes(8, "big").startswith(begin):
+        return False  # no batch with the next offset begins here
+    if len(rest) >= _LEAST and _has_batch(rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:]):
         return False
     for later in range(at + 1, len(data) - _LEAST + 1):
         if data[later + _MAGIC] == 2:
             size = _size_at(data, later)
-            if _LEAST <= size <= len(data) - later and _is_ours(RecordBatch(data[later : later + size])):
+            if _LEAST <= size <= len(data) - later and _has_batch(data[later : later + size]):
                 return False
     return True
