@@ -40,7 +40,6 @@ cflags, ldflags, directives, macros = MODES[MODE]
 # What an installed kstore may take is limited (tests/packaging/wheel.sh). -O3 pays in loops over records and their bytes;
 # what runs once a file or a batch of columns is made small.
 FAST = (
-    "kstore/engine/record/batch_builder",
     "kstore/engine/record/hashes",
     "kstore/engine/record/partition_split",
     "kstore/engine/scan/column_",
@@ -50,6 +49,7 @@ SMALL = (
     "kstore/engine/append/batch_validation",
     "kstore/engine/append/log_appender",
     "kstore/engine/append/record_accumulator",
+    "kstore/engine/append/record_appender",
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
     "kstore/engine/columns/column_input",
@@ -59,6 +59,7 @@ SMALL = (
     "kstore/engine/io/notification",
     "kstore/engine/record/compress",
     "kstore/engine/record/decompress",
+    "kstore/engine/scan/batch_reader",
     "kstore/engine/segment/index",
     "kstore/engine/segment/recovery_walk",
     "kstore/engine/segment/segment.",
