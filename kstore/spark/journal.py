@@ -84,7 +84,7 @@ class Journal:
         self.producer: int = content.get("producer", -1)
         self.epoch: int = content.get("epoch", -1)
         own = content.get("queries", {}).items()
-        self._queries = {name: _Last(*last) if isinstance(last, list) else _Last(last) for name, last in own}
+        self.queries = {name: _Last(*last) if isinstance(last, list) else _Last(last) for name, last in own}
         self._jobs: list[str] = list(content.get("jobs", []))
         pending = content.get("pending")
         self.pending = None if pending is None else Pending.of(pending)
@@ -115,7 +115,7 @@ class Journal:
             "version": _VERSION,
             "producer": self.producer,
             "epoch": self.epoch,
-            "queries": self._queries,
+            "queries": self.queries,
             "jobs": self._jobs,
             "pending": None if self.pending is None else self.pending._asdict(),
         }
@@ -131,7 +131,7 @@ class Journal:
         name, number = transaction
         if number is None:
             return name in self._jobs
-        last = self._queries.get(name)
+        last = self.queries.get(name)
         if last is None or number > last.number:
             return False
         known = source is not None and last.source is not None
@@ -183,7 +183,7 @@ class Journal:
         if number is None:
             self._jobs = [*self._jobs, name][-REMEMBERED_JOBS:]
         else:
-            self._queries[name] = _Last(number, count_by_topic(self.pending.staged), self.pending.source)
+            self.queries[name] = _Last(number, count_by_topic(self.pending.staged), self.pending.source)
         self.pending = None
         self._write()
 

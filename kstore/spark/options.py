@@ -33,7 +33,7 @@ _SOURCE = (
     "includeHeaders",
     "isolation",
 )
-_SINK = ("topic", "txnId", "numPartitions", "stagingPath")
+_SINK = ("topic", "txnId", "numPartitions", "stagingPath", "lockWait", "ifPublished")
 _BOTH = ("path",)
 _OF_SPARK = ("checkpointLocation", "queryName")  # Spark hands these on
 NAMES = {name.lower(): name for name in (*_BOTH, *_SOURCE, *_SINK, *_OF_SPARK)}
@@ -54,6 +54,7 @@ _OF_OTHERS = {
 }
 """What to do instead of options of Spark, and of its source for Kafka, which are none of ours."""
 _TRIGGER_DELAY_MS = 15 * 60_000
+_LOCK_WAIT_MS = 60_000
 
 
 def bad(text: str) -> SparkSourceError:
@@ -312,6 +313,8 @@ class SinkOptions:
     transaction: str | None
     partition_count: int
     staging: str | None
+    lock_wait_s: float
+    refuses_published: bool
     checkpoint: str | None
     config: LogConfig
 
@@ -322,6 +325,9 @@ class SinkOptions:
         for name in _SOURCE:
             if name in options:
                 raise bad(f"{name} is an option of the reader")
+        if_published = options.get("ifPublished", "skip").strip().lower()
+        if if_published not in ("skip", "error"):
+            raise bad(f"ifPublished is {if_published!r}, allowed is skip or error")
         own = {
             name.removeprefix(_CONFIG): value for name, value in options.items() if name.startswith(_CONFIG)
         }
@@ -335,6 +341,8 @@ class SinkOptions:
             options.get("txnId"),
             _integer(options, "numPartitions", 1) or 1,
             _local(options["stagingPath"], "stagingPath") if "stagingPath" in options else None,
+            _duration_ms(options, "lockWait", _LOCK_WAIT_MS) / 1000,
+            if_published == "error",
             _checkpoint(options),
             config,
         )
