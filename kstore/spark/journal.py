@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from kstore.engine.io.file import write_whole
-from kstore.spark.errors import failure
+from kstore.spark.errors import failure, translated
 from kstore.spark.staging import Staged
 
 JOURNAL = ".kstore-spark-journal"
@@ -91,12 +91,14 @@ class Journal:
 
     @classmethod
     def read(cls, root: str) -> "Journal":
-        """The journal of a log directory, empty if there is none yet. KSTORE_CORRUPT_FILE."""
+        """The journal of a log directory, empty if there is none yet. SparkSourceError."""
         path = f"{root}/{JOURNAL}"
         try:
             content = json.loads(Path(path).read_text("utf-8"))
         except FileNotFoundError:
             content = {"version": _VERSION}
+        except OSError as e:
+            raise translated(e, file=path) from e
         except ValueError as e:
             raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
         if not isinstance(content, dict) or content.get("version") not in (1, _VERSION):

@@ -138,6 +138,14 @@ def test_status(tmp_path: Path) -> None:
     assert sink.status() == before
 
 
+def test_a_journal_that_cannot_be_read(tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "log")
+    (tmp_path / "log" / publish.JOURNAL).mkdir(parents=True)
+    for ask in (sink.status, lambda: sink.published("job")):
+        with pytest.raises(SparkSourceError, match=r"KSTORE_IO: file .*journal"):
+            ask()
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Lost staged files block the sink, and the command gives the transaction up."""
 
