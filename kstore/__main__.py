@@ -26,6 +26,7 @@ from kstore.tools.commands import (
     records,
     recover,
     retain,
+    sink,
     stat,
     top,
     topics,
@@ -50,9 +51,10 @@ EXAMPLES = """examples:
   kstore create data orders --partitions 4 --config retention.ms=86400000
   kstore topics data
   kstore top data
+  kstore sink data
   kstore cursors data --group billing --reset-to earliest --dry-run
 
-dump, records, follow, find, get, stat, top, topics, describe and cursors write nothing and take no lock: the directory may belong to
+dump, records, follow, find, get, stat, top, topics, describe, sink and cursors write nothing and take no lock: the directory may belong to
 a running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter, delete and keep lock the
 directory as a broker does, and fail if it is locked and not free after --wait. cursors --reset-to writes positions only, also
 beside who writes the log.
@@ -77,6 +79,7 @@ COMMANDS = {
     "cursors": (cursors, "print how far groups of readers have come, or put a group elsewhere"),
     "keep": (keep, "delete old segments, compact and so on in a log directory, until it is ended"),
     "top": (top, "show the partitions that are written most, again and again"),
+    "sink": (sink, "print what Spark's writers have under way and in staging, or finish, give up, sweep it"),
     "delete": (delete, "delete a topic with all its records"),
 }
 

@@ -36,7 +36,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.log.writer",),
     ("kstore.descriptors", "kstore.opening", "kstore.store"),
     ("kstore",),
-    ("kstore.testing", "kstore.tools", "kstore.spark"),
+    ("kstore.testing", "kstore.spark"),
+    ("kstore.tools",),
     ("kstore.__main__",),
 )
 CONTRACT = Path(__file__).parents[1] / "kstore/engine/append/log_appender.pyx"  # of the hooks

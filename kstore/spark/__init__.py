@@ -10,7 +10,7 @@ from kstore.spark.columns import COLUMNS, ColumnBatch
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.partitioner import murmur2, partition_of_key
 from kstore.spark.plan import Bounds, Split, plan_splits
-from kstore.spark.publish import Sink
+from kstore.spark.publish import Sink, SinkStatus, StagedJob
 from kstore.spark.rdd import PartitionReader, partition_reader, rdd
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ __all__ = [
     "KStoreDataSource",
     "PartitionReader",
     "Sink",
+    "SinkStatus",
     "SparkSourceError",
     "Split",
+    "StagedJob",
     "dataframe",
     "murmur2",
     "partition_of_key",

@@ -16,6 +16,7 @@ Every message begins with a stable code, then says topic, partition, offset and 
     KSTORE_STAGING_LOST        what tasks had staged is gone before it was published
     KSTORE_LOG_CHANGED         a log does not hold what a transaction that has to be finished left in it
     KSTORE_CHECKPOINT_RESET    a query gives a micro-batch that it published, with another input
+    KSTORE_PUBLISHED           a job's txnId was published before, and ifPublished is error
     KSTORE_NO_PYARROW          pyarrow is not installed there
     KSTORE_UNSUPPORTED         what kstore or this version of Spark does not have
     KSTORE_IO                  an error of the system

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from kstore.engine.io.file import write_whole
-from kstore.spark.errors import failure
+from kstore.spark.errors import failure, translated
 from kstore.spark.staging import Staged
 
 JOURNAL = ".kstore-spark-journal"
@@ -84,19 +84,21 @@ class Journal:
         self.producer: int = content.get("producer", -1)
         self.epoch: int = content.get("epoch", -1)
         own = content.get("queries", {}).items()
-        self._queries = {name: _Last(*last) if isinstance(last, list) else _Last(last) for name, last in own}
+        self.queries = {name: _Last(*last) if isinstance(last, list) else _Last(last) for name, last in own}
         self._jobs: list[str] = list(content.get("jobs", []))
         pending = content.get("pending")
         self.pending = None if pending is None else Pending.of(pending)
 
     @classmethod
     def read(cls, root: str) -> "Journal":
-        """The journal of a log directory, empty if there is none yet. KSTORE_CORRUPT_FILE."""
+        """The journal of a log directory, empty if there is none yet. SparkSourceError."""
         path = f"{root}/{JOURNAL}"
         try:
             content = json.loads(Path(path).read_text("utf-8"))
         except FileNotFoundError:
             content = {"version": _VERSION}
+        except OSError as e:
+            raise translated(e, file=path) from e
         except ValueError as e:
             raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
         if not isinstance(content, dict) or content.get("version") not in (1, _VERSION):
@@ -115,7 +117,7 @@ class Journal:
             "version": _VERSION,
             "producer": self.producer,
             "epoch": self.epoch,
-            "queries": self._queries,
+            "queries": self.queries,
             "jobs": self._jobs,
             "pending": None if self.pending is None else self.pending._asdict(),
         }
@@ -131,7 +133,7 @@ class Journal:
         name, number = transaction
         if number is None:
             return name in self._jobs
-        last = self._queries.get(name)
+        last = self.queries.get(name)
         if last is None or number > last.number:
             return False
         known = source is not None and last.source is not None
@@ -183,7 +185,7 @@ class Journal:
         if number is None:
             self._jobs = [*self._jobs, name][-REMEMBERED_JOBS:]
         else:
-            self._queries[name] = _Last(number, count_by_topic(self.pending.staged), self.pending.source)
+            self.queries[name] = _Last(number, count_by_topic(self.pending.staged), self.pending.source)
         self.pending = None
         self._write()
 

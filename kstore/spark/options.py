@@ -4,6 +4,7 @@ import difflib
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -33,7 +34,7 @@ _SOURCE = (
     "includeHeaders",
     "isolation",
 )
-_SINK = ("topic", "txnId", "numPartitions", "stagingPath")
+_SINK = ("topic", "txnId", "numPartitions", "stagingPath", "lockWait", "ifPublished")
 _BOTH = ("path",)
 _OF_SPARK = ("checkpointLocation", "queryName")  # Spark hands these on
 NAMES = {name.lower(): name for name in (*_BOTH, *_SOURCE, *_SINK, *_OF_SPARK)}
@@ -43,17 +44,16 @@ _CATALOG = (
     "on to a source in Python. CREATE TEMPORARY VIEW name USING kstore OPTIONS (path '…', subscribe '…') reads, "
     "df.write.format('kstore') writes"
 )
-_NO_BROKER = "it is for a client of a broker, and there is no broker here: leave it out"
 _OF_OTHERS = {
     "location": _CATALOG,
     "paths": "path is one log directory; of several, load() each and union() what they give",
-    "kafka.bootstrap.servers": "there are no servers here: path names the log directory, as in .load(path)",
-    "kafka.isolation.level": "here it is isolation",
-    "kafka.group.id": "there are no consumer groups here: leave it out",
-    "groupidprefix": "there are no consumer groups here: leave it out",
 }
-"""What to do instead of options of Spark, and of its source for Kafka, which are none of ours."""
+"""What to do instead of options of Spark which are none of ours."""
+_ISOLATION = "kafka.isolation.level"
+_OF_CLIENTS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
+_warned: set[str] = set()
 _TRIGGER_DELAY_MS = 15 * 60_000
+_LOCK_WAIT_MS = 60_000
 
 
 def bad(text: str) -> SparkSourceError:
@@ -61,8 +61,15 @@ def bad(text: str) -> SparkSourceError:
 
 
 def canonical(options: Mapping[str, str]) -> dict[str, str]:
-    """The options by their own names; KSTORE_INVALID_OPTION, with the nearest name, for one there is not."""
+    """The options by their own names; KSTORE_INVALID_OPTION, with the nearest name, for one there is not.
+
+    Those of Spark's Kafka source that are for clients of a broker are passed over, with a warning the first time.
+    """
     known: dict[str, str] = {}
+    given = {name.lower(): value for name, value in options.items()}
+    level = given.get(_ISOLATION)
+    if level is not None and given.get("isolation", level) != level:
+        raise bad(f"isolation is {given['isolation']!r}, and {_ISOLATION} is {level!r}: leave one out")
     for name, value in options.items():
         lower = name.lower()
         if lower.startswith(_CONFIG):
@@ -71,8 +78,15 @@ def canonical(options: Mapping[str, str]) -> dict[str, str]:
             known[NAMES[lower]] = value
         elif lower in _OF_OTHERS:
             raise bad(f"no option {name!r}: {_OF_OTHERS[lower]}")
-        elif lower.startswith(("kafka.", "kafkaconsumer.", "fetchoffset.")):
-            raise bad(f"no option {name!r}: {_NO_BROKER}")
+        elif lower == _ISOLATION:
+            known["isolation"] = value
+        elif lower.startswith(_OF_CLIENTS):
+            if lower not in _warned:
+                _warned.add(lower)
+                text = (
+                    f"option {name!r} is passed over: it is for a client of a broker, and there is none here"
+                )
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
         else:
             near = difflib.get_close_matches(lower, NAMES, 1, 0.5)
             hint = f"; the nearest is {NAMES[near[0]]}" if near else ""
@@ -312,6 +326,8 @@ class SinkOptions:
     transaction: str | None
     partition_count: int
     staging: str | None
+    lock_wait_s: float
+    refuses_published: bool
     checkpoint: str | None
     config: LogConfig
 
@@ -322,6 +338,9 @@ class SinkOptions:
         for name in _SOURCE:
             if name in options:
                 raise bad(f"{name} is an option of the reader")
+        if_published = options.get("ifPublished", "skip").strip().lower()
+        if if_published not in ("skip", "error"):
+            raise bad(f"ifPublished is {if_published!r}, allowed is skip or error")
         own = {
             name.removeprefix(_CONFIG): value for name, value in options.items() if name.startswith(_CONFIG)
         }
@@ -335,6 +354,8 @@ class SinkOptions:
             options.get("txnId"),
             _integer(options, "numPartitions", 1) or 1,
             _local(options["stagingPath"], "stagingPath") if "stagingPath" in options else None,
+            _duration_ms(options, "lockWait", _LOCK_WAIT_MS) / 1000,
+            if_published == "error",
             _checkpoint(options),
             config,
         )

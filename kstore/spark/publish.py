@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from kstore.arguments import number
 from kstore.config import MAX64, LogConfig
 from kstore.engine.io.file import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import once_free
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
 from kstore.spark.errors import SparkSourceError, failure, translated
@@ -31,7 +33,7 @@ from kstore.spark.staging import Stage, Staged, partition_counts
 from kstore.spark.transfer import Transfer, movable
 from kstore.store import LogStore
 
-__all__ = ["JOURNAL", "Sink", "Transaction"]
+__all__ = ["JOURNAL", "Sink", "SinkStatus", "StagedJob", "Transaction"]
 
 LOCK = ".kstore-spark-lock"
 LOCK_WAIT_S = 60.0
@@ -40,11 +42,35 @@ _THREADED = 4 << 20  # below, a thread for each partition costs more than it bri
 _T = TypeVar("_T")
 
 
+class StagedJob(NamedTuple):
+    """What a job, or a micro-batch, has in staging: its bytes, when it was written last (s since 1970), what sweep() does.
+
+    `fate` is "pending" (needed by the transaction under way), "running" (written too recently) or "swept".
+    """
+
+    name: str
+    size: int
+    written: float
+    fate: str
+
+
+class SinkStatus(NamedTuple):
+    """A sink as it is: the transaction that was begun and not finished, its records, which of its files are not in staging
+    (moved into the logs, or lost), what is staged, and the last published micro-batch of every query."""
+
+    pending: Transaction | None
+    record_count: int
+    not_staged: tuple[str, ...]
+    jobs: tuple[StagedJob, ...]
+    queries: Mapping[str, int]
+
+
 class Sink:
     """Publishes staged records in a log directory, once for each transaction; writers of format("kstore") use it.
 
     What tasks stage lies beside the log directory, where no broker stumbles over it. From a program: recover() finishes
-    a transaction that broke off, forget() gives it up.
+    a transaction that broke off, forget() gives it up. `lock_wait`: how many seconds to wait while another program writes in
+    a partition, or another job publishes.
     """
 
     def __init__(
@@ -53,7 +79,9 @@ class Sink:
         config: LogConfig | None = None,
         *,
         staging: str | None = None,
+        lock_wait: float = LOCK_WAIT_S,
     ) -> None:
+        self.lock_wait = number("lock_wait", lock_wait, 0)
         self.root = os.path.abspath(fspath(root))  # noqa: PTH100
         self.config = config or LogConfig()
         parent, name = os.path.split(self.root)
@@ -152,28 +180,67 @@ class Sink:
         else:
             self._remove(staged)
 
-    def sweep(self, older_than_s: float = _WEEK_S) -> None:
-        """Removes what failed jobs left in staging: those in which no task has written for so long."""
+    def published(self, transaction: str) -> bool:
+        """Whether a batch job was published under this id (`txnId`), as far as ids are remembered. SparkSourceError."""
+        return Journal.read(self.root).holds(Transaction(transaction), (), None)
+
+    def status(self, older_than_s: float = _WEEK_S) -> SinkStatus:
+        """What is under way, staged and published; takes no lock, and changes nothing. SparkSourceError."""
+        if not os.path.isdir(self.root) and not os.path.isdir(self.staging):  # noqa: PTH112
+            raise failure("KSTORE_PATH_NOT_FOUND", "no log directory there", file=self.root)
+        try:
+            journal = Journal.read(self.root)
+            pending = journal.pending
+            staged = () if pending is None else pending.staged
+            return SinkStatus(
+                None if pending is None else pending.transaction,
+                sum(one.record_count for one in staged),
+                tuple(f"{one.path}/{name}" for one, name, _ in _missing(staged)),
+                tuple(self._jobs(staged, older_than_s)),
+                {name: last.number for name, last in journal.queries.items()},
+            )
+        except OSError as e:
+            raise translated(e, file=self.root) from e
+
+    def _jobs(self, needed: Sequence[Staged], older_than_s: float) -> Iterator[StagedJob]:
+        names = {Path(one.path).parents[1].name for one in needed}
+        there: list[str] = []
+        with contextlib.suppress(FileNotFoundError):
+            there = sorted(os.listdir(self.staging))  # noqa: PTH208
+        for name in there:
+            with contextlib.suppress(FileNotFoundError):  # it has just ended
+                size, written = _written(f"{self.staging}/{name}")
+                fate = "swept" if time.time() - written > older_than_s else "running"
+                yield StagedJob(name, size, written, "pending" if name in names else fate)
+
+    def sweep(self, older_than_s: float = _WEEK_S) -> list[StagedJob]:
+        """Removes what failed jobs left in staging: those in which no task has written for so long. Tells which.
+
+        It removes nothing while another job publishes.
+        """
+        swept: list[StagedJob] = []
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             try:
                 stack.enter_context(self._locked(wait_s=0))
             except SparkSourceError:
-                return  # another job is publishing; the next one sweeps
+                return swept  # another job is publishing; the next one sweeps
             except FileNotFoundError:
                 pass  # nothing was published there
             pending = Journal.read(self.root).pending
-            needed = set() if pending is None else {Path(one.path).parents[1].name for one in pending.staged}
-            for entry in os.scandir(self.staging):
-                if entry.name not in needed and time.time() - _last_written(entry.path) > older_than_s:
-                    shutil.rmtree(entry.path, ignore_errors=True)
+            for job in self._jobs(() if pending is None else pending.staged, older_than_s):
+                if job.fate == "swept":
+                    shutil.rmtree(f"{self.staging}/{job.name}", ignore_errors=True)
+                    swept.append(job)
             os.rmdir(self.staging)  # noqa: PTH106 - if it is empty
+        return swept
 
     # ---- with the lock held ---------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+    def _locked(self, wait_s: float | None = None) -> Iterator[None]:
         fd = os.open(f"{self.root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            wait_s = self.lock_wait if wait_s is None else wait_s
             deadline = time.monotonic() + wait_s
             while True:
                 try:
@@ -183,7 +250,7 @@ class Sink:
                     if time.monotonic() > deadline:
                         raise failure(
                             "KSTORE_LOG_LOCKED",
-                            "another job has been publishing for a minute",
+                            f"another job is publishing, and still is after {wait_s:g} s",
                             file=self.root,
                         ) from None
                     time.sleep(0.02)
@@ -223,7 +290,7 @@ class Sink:
                     partition=tp.partition,
                 )
         with contextlib.ExitStack() as stack:
-            logs = {tp: stack.enter_context(self._open(tp, self.config)) for tp in sorted(names)}
+            logs = self._open(sorted(names), self.config, stack)
             for log in logs.values():
                 log.wait_until_durable(log.log_end_offset)  # no power cut may take what is counted from
             marks = {str(tp): mark_of(log) for tp, log in logs.items()}
@@ -247,7 +314,7 @@ class Sink:
         names = sorted({TopicPartition(one.topic, one.partition) for one in pending.staged})
         config = LogConfig.from_topic(pending.config)
         with contextlib.ExitStack() as stack:
-            logs = {tp: stack.enter_context(self._open(tp, config)) for tp in names}
+            logs = self._open(names, config, stack)
             try:
                 there = {
                     tp: progress(log, tp, pending, journal.producer, journal.epoch)
@@ -278,11 +345,25 @@ class Sink:
             f"kstore.spark.Sink({self.root!r}).forget() gives it up, and leaves what of it is in the logs"
         )
 
-    def _open(self, tp: TopicPartition, config: LogConfig) -> LogWriter:
+    def _open(
+        self, names: Sequence[TopicPartition], config: LogConfig, stack: contextlib.ExitStack
+    ) -> dict[TopicPartition, LogWriter]:
         # timestamps were checked when they were staged; as time goes on they must not become wrong
         config = config.replace(message_timestamp_before_max_ms=MAX64, message_timestamp_after_max_ms=MAX64)
+        tp = names[0]
+
+        def take() -> dict[TopicPartition, LogWriter]:
+            """All or none: two that wait for each other's would both wait in vain."""
+            nonlocal tp
+            logs = {}
+            with contextlib.ExitStack() as own:
+                for tp in names:
+                    logs[tp] = own.enter_context(LogWriter(f"{self.root}/{tp}", config))
+                stack.push(own.pop_all())
+            return logs
+
         try:
-            return LogWriter(f"{self.root}/{tp}", config)
+            return once_free(take, self.lock_wait)
         except (KstoreError, OSError) as e:
             raise translated(e, topic=tp.topic, partition=tp.partition) from e
 
@@ -365,11 +446,13 @@ def _lost(pending: Pending, there: Mapping[TopicPartition, Progress]) -> SparkSo
     return None
 
 
-def _last_written(directory: str) -> float:
-    """When something below a directory was written last: its own time does not tell."""
-    times = [os.stat(directory).st_mtime]  # noqa: PTH116
+def _written(directory: str) -> tuple[int, float]:
+    """The bytes below a directory, and when something there was written last: its own time does not tell."""
+    size, last = 0, os.stat(directory).st_mtime  # noqa: PTH116
     for path, directories, files in os.walk(directory):
         for name in (*directories, *files):
             with contextlib.suppress(FileNotFoundError):
-                times.append(os.stat(f"{path}/{name}").st_mtime)  # noqa: PTH116
-    return max(times)
+                found = os.stat(f"{path}/{name}")  # noqa: PTH116
+                size += found.st_size if name in files else 0
+                last = max(last, found.st_mtime)
+    return size, last

@@ -100,7 +100,9 @@ class _Target:
         return cls(options.root, options, Sink(options.root).counts())
 
     def sink(self) -> Sink:
-        return Sink(self.root, self.options.config, staging=self.options.staging)
+        return Sink(
+            self.root, self.options.config, staging=self.options.staging, lock_wait=self.options.lock_wait_s
+        )
 
     def write(self, batches: Iterator[Any], job: str, query: str) -> KStoreCommitMessage:
         context = TaskContext.get()
@@ -141,6 +143,9 @@ class KStoreWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self.target = target
         self.job = str(uuid.uuid4())
         self.transaction = Transaction(target.options.transaction or self.job)
+        given = target.options.transaction
+        if given is not None and target.options.refuses_published and target.sink().published(given):
+            raise failure("KSTORE_PUBLISHED", f"txnId {given} was published before", file=target.root)
 
     def write(self, iterator: Iterator[Any]) -> KStoreCommitMessage:
         """In a task: stages its rows."""

@@ -1,12 +1,14 @@
 """Options that are wrong, and those of Spark's Kafka source: what is said, and when. Without a session."""
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kstore
+from kstore.spark import options as options_module
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.options import SinkOptions, SourceOptions
 
@@ -16,13 +18,6 @@ GIVEN = {"path": "/data", "subscribe": "t"}
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("kafka.bootstrap.servers", "host:9092", "there are no servers here: path names the log directory"),
-        ("kafka.isolation.level", "read_committed", "here it is isolation"),
-        ("groupIdPrefix", "mine", "there are no consumer groups here"),
-        ("kafka.group.id", "mine", "there are no consumer groups here"),
-        ("kafka.security.protocol", "SSL", "there is no broker here: leave it out"),
-        ("kafkaConsumer.pollTimeoutMs", "9", "there is no broker here: leave it out"),
-        ("fetchOffset.numRetries", "9", "there is no broker here: leave it out"),
         ("paths", '["/a", "/b"]', r"path is one log directory; of several, load\(\) each and union\(\)"),
         ("location", "/warehouse/t", "CREATE TEMPORARY VIEW"),
         (
@@ -39,6 +34,42 @@ def test_options_of_others(name: str, value: str, text: str) -> None:
             SourceOptions.of(GIVEN | {given: value}, stream=False)
         with pytest.raises(SparkSourceError, match=text):
             SinkOptions.of({"path": "/data", "topic": "t"} | {given: value})
+
+
+def test_options_of_clients_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one warning each, which never tells a value: it may be a password."""
+    monkeypatch.setattr(options_module, "_warned", set())
+    given = {
+        "kafka.bootstrap.servers": "host:9092",
+        "groupIdPrefix": "mine",
+        "kafka.group.id": "mine",
+        "kafka.ssl.key.password": "secret",
+        "kafkaConsumer.pollTimeoutMs": "9",
+        "fetchOffset.numRetries": "9",
+    }
+    wanted = {"path": "/log", "subscribe": "a"}
+    for times in (1, 0):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            found = SourceOptions.of(wanted | given, stream=False)
+        assert found == SourceOptions.of(wanted, stream=False)
+        texts = [str(one.message) for one in seen]
+        assert len(texts) == times * len(given)
+        for name, text in zip(given, texts, strict=False):
+            assert name in text
+            assert "secret" not in text
+
+
+def test_the_isolation_of_the_kafka_source() -> None:
+    wanted = {"path": "/log", "subscribe": "a"}
+    for own in ({}, {"isolation": "read_committed"}):
+        read = SourceOptions.of(wanted | own | {"Kafka.Isolation.Level": "read_committed"}, stream=True)
+        assert read.isolation == "read_committed"
+    two = {"isolation": "read_uncommitted", "kafka.isolation.level": "read_committed"}
+    with pytest.raises(SparkSourceError, match=r"KSTORE_INVALID_OPTION: .*leave one out"):
+        SourceOptions.of(wanted | two, stream=True)
+    with pytest.raises(SparkSourceError, match="KSTORE_INVALID_OPTION: isolation is 'x'"):
+        SourceOptions.of(wanted | {"kafka.isolation.level": "x"}, stream=True)
 
 
 def test_a_table_of_the_catalog_has_no_options() -> None:

@@ -200,7 +200,6 @@ def test_options_in_any_case_and_their_values() -> None:
         {"isolation": "read"},
         {"assign": '{"a": [0]}'},
         {"subscribePattern": "["},
-        {"kafka.bootstrap.servers": "x"},
         {"topic": "a"},
         {"path": "s3://x"},
         {"path": ""},

@@ -153,7 +153,7 @@ def test_the_process_dies_at_every_system_call(ram: Path, way: None) -> None:
 
 
 def test_what_is_staged_is_needed_until_it_is_published(ram: Path) -> None:
-    sink = Sink(ram / "log")
+    sink = Sink(ram / "log", lock_wait=0)
     staged = stage(sink, "a")
     with kstore.open(ram / "log" / "t-1", "a"), pytest.raises(SparkSourceError, match=r"KSTORE_LOG_LOCKED"):
         sink.publish(Transaction("a"), staged, counts={"t": 3})

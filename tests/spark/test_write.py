@@ -178,7 +178,7 @@ def test_commit_fails_before_publishing(spark: Any, tmp_path: Path) -> None:
         kstore.open(tmp_path / "out" / "t-0", "a"),
         pytest.raises(AnalysisException, match=r"KSTORE_LOG_LOCKED: topic t, partition 0, file .*lock"),
     ):
-        write(numbers(spark, 100), tmp_path / "out", topic="t", txnId="one")
+        write(numbers(spark, 100), tmp_path / "out", topic="t", txnId="one", lockWait="0")
     assert staged(tmp_path / "out") == []
     assert values(tmp_path / "out") == []
     write(numbers(spark, 100), tmp_path / "out", topic="t", txnId="one")
