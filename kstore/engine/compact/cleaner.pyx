@@ -509,7 +509,7 @@ cdef class SegmentCleaner(SegmentWalk):
         memset(&self.tally, 0, sizeof(self.tally))
 
     def erase(self, bytes offsets not None, bint blanks):
-        """The records at these offsets, as int64s in order, go from the segment that is opened next; with `blanks`, only
+        """The records at these offsets, as int64s in order, go from the segment that is opened next; with `blanks` only
         their values and headers do."""
         self.erases = True
         self.erased = offsets
