@@ -98,6 +98,8 @@ __all__ = [
     "CursorLockedError",
     "DataLossWarning",
     "Decision",
+    "ErasedSegment",
+    "Erasure",
     "Follower",
     "Histogram",
     "InvalidConfigError",

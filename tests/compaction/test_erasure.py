@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import kstore
 from kstore.__main__ import main
 from kstore.engine.io.file import calls_made, fail_call
+from kstore.testing.power_cuts import crash_states
+from kstore.testing.recorder import Recorder
 from tests.compaction.stages import stage, unpacked
 from tests.compaction.test_interrupted import NOW, left_behind, marker, transaction
 from tests.helpers.calls import some_calls
@@ -299,3 +301,23 @@ def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "0 records erased: asked by ann\n"
     assert main([*command[:2], "--key", "bob", "--values"]) == 0
     assert all(r.value is None for r in kstore.open(directory) if r.key == b"bob")
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of a record that nobody has flushed
+def test_power_cuts(ram: Path, sample: tuple[Path, list[kstore.Record], int]) -> None:
+    """Whatever of the calls had reached the disk when the power failed: each segment as before or done."""
+    source, before, _ = sample
+    root = ram / "recorded"
+    shutil.copytree(source, root / "t-0")
+    with Recorder(root) as recorder:
+        erase(root / "t-0")
+    seen = set()
+    for state in crash_states(recorder.trace, models=("strict", "ordered"), most=2, moments=30):
+        digest = state.image.digest()
+        if digest not in seen:
+            seen.add(digest)
+            (ram / "left").mkdir()
+            state.image.write_to(ram / "left")
+            check_interrupted(ram / "left" / "t-0", before)
+            shutil.rmtree(ram / "left")
+    assert len(seen) > 15
