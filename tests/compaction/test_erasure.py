@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -321,3 +322,35 @@ def test_power_cuts(ram: Path, sample: tuple[Path, list[kstore.Record], int]) ->
             check_interrupted(ram / "left" / "t-0", before)
             shutil.rmtree(ram / "left")
     assert len(seen) > 15
+
+
+def test_beside_appends_and_readers(ram: Path) -> None:
+    """Who appends and reads meanwhile loses nothing, and sees no other record."""
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def read(log: kstore.LogWriter) -> None:
+        try:
+            while not done.is_set():
+                offsets = [r.offset for r in log if r.key != ANN]
+                assert offsets == [o for o in range(len(offsets) * 2) if o % 2]
+        except (AssertionError, OSError, kstore.KstoreError) as e:
+            failures.append(e)
+
+    def append(log: kstore.LogWriter) -> None:
+        for n in range(600):
+            log.append(b"%d" % n + b"." * 20, b"bob" if n % 2 else ANN)
+
+    with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
+        threads = [threading.Thread(target=work, args=[log]) for work in (read, read, append)]
+        for thread in threads:
+            thread.start()
+        for _ in range(10):
+            log.erase(keys=[ANN], reason="asked")
+        threads[-1].join()
+        done.set()
+        for thread in threads:
+            thread.join()
+        log.erase(keys=[ANN], reason="asked")
+        assert not failures
+        assert [r.offset for r in log] == list(range(1, 600, 2))
