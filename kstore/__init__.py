@@ -38,7 +38,7 @@ _SOURCES = {
         OutOfOrderSequenceError PolicyViolationError RecordTooLargeError ReentrantCallError
         TransactionCoordinatorFencedError UnexpectedAppendOffsetError UnsupportedCodecError
     """,
-    "kstore.log.compact.report": "CompactedSegment Compaction",
+    "kstore.log.compact.report": "CompactedSegment Compaction ErasedSegment Erasure",
     "kstore.log.cursors.cursor": "Cursor",
     "kstore.log.cursors.offset_commits": "OffsetAndMetadata",
     "kstore.log.files.layout": "TopicPartition",

@@ -42,6 +42,8 @@ from kstore.errors import UnexpectedAppendOffsetError as UnexpectedAppendOffsetE
 from kstore.errors import UnsupportedCodecError as UnsupportedCodecError
 from kstore.log.compact.report import CompactedSegment as CompactedSegment
 from kstore.log.compact.report import Compaction as Compaction
+from kstore.log.compact.report import ErasedSegment as ErasedSegment
+from kstore.log.compact.report import Erasure as Erasure
 from kstore.log.cursors.cursor import Cursor as Cursor
 from kstore.log.cursors.offset_commits import OffsetAndMetadata as OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition as TopicPartition
@@ -96,6 +98,8 @@ __all__ = [
     "CursorLockedError",
     "DataLossWarning",
     "Decision",
+    "ErasedSegment",
+    "Erasure",
     "Follower",
     "Histogram",
     "InvalidConfigError",

@@ -19,6 +19,7 @@ from kstore.tools.commands import (
     delete,
     describe,
     dump,
+    erase,
     find,
     follow,
     get,
@@ -46,6 +47,7 @@ EXAMPLES = """examples:
   kstore records data/orders-0 --format jsonl | kstore append data/copy-0 --format jsonl
   kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
   kstore compact data/users-0 --dry-run
+  kstore erase data/users-0 --key ann --dry-run
   kstore recover data/orders-0 --dry-run
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
@@ -54,10 +56,10 @@ EXAMPLES = """examples:
   kstore sink data
   kstore cursors data --group billing --reset-to earliest --dry-run
 
-dump, records, follow, find, get, stat, top, topics, describe, sink and cursors write nothing and take no lock: the directory may belong to
-a running broker, or to one that crashed. append, retain, compact, recover, truncate, create, alter, delete and keep lock the
+dump, records, follow, find, get, stat, top, topics, describe and cursors write nothing and take no lock: the directory may belong to
+a running broker, or to one that crashed. append, retain, compact, erase, recover, truncate, create, alter, delete and keep lock the
 directory as a broker does, and fail if it is locked and not free after --wait. cursors --reset-to writes positions only, also
-beside who writes the log.
+beside who writes the log; sink changes what is staged only with --recover, --forget or --sweep.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -70,6 +72,7 @@ COMMANDS = {
     "append": (append, "append lines or JSON Lines from standard input"),
     "retain": (retain, "delete old segments by size and age, or say which"),
     "compact": (compact, "keep the last record of each key only, or say what would go"),
+    "erase": (erase, "remove the records of a key for good, or say which would go"),
     "recover": (recover, "recover a partition after an unclean stop"),
     "truncate": (truncate, "remove the records from an offset to the end"),
     "topics": (topics, "list the topics of a log directory"),

@@ -14,7 +14,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choice, integer
 from kstore.config import MAX64, LogConfig
@@ -48,7 +48,8 @@ from kstore.errors import (
 )
 from kstore.log.compact.cleaned import CLEANED, SWAP, Cleaned
 from kstore.log.compact.compactor import LogState, compact, last_offsets
-from kstore.log.compact.report import Compaction
+from kstore.log.compact.erasure import Match, erase, matching
+from kstore.log.compact.report import Compaction, Erasure
 from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
@@ -820,6 +821,56 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._traffic.add(at, count)
             text = "%s: compacted offsets %d to %d (exclusive): %d bytes less"
             self._reports.info(text, self.path, done.first_dirty_offset, done.end_offset, done.bytes_gained)
+        self._reports.pass_on()
+        return done
+
+    def erase(
+        self,
+        *,
+        keys: Iterable[bytes] | None = None,
+        where: Match | None = None,
+        reason: str,
+        what: Literal["records", "values"] = "records",
+        cut_files: bool = False,
+        dry_run: bool = False,
+    ) -> Erasure:
+        """Removes records for good, whatever cleanup_policy says: segments that hold them are written anew.
+
+        keys: those with these keys. where: those for which this function of a Record says True.
+        what: "values" leaves key, offset and timestamp, and removes value and headers.
+        reason: is in the Erasure that is returned, with files, offsets, digests and time. It is not stored.
+        cut_files: True removes also what recoveries have kept of this log in .cut files, without a look into them.
+        dry_run: True finds out what would go, and changes nothing.
+
+        All other records stay as they are, with their offsets, and so does what is known of producers. Records below
+        log_start_offset are erased too, as long as their files are there. If the active segment holds some, a new one is
+        begun first. Records that are appended meanwhile may stay. The old files are removed at once, and with them all
+        that wait for file_delete_delay_ms; a reader that has one open reads on in it. Copies elsewhere are not known.
+
+        Raises:
+            TypeError, ValueError: an argument. What `where` raises is passed on, and nothing was erased then.
+            CorruptFileError: a segment is damaged. Nothing was erased.
+            LogChangedError: the log was truncated, or segments were deleted, meanwhile.
+            LogClosedError: the log was closed meanwhile.
+            OffsetOverflowError: the offsets of a segment span more than 2^31 - 1.
+            OSError: a file could not be read or written. Each segment is as before or done, or the log refuses to
+                write until it is opened again. The next call does the rest.
+        """
+        match = matching(keys, where, what, reason)
+        for name, flag in (("cut_files", cut_files), ("dry_run", dry_run)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, not {flag!r}")
+        self._refuse_reentrance()
+        with self._compacting:
+            done = erase(self, match, reason, blanks=what == "values", cut_files=cut_files, dry_run=dry_run)
+            if not dry_run:
+                with self._held():
+                    self._check_place()
+                    self._deleted.unlink(MAX64)
+                    sync_directory(self._directory)
+        if done.segments and not dry_run:
+            text = "%s: erased %d records from %d segments: %s"
+            self._reports.info(text, self.path, done.records_erased, len(done.segments), reason)
         self._reports.pass_on()
         return done
 

@@ -532,7 +532,7 @@ cdef class LogAppender:
         self.acquire()
         try:
             if self._refusal is not None:
-                raise LogFailedError(f"the log was closed, and what was appended may not be on the disk: {self._refusal}")
+                raise LogFailedError(f"the log was closed, and what was appended may be lost: {self._refusal}")
             self._owe_sync([*self.active.files()], True)
             self._sync_owed()
         finally:

@@ -80,6 +80,9 @@ cdef enum:                 # statuses of what runs without the GIL, beside KS_OK
     OVERSIZED = 5
     RAISED = 6             # `error` has it
 
+cdef enum:                 # what becomes of a record: 0 if it goes, 1 if it stays
+    BLANK = 2              # it stays without its value and headers
+
 cdef enum:
     NOT_KNOWN = -1         # of a producer
 
@@ -425,6 +428,8 @@ cdef class SegmentCleaner(SegmentWalk):
     `producers` has the offset of the last record of each producer id, or -2 - its epoch if only that is known: the
     batch with it stays, if without records. So does the batch that ends before `upper_bound`. Batches are copied as
     they are unless records go or a delete horizon is set: then they are encoded anew.
+
+    After `erase` it is not the map that says what goes, every batch stays, if without records, and no horizon is set.
     """
 
     cdef dict producers
@@ -450,6 +455,12 @@ cdef class SegmentCleaner(SegmentWalk):
     cdef bint tombstones         # whether one that stays has no value
     cdef ks_tally tally
     cdef object error            # what a step without the GIL has met
+    cdef bint erases
+    cdef bint blanks             # erased records stay without value and headers
+    cdef bint touched            # whether a record of this batch is erased
+    cdef bytes erased            # keeps the offsets of erased records, in order
+    cdef const int64_t *erased_next
+    cdef const int64_t *erased_end
 
     def __init__(
         self, OffsetMap map not None, transactions not None, dict producers not None, *,
@@ -492,7 +503,17 @@ cdef class SegmentCleaner(SegmentWalk):
         """Goes on with a segment. `retain_legacy`: records without a value stay, if they are of an old format."""
         self.enter(source, 0)
         self.retain_legacy = retain_legacy
+        if self.erases:
+            self.erased_next = <const int64_t *>PyBytes_AS_STRING(self.erased)
+            self.erased_end = self.erased_next + PyBytes_GET_SIZE(self.erased) // 8
         memset(&self.tally, 0, sizeof(self.tally))
+
+    def erase(self, bytes offsets not None, bint blanks):
+        """The records at these offsets, as int64s in order, go from the segment that is opened next; with `blanks` only
+        their values and headers do."""
+        self.erases = True
+        self.erased = offsets
+        self.blanks = blanks
 
     def run(self, int64_t most):
         """Goes through batches of about `most` bytes; (bytes read, bytes made of them), 0 read at the segment's end.
@@ -572,6 +593,15 @@ cdef class SegmentCleaner(SegmentWalk):
             return False
         return True
 
+    cdef inline int left_of(self, int64_t offset) noexcept nogil:
+        """What is left of a record that the map lets stay."""
+        while self.erased_next < self.erased_end and self.erased_next[0] < offset:
+            self.erased_next += 1
+        if self.erased_next == self.erased_end or self.erased_next[0] != offset:
+            return 1
+        self.touched = True
+        return BLANK if self.blanks else 0
+
     cdef inline void keep(self, int64_t offset, bint has_value) noexcept nogil:
         self.kept += 1
         self.newest = offset
@@ -585,10 +615,9 @@ cdef class SegmentCleaner(SegmentWalk):
         cdef int64_t left = b.records_count, horizon = INT64_MAX
         cdef bint control = b.attributes & KS_CONTROL
         cdef bint over
-        cdef bint stays
-        cdef int i, n, status
+        cdef int stays, i, n, status
         self.flags.size = self.kept = 0
-        self.tombstones = False
+        self.tombstones = self.touched = False
         self.newest = -1
         if left < 0:
             return ks_fail(fault, KS_E_COUNT, 57, 0, left)
@@ -613,6 +642,8 @@ cdef class SegmentCleaner(SegmentWalk):
                 stays = control or self.stays(
                     records[i].offset, records[i].key_size >= 0, &hashes[i], records[i].value_size >= 0, over
                 )
+                if stays and not control:
+                    stays = self.left_of(records[i].offset)
                 self.flags.data[self.flags.size] = stays
                 self.flags.size += 1
                 if stays:
@@ -630,7 +661,7 @@ cdef class SegmentCleaner(SegmentWalk):
         cdef const uint8_t *start
         cdef const uint8_t *end
         cdef bint control = b.magic == 2 and b.attributes & KS_CONTROL
-        cdef bint can_discard = self.can_discard(p, b)
+        cdef bint can_discard = not self.erases and self.can_discard(p, b)
         cdef bint discard = can_discard
         cdef bint keep_empty = self.ends_at_bound(b) or (b.producer_id >= 0 and self.is_last_of_producer(b))
         cdef int status
@@ -653,8 +684,8 @@ cdef class SegmentCleaner(SegmentWalk):
         return status
 
     cdef inline bint ends_at_bound(self, const ks_batch *b) noexcept nogil:
-        """Whether the batch ends before the upper bound: it stays, if without records."""
-        return b.last_offset + 1 == self.upper_bound
+        """Whether the batch ends before the upper bound: it stays, if without records. In an erasure all do."""
+        return self.erases or b.last_offset + 1 == self.upper_bound
 
     cdef int put_filtered(
         self, const uint8_t *p, const uint8_t *start, const uint8_t *end, const ks_batch *b, bint keep_empty,
@@ -667,10 +698,12 @@ cdef class SegmentCleaner(SegmentWalk):
         cdef bint stamp
         if status != KS_OK:
             return status
+        if self.erases and not self.touched:
+            return self.put_copy(p, b)
         if self.kept == 0:
             return self.put_empty(b) if keep_empty else KS_OK
-        stamp = (self.tombstones or unneeded) and not b.attributes & KS_DELETE_HORIZON
-        if self.kept == b.records_count and not stamp:
+        stamp = not self.erases and (self.tombstones or unneeded) and not b.attributes & KS_DELETE_HORIZON
+        if self.kept == b.records_count and not stamp and not self.erases:
             return self.put_copy(p, b)
         return self.put_rebuilt(start, end, b, stamp)
 
@@ -692,10 +725,9 @@ cdef class SegmentCleaner(SegmentWalk):
         cdef ks_key_hash hash
         cdef Record record
         cdef int64_t offset
-        cdef bint stays
-        cdef int status
+        cdef int stays, status
         self.kept = 0
-        self.tombstones = False
+        self.tombstones = self.touched = False
         self.newest = -1
         self.cursor.begin(p, b, self.segment.path, self.position)
         chosen = []
@@ -709,8 +741,12 @@ cdef class SegmentCleaner(SegmentWalk):
             stays = self.stays(offset, key is not None, &hash, record.value is not None, not self.retain_legacy)
             self.tally.records_read += 1
             if stays:
+                stays = self.left_of(offset)
+            if stays:
                 self.keep(offset, record.value is not None)
-                chosen.append(record)
+                chosen.append((record, record.value if stays == 1 else None))
+        if self.erases and not self.touched:
+            return self.put_copy(p, b)
         made.magic = 2
         made.attributes &= KS_LOG_APPEND_TIME | KS_CODEC_MASK
         made.leader_epoch = -1
@@ -718,20 +754,21 @@ cdef class SegmentCleaner(SegmentWalk):
         made.last_offset_delta = 0
         if not chosen:
             return self.put_empty(&made) if keep_empty else KS_OK
-        made.base_offset = (<Record>chosen[0]).offset
-        made.last_offset = self.newest
+        made.base_offset = (<Record>chosen[0][0]).offset
+        if not self.erases:
+            made.last_offset = self.newest
         if made.last_offset - made.base_offset > INT32_MAX:
             return OVERFLOW
         made.last_offset_delta = <int32_t>(made.last_offset - made.base_offset)
-        status = self.begin_batch(&made, self.tombstones, (<Record>chosen[0]).timestamp)
-        for record in chosen:
+        status = self.begin_batch(&made, self.tombstones and not self.erases, (<Record>chosen[0][0]).timestamp)
+        for record, value in chosen:
             if status == KS_OK:
                 status = self.put_record(
                     &made, record.timestamp, record.offset,
                     NULL if record.key is None else <uint8_t *>PyBytes_AS_STRING(record.key),
                     -1 if record.key is None else PyBytes_GET_SIZE(record.key),
-                    NULL if record.value is None else <uint8_t *>PyBytes_AS_STRING(record.value),
-                    -1 if record.value is None else PyBytes_GET_SIZE(record.value),
+                    NULL if value is None else <uint8_t *>PyBytes_AS_STRING(value),
+                    -1 if value is None else PyBytes_GET_SIZE(value),
                     NO_HEADERS, 1,
                 )
         return self.end_batch(&made) if status == KS_OK else status
@@ -766,7 +803,7 @@ cdef class SegmentCleaner(SegmentWalk):
         cdef ks_fault fault
         cdef ks_vector *to
         cdef const uint8_t *q
-        cdef int64_t i
+        cdef int64_t i, flag
         cdef bint begun = False
         cdef bint as_they_are = False
         cdef int status
@@ -774,15 +811,19 @@ cdef class SegmentCleaner(SegmentWalk):
         for i in range(b.records_count):
             q = p
             parse(&p, end, b, &r, &fault)  # it was parsed before
-            if not self.flags.data[i]:
+            flag = self.flags.data[i]
+            if not flag:
                 continue
+            if flag == BLANK:
+                r.value_size = -1
+                r.headers_count = 0
             if not begun:
                 begun = True
                 status = self.begin_batch(&made, stamp, r.timestamp)
                 if status != KS_OK:
                     return status
                 as_they_are = made.base_timestamp == b.base_timestamp and not b.attributes & KS_LOG_APPEND_TIME
-            if as_they_are:
+            if as_they_are and flag == 1:
                 to = &self.body if ks_codec(b) else &self.out
                 if ks_ensure(to, p - q) < 0:
                     return NO_MEMORY

@@ -1,14 +1,16 @@
 """What a compaction would do to a log that is open for reading."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from time import time_ns
 
 from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
 from kstore.errors import LogClosedError
 from kstore.log.compact.cleaned import Cleaned
 from kstore.log.compact.compactor import LogState, compact, last_offsets
-from kstore.log.compact.report import Compaction
+from kstore.log.compact.erasure import erase, matching
+from kstore.log.compact.report import Compaction, Erasure
 from kstore.log.files.log_dir_state import read_cleaner_offset
 from kstore.log.partition import PartitionLog
 
@@ -18,6 +20,15 @@ def preview(log: PartitionLog, config: LogConfig, now_ms: int) -> Compaction:
 
     PolicyViolationError, CorruptFileError, OSError."""
     return compact(_Preview(log, config, now_ms), dry_run=True)
+
+
+def preview_erasure(
+    log: PartitionLog, keys: Iterable[bytes], what: str, reason: str, *, cut_files: bool
+) -> Erasure:
+    """What log.erase(dry_run=True) would say. CorruptFileError, OSError."""
+    match = matching(keys, None, what, reason)
+    view = _Preview(log, LogConfig(), time_ns() // 1_000_000)
+    return erase(view, match, reason, blanks=what == "values", cut_files=cut_files, dry_run=True)
 
 
 class _Preview:
@@ -51,4 +62,7 @@ class _Preview:
         raise AssertionError("a dry run changes nothing")
 
     def _compacted_to(self, offset: int) -> None:
+        raise AssertionError("a dry run changes nothing")
+
+    def roll(self) -> int:
         raise AssertionError("a dry run changes nothing")

@@ -1,4 +1,4 @@
-"""What a compaction did, or would do."""
+"""What a compaction or an erasure did, or would do."""
 
 from typing import NamedTuple
 
@@ -64,3 +64,32 @@ class Compaction(NamedTuple):
     def records_removed(self) -> int:
         """How many records went."""
         return sum(segment.records_before - segment.records_after for segment in self.segments)
+
+
+class ErasedSegment(NamedTuple):
+    """A segment that log.erase() wrote anew: its .log file, the offsets of the erased records, and the SHA-256 of the
+    file before and after, as hex digits; after a dry run `sha256_after` is empty."""
+
+    path: str
+    base_offset: int
+    offsets: tuple[int, ...]
+    bytes_before: int
+    bytes_after: int
+    sha256_before: str
+    sha256_after: str
+
+
+class Erasure(NamedTuple):
+    """What log.erase() did, or would do with dry_run=True: segments, .cut files that it removed, why, and when in ms
+    since 1970."""
+
+    segments: tuple[ErasedSegment, ...]
+    cut_files: tuple[str, ...]
+    reason: str
+    time_ms: int
+    dry_run: bool
+
+    @property
+    def records_erased(self) -> int:
+        """How many records were erased."""
+        return sum(len(segment.offsets) for segment in self.segments)

@@ -10,9 +10,7 @@ from kstore.tools.opening import add_isolation_argument, add_open_arguments, ope
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--key", metavar="TEXT", help="the key, as UTF-8")
-    what.add_argument("--key-base64", metavar="BASE64", help="the key in base64")
+    add_key_arguments(parser)
     parser.add_argument(
         "--history", action="store_true", help="print all records of the key, the oldest first"
     )
@@ -20,9 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each record")
 
 
+def add_key_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which key."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--key", metavar="TEXT", help="the key, as UTF-8")
+    what.add_argument("--key-base64", metavar="BASE64", help="the key in base64")
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints the records; 1 if there is none. A record without a value says that the key was deleted."""
-    key = _key(args)
+    key = key_of(args)
     with open_partition(args) as log:
         if args.history:
             records = log.history(key, isolation=args.isolation)
@@ -38,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     return int(not found)
 
 
-def _key(args: argparse.Namespace) -> bytes:
+def key_of(args: argparse.Namespace) -> bytes:
+    """The key. ValueError."""
     if args.key is not None:
         text: str = args.key
         return text.encode("utf-8", "surrogateescape")  # what the shell gave

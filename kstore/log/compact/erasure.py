@@ -1,0 +1,144 @@
+"""One erasure: which records go, and the segments without them in place of those that hold them."""
+
+import contextlib
+import hashlib
+from array import array
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from kstore.arguments import choice
+from kstore.engine.compact.cleaner import OffsetMap, SegmentCleaner
+from kstore.engine.io.file import File, sync_directory, unlink
+from kstore.engine.record.batch import Record
+from kstore.engine.scan.batch_reader import RecordReader
+from kstore.engine.segment.segment import Segment
+from kstore.log.compact.cleaned import CLEANED, complete, new_log, path_of, remove
+from kstore.log.compact.compactor import Compacted, LogState
+from kstore.log.compact.report import ErasedSegment, Erasure
+from kstore.log.compact.throttle import Throttle
+from kstore.log.compact.transactions import CleanedTransactions
+from kstore.log.read.page_cache import PageCache
+
+Match = Callable[[Record], object]
+_MOST = 2**31 - 1  # entries take more room than the configuration has if records lie between them no more
+
+
+class Erased(Compacted, Protocol):
+    """What an erasure asks of its log."""
+
+    def roll(self) -> int:
+        """Begins a new segment."""
+
+
+def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reason: str) -> Match:
+    """Which records are to be erased. TypeError, ValueError."""
+    blanks = choice("what", what, ("records", "values")) == "values"
+    if not isinstance(reason, str):
+        raise TypeError(f"reason is a str, not {reason!r}")
+    if (keys is None) == (where is None):
+        raise TypeError("either keys or where says which records are erased")
+    match = where
+    if keys is not None:
+        if isinstance(keys, bytes | str):
+            raise TypeError("keys are several, such as [b'ann']")
+        wanted = frozenset(keys)
+        if not all(isinstance(key, bytes) for key in wanted):
+            raise TypeError("every key is bytes")
+
+        def match(record: Record) -> object:
+            return record.key in wanted
+
+    if not callable(match):
+        raise TypeError(f"where is a function of a Record, not {where!r}")
+    if not blanks:
+        return match
+    return lambda record: (record.value is not None or record.headers) and match(record)
+
+
+def erase(log: Erased, match: Match, reason: str, *, blanks: bool, cut_files: bool, dry_run: bool) -> Erasure:
+    """Erases the records that match. CorruptFileError if one of the segments is damaged: nothing is changed then."""
+    state = log._compaction_state()
+    throttle = Throttle(state.config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
+
+    def found(segment: Segment) -> bytes:
+        stop = min(segment.end_offset, state.log_end_offset)
+        records = RecordReader(
+            (segment,), segment.base_offset, stop, end_offset=stop, on_error="raise", control=False,
+            aborted=None, pages=PageCache(drop=False), traffic=None,
+        )  # fmt: skip
+        offsets = array("q", (record.offset for record in records if match(record)))
+        throttle.passed(segment.size)
+        return offsets.tobytes()
+
+    if not dry_run and any(map(found, state.segments[-1:])):
+        log.roll()
+        state = log._compaction_state()
+    look = state.segments if dry_run else state.segments[:-1]
+    work = [(segment, offsets) for segment in look if (offsets := found(segment))]
+    cut = [str(path) for path in sorted(Path(log._directory).glob("*.cut"))] if cut_files else []
+    done = tuple(_rewrite(log, state, throttle, *each, blanks, dry_run) for each in work)
+    if not dry_run:
+        for path in cut:
+            unlink(path)
+    return Erasure(done, tuple(cut), reason, state.now_ms, dry_run)
+
+
+def _rewrite(
+    log: Erased,
+    state: LogState,
+    throttle: Throttle,
+    segment: Segment,
+    offsets: bytes,
+    blanks: bool,
+    dry_run: bool,
+) -> ErasedSegment:
+    cleaner = SegmentCleaner(
+        OffsetMap(4),
+        CleanedTransactions(),
+        {},
+        now_ms=state.now_ms,
+        delete_retention_ms=0,
+        upper_bound=0,
+        index_interval_bytes=state.config.index_interval_bytes,
+        segment_index_bytes=_MOST,
+    )
+    cleaner.erase(offsets, blanks)
+    directory, base = log._directory, segment.base_offset
+    before, after = _digest(segment.path), ""
+    try:
+        file = None if dry_run else new_log(directory, base)
+        cleaner.begin(file, base)
+        cleaner.open(segment, True)
+        while done := sum(cleaner.run(throttle.step)):
+            throttle.passed(done)
+        cleaner.finish()
+        if file is not None:
+            indexes = cleaner.offset_index, cleaner.time_index, segment.transaction_index
+            made = complete(directory, base, file, segment.mtime_ms(), indexes, cleaner.max_timestamp)
+            sync_directory(directory)
+            after = _digest(f"{path_of(directory, base)}.log{CLEANED}")
+            log._replace_segments([segment], [made])
+    except BaseException:
+        if not dry_run:
+            with contextlib.suppress(OSError):  # an opening does it too
+                remove(path_of(directory, base))
+        raise
+    return ErasedSegment(
+        segment.path,
+        base,
+        tuple(array("q", offsets)),
+        segment.size,
+        cleaner.size,
+        before,
+        after,
+    )
+
+
+def _digest(path: str) -> str:
+    """The SHA-256 of a file. OSError."""
+    file, digest, at = File(path), hashlib.sha256(), 0
+    while chunk := file.read(at, 1 << 20):
+        digest.update(chunk)
+        at += len(chunk)
+    return digest.hexdigest()
