@@ -109,6 +109,7 @@ class LogStore:
     """
 
     _closed = True
+    _left = True  # the directories are given up
     _is_writing = False
 
     def __init__(
@@ -169,7 +170,7 @@ class LogStore:
             once_free(lambda: self._take(paths), wait)
             if all(directory.failure for directory in self._directories):
                 raise OSError(f"no log directory can be used: {self._directories[0].failure}")
-            self._closed = False
+            self._closed = self._left = False
             if self._is_writing:
                 _stores.add(self)
                 self._catalog.load(self._now())
@@ -782,15 +783,15 @@ class LogStore:
         """Closes all logs, and leaves the directories as a broker's clean shutdown does.
 
         The directories of deleted topics are removed. If a log cannot be closed cleanly, its error is raised, all others
-        are closed all the same, and the next opening recovers the directory. A store that reads has nothing to close.
+        are closed all the same, and the next opening recovers the directory. A store that reads has nothing to close. If it
+        is interrupted, call it again.
         """
-        if self._closed:
-            return
         if not self._is_writing:
-            self._closed = True
+            self._closed = self._left = True
+        if self._left:
             return
         with self._changing:
-            if self._closed:
+            if self._left:
                 return
             for _, log in self._open_logs.all_open():
                 log._refuse_reentrance()
@@ -813,7 +814,7 @@ class LogStore:
 
     def abandon(self) -> None:
         """Closes the store without flushing, as if the process had died: the next opening recovers it."""
-        if not self._closed:
+        if not self._left:
             self._leave(clean=False)
 
     def _leave(self, *, clean: bool) -> None:
@@ -829,6 +830,7 @@ class LogStore:
                     directory.keeper.leave(clean=clean and not directory.failure)
                 except OSError as e:
                     failure = failure or e
+        self._left = True
         if failure is not None:
             raise failure
 
@@ -886,7 +888,7 @@ def _check_log_options(options: Mapping[str, object]) -> None:
 def _forked() -> None:
     """A child of fork must not write: the store is its parent's."""
     for store in list(_stores):
-        store._closed = True
+        store._closed = store._left = True
     _stores.clear()
 
 

@@ -5,9 +5,12 @@ Some of the points each; all with KSTORE_CALLS=all.
 
 import contextlib
 import errno
+import itertools
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -174,3 +177,53 @@ def test_a_creation_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
     found = LogStore(tmp_path / "a", tmp_path / "b")
     assert found.topics["old"] == [0, 1]
     assert len(list(found.scan("old"))) == 2
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def interrupted(nth: int, work: Callable[[], object]) -> bool:
+    """Whether the nth call of a function of kstore's was reached, and raised this, as a signal handler may."""
+    left = nth
+
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        nonlocal left
+        if "kstore" in frame.f_code.co_filename.split("tests")[0] and event == "call":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                raise Interrupt
+
+    sys.settrace(trace)
+    try:
+        with contextlib.suppress(Interrupt):
+            work()
+    finally:
+        sys.settrace(None)
+    return left <= 0
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # a callback of a weak reference, interrupted
+@pytest.mark.parametrize("name", ["close", "retain"])
+def test_interrupted_and_called_again(tmp_path: Path, name: str) -> None:
+    """With directories of a deleted topic that are due: a second close() closes, and the directory is free."""
+    for nth in itertools.count(1, 3):
+        path = tmp_path / str(nth)
+        store = LogStore(path, mode="a", file_delete_delay_ms=0, background=False)
+        store.create_topic("gone", 2)
+        store.create_topic("t", 2)
+        store.extend("t", [b"v"] * 20, [b"%d" % i for i in range(20)])
+        store.delete_topic("gone")
+        if not interrupted(nth, getattr(store, name)):
+            break
+        if not store.is_closed and name == "retain":
+            store.retain()
+        store.close()
+        with LogStore(path, mode="a", background=False) as again:
+            assert again.topics == {"t": [0, 1]}
+            assert sum(again.log("t", n).log_end_offset for n in range(2)) == 20
+        assert not list(path.glob("*-delete"))
+    assert nth > 20
