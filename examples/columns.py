@@ -8,7 +8,7 @@ import sys
 import kstore
 
 
-def with_pyarrow(log: kstore.PartitionLog, since: int) -> list[tuple[bytes, int, int]]:
+def with_pyarrow(log: kstore.PartitionLog, since: int) -> list[tuple[bytes | None, int, int]]:
     import pyarrow
     import pyarrow.compute as pc
 
@@ -18,14 +18,14 @@ def with_pyarrow(log: kstore.PartitionLog, since: int) -> list[tuple[bytes, int,
     return list(zip(*(found[name].to_pylist() for name in ("key", "count_all", "size_sum")), strict=True))
 
 
-def with_polars(log: kstore.PartitionLog, since: int) -> list[tuple[bytes, int, int]]:
+def with_polars(log: kstore.PartitionLog, since: int) -> list[tuple[bytes | None, int, int]]:
     import polars as pl
 
     frame = pl.DataFrame(log.scan(["key", "value"], since=since, views=True))  # views are its own format
     return frame.group_by("key").agg(pl.len(), pl.col("value").bin.size().sum()).sort("key").rows()
 
 
-def with_duckdb(log: kstore.PartitionLog, since: int) -> list[tuple[bytes, int, int]]:
+def with_duckdb(log: kstore.PartitionLog, since: int) -> list[tuple[bytes | None, int, int]]:
     import duckdb
 
     scan = log.scan(["key", "value"], since=since)  # noqa: F841, the query finds it by its name
@@ -33,7 +33,7 @@ def with_duckdb(log: kstore.PartitionLog, since: int) -> list[tuple[bytes, int, 
     return duckdb.sql(query).fetchall()
 
 
-def with_pandas(log: kstore.PartitionLog, since: int) -> list[tuple[bytes, int, int]]:
+def with_pandas(log: kstore.PartitionLog, since: int) -> list[tuple[bytes | None, int, int]]:
     import pandas as pd
     import pyarrow
 
@@ -43,11 +43,15 @@ def with_pandas(log: kstore.PartitionLog, since: int) -> list[tuple[bytes, int, 
     else:
         frame = pyarrow.table(scan).to_pandas()
     sizes = frame["value"].map(len, na_action="ignore")
-    found = sizes.groupby(frame["key"]).agg(["size", "sum"])
-    return [(key, int(count), int(size)) for key, count, size in found.itertuples()]
+    found = sizes.groupby(frame["key"], dropna=False).agg(["size", "sum"])
+    return [
+        (key if isinstance(key, bytes) else None, int(n), int(size)) for key, n, size in found.itertuples()
+    ]
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     opened = kstore.open(sys.argv[1])
     for work in (with_pyarrow, with_polars, with_duckdb, with_pandas):
         try:

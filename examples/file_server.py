@@ -21,6 +21,8 @@ class Batches(socketserver.StreamRequestHandler):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     LOG = kstore.open(sys.argv[1])
     with socketserver.ThreadingTCPServer(("127.0.0.1", int(sys.argv[2])), Batches) as server:
         print(server.server_address[1], flush=True)
