@@ -834,7 +834,7 @@ class LogWriter(RecordAppender, PartitionLog):
         cut_files: bool = False,
         dry_run: bool = False,
     ) -> Erasure:
-        """Removes records for good, whatever cleanup_policy says: segments that hold them are written anew.
+        """Removes records for good, whatever cleanup_policy says: segments that hold them are rewritten.
 
         keys: those with these keys. where: those for which this function of a Record says True.
         what: "values" leaves key, offset and timestamp, and removes value and headers.

@@ -67,7 +67,7 @@ class Compaction(NamedTuple):
 
 
 class ErasedSegment(NamedTuple):
-    """A segment that log.erase() wrote anew: its .log file, the offsets of the erased records, and the SHA-256 of the
+    """A segment that log.erase() rewrote: its .log file, the offsets of the erased records, and the SHA-256 of the
     file before and after, as hex digits; after a dry run `sha256_after` is empty."""
 
     path: str
