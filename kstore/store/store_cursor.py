@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 from kstore.arguments import integer
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
-from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
@@ -50,7 +49,6 @@ class StoreCursor(TopicReader):
             raise TypeError("topics must be a list of names of topics, not None")
         super().__init__(store, topics, follow=follow, timeout=timeout, isolation=isolation)
         self._pid = getpid()
-        self._files: dict[str, GroupFile] = {}
         self._settled: dict[TopicPartition, int] = {}  # up to where all is committed
         if not follow:
             missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted})
@@ -117,9 +115,7 @@ class StoreCursor(TopicReader):
             try:
                 log = PartitionLog(path)
                 log._traffic = self._traffic_of(tp.topic)
-                cursor = Cursor(
-                    log, self.group, start, isolation=self._isolation, lock=lock, files=self._files
-                )
+                cursor = Cursor(log, self.group, start, isolation=self._isolation, lock=lock)
             except BaseException as e:
                 lock.release()
                 if isinstance(e, LogNotFoundError):

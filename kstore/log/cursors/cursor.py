@@ -23,6 +23,7 @@ from kstore.log.files.lock import once_free
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
+_FRESH = 0.05  # s: how long a commit relies on that the partition is still there
 _TURNS = 32  # records that one asyncio task takes before the others have a turn
 
 
@@ -132,7 +133,6 @@ class Cursor:
         isolation: str = "read_uncommitted",
         wait: float = 0,
         lock: MemberLock | None = None,
-        files: dict[str, GroupFile] | None = None,
     ) -> None:
         self.group = checked_group(group)
         start = checked_place("start", start)
@@ -147,14 +147,11 @@ class Cursor:
         self._lock = lock or once_free(lambda: lock_for(self._home, group), wait)
         try:
             directory, tp = self._home.directory, self._home.tp
-            file = None if files is None else files.get(directory)
-            if file is None or file.lock_file is not self._lock.file:
-                file = GroupFile(directory, group, self._lock.file)
-                if files is not None:
-                    files[directory] = file
-            self._file = file
+            self._file = file = GroupFile.of(directory, group, self._lock.file)
             self._id = self._home.make_id(self._lock.file)
             self._trace = self._home.trace()
+            self._look: object = None  # of the file, when this cursor was last looked at wholly
+            self._fresh_until = 0.0  # s: when it is time for that
             found = file.read().get(tp)
             self._seen = found  # what was there before this cursor
             self._committed = (
@@ -393,7 +390,9 @@ class Cursor:
         """Removes the committed position, durably, with a tombstone. The cursor stays where it is. OSError."""
         self._check_open()
 
-        def decide(entries: Mapping[TopicPartition, Entry]) -> Changes:
+        def decide(entries: Mapping[TopicPartition, Entry], is_whole: bool) -> Changes | None:
+            if not is_whole:
+                return None
             self._check(entries)
             return {self._home.tp: None}
 
@@ -420,8 +419,11 @@ class Cursor:
 
     def _commit_of(self, offset: int, metadata: str) -> Commit:
         epochs = self._view.leader_epochs
-        at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
-        epoch = epochs[at - 1][0] if at else -1
+        if epochs and epochs[-1][1] < offset:
+            epoch = epochs[-1][0]
+        else:
+            at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
+            epoch = epochs[at - 1][0] if at else -1
         return Commit(OffsetAndMetadata(offset, epoch, metadata, time.time_ns() // 1_000_000), self._id)
 
     def _check(self, entries: Mapping[TopicPartition, Entry]) -> None:
@@ -432,6 +434,13 @@ class Cursor:
         now = entries.get(self._home.tp)
         if now is not None and now.member != self._file.member and now != self._seen:
             raise CursorLockedError(f"{self._home.partition} of group {self.group!r}", None)
+        self._look, self._fresh_until = self._file.look, time.monotonic() + _FRESH
+
+    def _is_fresh(self) -> bool:
+        """Whether _check() would find what it found last: nobody has taken a lock or committed since, and that the partition
+        was not deleted was seen a moment ago."""
+        self._check_open()
+        return self._look is self._file.look and time.monotonic() < self._fresh_until
 
     # ---- closing --------------------------------------------------------------------------------------------------
 
@@ -560,14 +569,19 @@ def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: s
         file.write(partial(_news, commits), partial(_done, commits), durable)
 
 
-def _news(commits: Sequence[tuple[Cursor, Commit]], entries: Mapping[TopicPartition, Entry]) -> Changes:
-    """Those that are not in the file yet. What Cursor.commit raises."""
+def _news(
+    commits: Sequence[tuple[Cursor, Commit]], entries: Mapping[TopicPartition, Entry], is_whole: bool
+) -> Changes | None:
+    """Those that are not in the file yet. None if that takes a look at the system. What Cursor.commit raises."""
     changes = {}
     for cursor, commit in commits:
-        cursor._check(entries)
+        if is_whole:
+            cursor._check(entries)
+        elif not cursor._is_fresh():
+            return None
         cursor._check_floor(commit.position.offset)  # once more: another thread may have been here
         known = entries.get(cursor._home.tp)
-        if known is None or _untimed(known.commit) != _untimed(commit):
+        if known is None or not _is_same(known.commit, commit):
             changes[cursor._home.tp] = commit
     return changes
 
@@ -577,8 +591,9 @@ def _done(commits: Sequence[tuple[Cursor, Commit]]) -> None:
         cursor._done(commit.position)
 
 
-def _untimed(commit: Commit) -> Commit:
-    return commit._replace(position=commit.position._replace(timestamp=0))
+def _is_same(a: Commit, b: Commit) -> bool:
+    """Whether they differ by their times at the most."""
+    return a.partition_id == b.partition_id and a.position[:3] == b.position[:3]
 
 
 def _told(error: OffsetOutOfRangeError) -> OffsetOutOfRangeError:

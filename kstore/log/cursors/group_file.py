@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from kstore.engine.append.commit_appender import append_if_same, encode_commits
 from kstore.engine.io.file import File, read_whole, sync_directory, write_whole
-from kstore.engine.record.batch import RecordBatch
-from kstore.engine.record.batch_builder import encode_batch
+from kstore.engine.io.mutex import Mutex
+from kstore.engine.record.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, LogFailedError
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
@@ -24,11 +25,15 @@ from kstore.log.files.layout import TopicPartition
 _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
 _OVERHEAD, _LEAST, _MAGIC = 12, 61, 16
 _PAGE = 4096
-_REWRITE = 1 << 16  # bytes from which on it is worth it
+_LONG, _LONGEST = (
+    1 << 16,
+    1 << 20,
+)  # bytes from which on it is worth it to write it anew: if that is synced anyway, or not
 _MOST = 1 << 28  # bytes that are read at once, as by read_whole
 _INT32 = struct.Struct(">i")
 
 Changes = Mapping[TopicPartition, Commit | None]
+Decide = Callable[[Mapping[TopicPartition, "Entry"], bool], Changes | None]
 
 
 class Entry(NamedTuple):
@@ -73,34 +78,39 @@ class _Content:
 
     def take(self, data: bytes) -> None:
         """Takes in the batches that follow, up to where the file is torn. CorruptRecordError for damage."""
-        start, at = self.end, 0
+        start, at, next_offset = self.end, 0, self.next_offset
+        latest: dict[bytes | None, tuple[Record, int]] = {}  # the last record of each key, and its member
         while at < len(data):
             size = _size_at(data, at)
             whole = _LEAST <= size <= len(data) - at
             batch = RecordBatch(data[at : at + size], file=self.path, position=start + at) if whole else None
             if batch is None or not _is_ours(batch):
-                if _is_torn(data, at, whole, start, max(self.next_offset, 0)):
-                    return
+                if _is_torn(data, at, whole, start, max(next_offset, 0)):
+                    break
                 expected = "a batch of a commit"
                 raise CorruptRecordError(
                     "batch", file=self.path, position=start + at, expected=expected, found="damage"
                 )
-            if batch.base_offset != self.next_offset >= 0 or batch.leader_epoch != -1:
+            if batch.base_offset != next_offset >= 0 or batch.leader_epoch != -1:
                 raise CorruptRecordError(
                     "offset of a batch",
                     file=self.path,
                     position=start + at,
-                    expected=self.next_offset,
+                    expected=next_offset,
                     found=batch.base_offset,
                 )
+            member = batch.producer_id
             for record in batch.records(verify=False):
-                tp, commit = decode(self.group, record, self.path)
-                if commit is None:
-                    self.entries.pop(tp, None)
-                else:
-                    self.entries[tp] = Entry(commit, batch.producer_id)
+                latest[record.key] = record, member
             at += size
-            self.end, self.next_offset = start + at, batch.next_offset
+            next_offset = batch.next_offset
+        found = [(decode(self.group, record, self.path), member) for record, member in latest.values()]
+        for (tp, commit), member in found:
+            if commit is None:
+                self.entries.pop(tp, None)
+            else:
+                self.entries[tp] = Entry(commit, member)
+        self.end, self.next_offset = start + at, next_offset
 
     def note(self, changes: Changes, member: int, size: int) -> None:
         """Takes in a batch of so many bytes that a member has written."""
@@ -114,72 +124,110 @@ class _Content:
 
 
 class GroupFile:
-    """A group's file, as a member reads and writes it, who has a MemberLock in the directory. Threads may share it."""
+    """A group's file, as the members in this process read and write it, each of whom has a MemberLock in the directory."""
 
     def __init__(self, directory: str, group: str, lock_file: LockFile) -> None:
         self.directory = directory
         self.group = group
         self.member = secrets.randbits(62)  # no other has it: the producer id of the batches that it writes
         self.lock_file = lock_file
+        self.look: object = None  # another one if others have written, or taken locks, since
+        self._claims = -1
         self._byte = byte_of(group)
         self._path = path_of(directory, group)
         self._file: File | None = None
         self._content = _Content(self._path, group)
-        self._is_named = False  # its name is on the disk
-        self._is_doubtful = False  # a sync has failed
-        self._is_settled = False  # all that was read of it is on the disk
-        self._unsynced = False  # what this member wrote is not
+        self._keys: dict[TopicPartition, bytes] = {}
+        self._named: File | None = None  # whose name is on the disk
+        self._doubtful: File | None = None  # of which a sync has failed
+        self._syncing = Mutex()
+        self._synced: tuple[File | None, int] = None, 0  # up to which byte of which file all is on the disk
+        self._mine: tuple[File | None, int] = None, 0  # up to which byte of which file this process wrote
+
+    @classmethod
+    def of(cls, directory: str, group: str, lock_file: LockFile) -> "GroupFile":
+        """The one that this process has, with which it was that locked."""
+        with lock_file.mutex:
+            known: GroupFile | None = lock_file.shared.get(group)
+            if known is None:
+                known = lock_file.shared[group] = cls(directory, group, lock_file)
+        return known
 
     def read(self) -> dict[TopicPartition, Entry]:
         """What the group has committed. CorruptRecordError, OSError."""
         with self.lock_file.mutex:
             self._enter()
-            self._catch_up()
             entries = dict(self._content.entries)
         return entries
 
-    def write(
-        self,
-        decide: Callable[[Mapping[TopicPartition, Entry]], Changes],
-        done: Callable[[], None],
-        durable: bool,
-    ) -> None:
-        """Writes a commit of a member, all of it or nothing: what `decide` says when it is told what is there. Then it calls
-        `done`. Meanwhile nobody else writes.
+    def write(self, decide: Decide, done: Callable[[], None], durable: bool) -> None:
+        """Writes a commit of members, all of it or nothing: what `decide` says when it is told what is there. Then it calls
+        `done`. Meanwhile nobody else writes. One sync serves all threads that wait for it.
+
+        If it is not durable, `decide` is first asked what it can say without a look at the system, and may say None.
 
         OSError: it may be there or not, and nothing else has changed.
         """
         with self.lock_file.mutex:
-            self._enter()
-            self._catch_up()
-            changes = decide(self._content.entries)
-            if changes:
-                self._put(changes, durable)
-            else:
-                self._sync(durable)
+            if durable or not self._write_soon(decide):
+                self._enter()
+                changes = decide(self._content.entries, True)
+                assert changes is not None
+                if changes:
+                    self._put(changes, durable)
+            file, end = self._file, self._content.end
             done()
+        if durable:
+            self._sync(file, end)
 
     def sync(self) -> None:
-        """Brings to the disk what this member wrote and is not there yet. OSError."""
-        if self._unsynced:
+        """Brings to the disk what this process wrote and is not there yet. OSError."""
+        file, end = self._mine
+        if file is None or file is not self._file or (self._synced[0] is file and self._synced[1] >= end):
+            return
+        if self._has_grown(_LONG, 0):
             with self.lock_file.mutex:
                 self._enter()
-                self._catch_up()
-                self._sync(True)
+                with suppress(OSError):
+                    self._write_anew({})
+        self._sync(file, end)
+
+    def _write_soon(self, decide: Decide) -> bool:
+        """Writes, if nothing has changed since the look before. False if it cannot: then nothing was done."""
+        content, file, locks = self._content, self._file, self.lock_file.file
+        if file is None or locks is None or file is self._doubtful:
+            return False
+        changes = decide(content.entries, False)
+        if not changes:
+            return False
+        data = self._encode(changes, self.member, max(content.next_offset, 0))
+        if self._has_grown(_LONGEST, len(data)) or not append_if_same(
+            locks, self._byte, self._claims, file, content.end, data
+        ):
+            return False
+        self._mine = file, content.end + len(data)
+        content.note(changes, self.member, len(data))
+        return True
 
     def _enter(self) -> None:
-        """From here on no other process writes the file, until the mutex is left."""
+        """From here on no other process writes the file, until the mutex is left. Takes in what others have written."""
         lock = self.lock_file
         lock.mutex.later(lock.unlocker(self._byte))  # which happens however it is left
         lock.lock(self._byte, wait=True)
-        if not lock.is_there():
+        claims = lock.claims()
+        if claims < 0:
             raise LogFailedError(f"{lock.path} was removed: open the cursor again")
+        if claims != self._claims:
+            self.look, self._claims = object(), claims
+        self._catch_up()
 
     def _catch_up(self) -> None:
         """Takes in what others have written, and cuts off what a crash has torn."""
         try:
-            there = os.stat(self._path)  # noqa: PTH116 - each commit asks
+            there = os.stat(self._path)  # noqa: PTH116 - commits ask
         except FileNotFoundError:
+            if self._file is not None:
+                self.look = object()
             self._file, self._content = None, _Content(self._path, self.group)
             return
         size = there.st_size
@@ -188,9 +236,9 @@ class GroupFile:
             or not os.path.samestat(there, os.fstat(self._file.fd))
             or size < self._content.end
         ):
+            self.look = object()
             self._file = File(self._path, "r+")
             self._content = _Content(self._path, self.group)
-            self._is_named = self._is_settled = False
         content = self._content
         if size > content.end:
             if size - content.end > _MOST:
@@ -198,7 +246,7 @@ class GroupFile:
                 raise CorruptRecordError(
                     what, file=self._path, position=content.end, expected=most, found=size
                 )
-            self._is_settled = False
+            self.look = object()
             content.take(self._file.read(content.end, size - content.end))
             if size > content.end:
                 self._file.truncate(content.end)
@@ -206,56 +254,77 @@ class GroupFile:
     def _put(self, changes: Changes, durable: bool) -> None:
         content = self._content
         data = self._encode(changes, self.member, max(content.next_offset, 0))
-        if self._is_doubtful or content.end > max(_REWRITE, 4 * len(data) + 400 * len(content.entries)):
+        is_doubtful = self._file is not None and self._file is self._doubtful
+        if is_doubtful or self._has_grown(_LONG if durable else _LONGEST, len(data)):
             try:
                 self._write_anew(changes)
             except OSError:
-                if self._is_doubtful:
+                if is_doubtful:
                     raise
                 self._catch_up()
             else:
                 return
             data = self._encode(changes, self.member, max(self._content.next_offset, 0))
-        self._append(data, durable)
+        self._append(data)
         self._content.note(changes, self.member, len(data))
 
+    def _has_grown(self, least: int, size: int) -> bool:
+        """Whether the file is that long, and most of it is old."""
+        return self._content.end > max(least, 4 * size + 400 * len(self._content.entries))
+
     def _encode(self, changes: Changes, member: int, base_offset: int) -> bytes:
-        now = time.time_ns() // 1_000_000
         records = [
-            (now, encode_key(self.group, tp), None if commit is None else encode_value(commit), None)
+            (self._key_of(tp), None if commit is None else encode_value(commit))
             for tp, commit in changes.items()
         ]
-        return encode_batch(
-            records, base_offset=base_offset, producer_id=member, producer_epoch=0, base_sequence=0
-        )
+        return encode_commits(member, base_offset, time.time_ns() // 1_000_000, records)
 
-    def _append(self, data: bytes, durable: bool) -> None:
+    def _key_of(self, tp: TopicPartition) -> bytes:
+        key = self._keys.get(tp)
+        if key is None:
+            key = self._keys[tp] = encode_key(self.group, tp)
+        return key
+
+    def _append(self, data: bytes) -> None:
         if self._file is None:
-            self._file, self._is_named = File(self._path, "a"), False
+            self._file = File(self._path, "a")
         end = self._content.end
         try:
             self._file.write(end, data)
-            self._unsynced, self._is_settled = True, False
-            self._sync(durable)
         except OSError:
             with suppress(OSError):  # if that fails too, whoever writes next does it
                 self._file.truncate(end)
-            if self._is_doubtful:  # other processes do not know, and their sync would say that all is well
-                with suppress(OSError):
-                    self._write_anew({})
             raise
+        self._mine = self._file, end + len(data)
 
-    def _sync(self, durable: bool) -> None:
-        if durable and not self._is_settled and self._file is not None:
+    def _sync(self, file: File | None, end: int) -> None:
+        """Brings a file to the disk up to a byte, unless it is there, or was replaced by one that is."""
+        with self._syncing:
+            synced, upto = self._synced
+            if file is None or file is not self._file or (synced is file and upto >= end):
+                return
+            end = self._content.end  # and what other threads have written since
+            if file is self._doubtful:
+                self._replace_doubtful()
+                return
             try:
-                self._file.sync()
+                file.sync()
             except OSError:
-                self._is_doubtful = True  # a second sync would say that all is well
+                self._doubtful = file  # a second sync would say that all is well
+                with suppress(OSError):
+                    self._replace_doubtful()
                 raise
-            if not self._is_named:
+            if self._named is not file:
                 sync_directory(self.directory)
-                self._is_named = True
-            self._is_settled, self._unsynced = True, False
+                self._named = file
+            self._synced = file, end
+
+    def _replace_doubtful(self) -> None:
+        """Other processes do not know that a sync has failed, and theirs would say that all is well. OSError."""
+        with self.lock_file.mutex:
+            self._enter()
+            if self._file is self._doubtful:
+                self._write_anew({})
 
     def _write_anew(self, changes: Changes) -> None:
         """Writes what counts, and this commit, in place of the file."""
@@ -272,9 +341,10 @@ class GroupFile:
             data += self._encode(theirs, one, offset)
             offset += len(theirs)
         write_whole(self._path, data)
-        self._is_doubtful = self._unsynced = False
+        look = self.look
         self._catch_up()
-        self._is_named = self._is_settled = True
+        self.look = look  # nobody else was here
+        self._named, self._synced = self._file, (self._file, self._content.end)
 
 
 def _size_at(data: bytes, at: int) -> int:

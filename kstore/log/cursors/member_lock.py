@@ -1,7 +1,8 @@
 """Who reads for a group: kernel locks on bytes of one file, which go with the process that holds them.
 
 They are fcntl locks, so the system names the holder, and a forked child has none. Which byte stands for what is a hash, so
-thousands of partitions take one descriptor. The file is empty and stays: to remove it would make two of it.
+thousands of partitions take one descriptor. The file holds nothing and stays: to remove it would make two of it. It grows by
+one byte, which takes no room, whenever somebody takes a lock in it: who finds it as long as before has lost none.
 """
 
 import errno
@@ -12,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from typing import Any
 
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
@@ -20,14 +22,16 @@ from kstore.log.files.lock import User, conflict_in, holder_of
 
 NAME = "kstore-cursors.lock"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
+_CLAIMS = 0  # the byte that is locked while the file grows
 _guard = Mutex()
 _files: "dict[str, LockFile]" = {}
+_all: "weakref.WeakSet[LockFile]" = weakref.WeakSet()  # those that were removed by others, too
 
 
 def byte_of(*names: object) -> int:
     """The byte that stands for something that has these names."""
     digest = blake2b("\0".join(map(str, names)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 2
+    return 1 + (int.from_bytes(digest, "big") >> 2)
 
 
 class LockFile:
@@ -39,8 +43,10 @@ class LockFile:
         self.mutex = Mutex()
         self.pid = os.getpid()
         self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
+        self.shared: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # by group
+        self.file: File | None = File(path, "a")  # None when it is closed
         self._users: weakref.WeakSet[User] = weakref.WeakSet()
-        self._file: File | None = File(path, "a")
+        _all.add(self)
 
     @classmethod
     def of(cls, directory: str, user: User) -> "LockFile":
@@ -61,12 +67,12 @@ class LockFile:
         if self.pid == os.getpid() and all(other is user for other in self._users):
             if _files.get(self.path) is self:
                 del _files[self.path]
-            self._file = None
+            self.file = None
         self._users.discard(user)
 
     def forget(self) -> None:
         """In a forked child, before it has any lock that closing the descriptor would drop."""
-        self._file, self.mutex = None, Mutex()
+        self.file, self.mutex = None, Mutex()
 
     @property
     def fd(self) -> int:
@@ -75,16 +81,29 @@ class LockFile:
             raise LogClosedError(
                 f"{self.path} is used by a cursor of process {self.pid}, the parent of this one"
             )
-        if self._file is None:
+        if self.file is None:
             raise LogClosedError(f"{self.path} is closed")
-        return self._file.fd
+        return self.file.fd
 
     def is_there(self) -> bool:
         """Whether the path still leads to this file."""
+        return self.claims() >= 0
+
+    def claims(self) -> int:
+        """How often somebody has taken a lock in it: the same number as before means that nobody has since; -1 if the path
+        does not lead to this file any more."""
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))  # noqa: PTH116 - each commit asks
+            mine = os.fstat(self.fd)
+            return mine.st_size if os.path.samestat(os.stat(self.path), mine) else -1  # noqa: PTH116 - commits ask
         except OSError:
-            return False
+            return -1
+
+    def claim(self) -> None:
+        """Lets all who have locks in the file look whether they still have them. The mutex is held. OSError."""
+        self.mutex.later(self.unlocker(_CLAIMS))
+        self.lock(_CLAIMS, wait=True)
+        assert self.file is not None
+        self.file.truncate(self.file.size() + 1)
 
     def lock(self, byte: int, *, wait: bool = False) -> bool:
         """Locks a byte. False if another process has it; who waits waits for it. OSError."""
@@ -141,6 +160,11 @@ class MemberLock:
                 holder = holder_of(file.fd, byte, 1)
                 _drop(file, byte, self._token)
                 raise CursorLockedError(self._name, holder)
+            try:
+                file.claim()
+            except BaseException:
+                _drop(file, byte, self._token)
+                raise
 
     def check(self) -> None:
         """Takes the lock again if the system has dropped it. CursorLockedError if another process has it now;
@@ -185,7 +209,7 @@ def _forget() -> None:
     """A forked child has no lock: what it inherited belongs to its parent."""
     global _guard
     _guard = Mutex()
-    for file in _files.values():
+    for file in list(_all):
         file.forget()
     _files.clear()
 

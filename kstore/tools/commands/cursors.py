@@ -13,7 +13,7 @@ from typing import Any
 import kstore
 from kstore.errors import LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, checked_group, commit_all, offset_of
-from kstore.log.cursors.group_file import Entry, GroupFile, groups_in, read_positions
+from kstore.log.cursors.group_file import Entry, groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
@@ -167,13 +167,12 @@ def _reset(args: argparse.Namespace) -> None:
     rows = []
     with contextlib.ExitStack() as stack:
         cursors: list[tuple[Cursor, int]] = []
-        files: dict[str, GroupFile] = {}
         for home in homes:
             log = kstore.open(home.partition)
             if args.dry_run:
                 new = offset_of(log, args.reset_to)
             else:
-                cursor = stack.enter_context(Cursor(log, args.group, files=files))
+                cursor = stack.enter_context(Cursor(log, args.group))
                 new = cursor.seek(args.reset_to)
                 cursors.append((cursor, new))
                 positions[home] = cursor.committed

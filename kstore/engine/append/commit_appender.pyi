@@ -1,0 +1,13 @@
+from kstore.engine.io.file import File
+
+def encode_commits(
+    member: int, base_offset: int, timestamp: int, records: list[tuple[bytes, bytes | None]]
+) -> bytes:
+    """A batch of (key, value) pairs of bytes, the value None for a tombstone, all with one timestamp. `member` is its
+    producer."""
+
+def append_if_same(locks: File, byte: int, locks_size: int, file: File, end: int, data: bytes) -> bool:
+    """Appends `data` under the lock on a byte of `locks`, if `locks` has `locks_size` bytes and `file` has `end`.
+
+    True if it did; False if nothing was written: somebody has the lock now, or has changed one of the files. OSError:
+    what was written is cut off again, unless that fails as well."""

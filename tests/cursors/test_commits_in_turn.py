@@ -1,0 +1,260 @@
+"""Commits of several members at once, and those that rely on what the last one saw."""
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.engine.io.file import calls_made, fail_call, trace_calls
+from tests.cursors.test_cursors import HOLDER, in_a_child
+from tests.helpers.processes import environment
+
+FILE = "kstore-cursors-g.positions"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails_afterwards() -> Iterator[None]:
+    yield
+    fail_call(0)
+    trace_calls(None)
+
+
+def filled(directory: Path, partitions: int = 1) -> Path:
+    for number in range(partitions):
+        with kstore.open(directory / f"t-{number}", "a") as log:
+            log.extend([b"v"] * 2000)
+    return directory / "t-0"
+
+
+def position(path: Path) -> int | None:
+    found = kstore.open(path).cursors().get("g")
+    return None if found is None else found.offset
+
+
+def warm(path: Path) -> kstore.Cursor:
+    """One that has just looked whether all is as it should be, so the next commit needs only few calls."""
+    jobs = kstore.open(path).cursor("g")
+    jobs.commit(3)
+    jobs._fresh_until = float("inf")
+    return jobs
+
+
+def test_a_commit_that_does_not_wait_takes_four_calls(ram: Path) -> None:
+    with warm(filled(ram)) as jobs:
+        names: list[str] = []
+        trace_calls(lambda call, *_: names.append(call))
+        fail_call(0, own=True)
+        jobs.commit(4, durable=False)
+        trace_calls(None)
+        assert calls_made() == 3  # and two for the lock
+        assert names == ["write"]
+
+
+@pytest.mark.parametrize("how", ["kill", "kill_half"])
+def test_killed_at_every_call(ram: Path, how: str) -> None:
+    path = filled(ram)
+    seen, nth, ended = set(), 0, False
+    while not ended:
+        nth += 1
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                jobs = kstore.open(path).cursor("g")
+                jobs.seek(0)
+                jobs.commit(3)
+                jobs._fresh_until = float("inf")
+                fail_call(nth, how=how, own=True)
+                jobs.commit(1500, durable=False)
+                fail_call(0)
+                os._exit(0)
+            os._exit(1)
+        status = os.waitpid(child, 0)[1]
+        ended = status == 0
+        assert ended or os.WTERMSIG(status) == signal.SIGKILL
+        seen.add(position(path))
+        with kstore.open(path).cursor("g") as jobs:
+            jobs.commit(1900)
+        assert position(path) == 1901
+    assert nth == 4
+    assert seen == {4, 1501}
+
+
+@pytest.mark.parametrize("how", ["error", "half"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
+def test_any_call_fails(ram: Path, error: int, how: str) -> None:
+    path = filled(ram)
+    with warm(path) as jobs:
+        for nth in range(1, 6):
+            jobs._fresh_until = float("inf")
+            fail_call(nth, error, how, own=True)
+            try:
+                jobs.commit(100 * nth, durable=False)
+            except OSError as e:
+                assert e.errno == error  # noqa: PT017
+                fail_call(0)
+                assert position(path) in (100 * (nth - 1) + 1, 4)
+                jobs.commit(100 * nth, durable=False)
+            fail_call(0)
+            assert position(path) == 100 * nth + 1
+
+
+def test_one_whose_lock_was_lost_refuses(ram: Path) -> None:
+    """Another one has taken the partition, and has committed nothing yet."""
+    path = filled(ram)
+    jobs = warm(path)
+    (ram / "kstore-cursors.lock").read_bytes()  # the system drops the locks of this process
+    jobs.commit(4, durable=False)  # nobody has taken it
+    code = HOLDER.replace("if record.offset == 4:\n        jobs.commit(record)", "if True:")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, path], stdin=-1, stdout=-1, env=environment(), text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        jobs._fresh_until = float("inf")
+        with pytest.raises(kstore.CursorLockedError):
+            jobs.commit(8, durable=False)
+        assert position(path) == 5
+        child.kill()
+    jobs.commit(8, durable=False)  # it had committed nothing
+    assert position(path) == 9
+    (ram / "kstore-cursors.lock").read_bytes()
+
+    def takes_it() -> None:
+        with kstore.open(path).cursor("g") as other:
+            other.commit(20, durable=False)
+
+    assert in_a_child(takes_it) == 0
+    with pytest.raises(kstore.CursorLockedError):
+        jobs.commit(30, durable=False)
+    assert position(path) == 21
+    jobs.close()
+
+
+def test_a_forked_child_has_no_part_in_it(ram: Path) -> None:
+    path = filled(ram)
+    with warm(path) as jobs:
+        assert in_a_child(lambda: jobs.commit(5, durable=False)) == 2
+        assert position(path) == 4
+
+
+def test_a_partition_that_was_deleted_is_told_soon(ram: Path) -> None:
+    path = filled(ram)
+    with kstore.open(path).cursor("g") as jobs:
+        jobs.commit(3, durable=False)
+        path.rename(path.with_name("old"))
+        with pytest.raises(kstore.LogNotFoundError):
+            jobs.commit(4)  # at once
+        jobs._fresh_until = 0  # the moment is over
+        with pytest.raises(kstore.LogNotFoundError):
+            jobs.commit(5, durable=False)
+
+
+def test_members_in_processes_commit_at_once(ram: Path) -> None:
+    """They write one file in turn, and no commit is lost."""
+    filled(ram, 4)
+
+    def work(number: int) -> None:
+        with kstore.open(ram / f"t-{number}").cursor("g") as jobs:
+            for offset in range(1000 + number):
+                jobs.commit(offset, durable=False)
+
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                work(number)
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    assert [position(ram / f"t-{number}") for number in range(4)] == [1000, 1001, 1002, 1003]
+
+
+def test_one_sync_serves_all_that_commit_together(ram: Path) -> None:
+    """While the first one syncs, the others write; the next sync is for all of them."""
+    filled(ram, 4)
+    cursors = [kstore.open(ram / f"t-{number}").cursor("g") for number in range(4)]
+    for cursor in cursors:
+        cursor.commit(1)
+    size = (ram / FILE).stat().st_size
+    batch = size // 4
+    begun, syncs = threading.Event(), []
+
+    def told(call: str, path: str, *_: Any) -> None:
+        if call == "syncs" and path.endswith(FILE):
+            syncs.append(path)
+            begun.set()
+            if len(syncs) == 1:
+                for _ in range(1000):
+                    if (ram / FILE).stat().st_size >= size + 4 * batch:
+                        return
+                    time.sleep(0.01)
+
+    trace_calls(told)
+    threads = [threading.Thread(target=cursor.commit, args=(10,)) for cursor in cursors]
+    threads[0].start()
+    assert begun.wait(60)
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    trace_calls(None)
+    assert len(syncs) == 2
+    for number, cursor in enumerate(cursors):
+        cursor.close()
+        assert position(ram / f"t-{number}") == 11
+
+
+def test_a_long_file_is_written_anew(ram: Path) -> None:
+    path = filled(ram)
+    with warm(path) as jobs:
+        inode = (ram / FILE).stat().st_ino
+        for number in range(2000):
+            jobs._fresh_until = float("inf")
+            jobs.commit(10, durable=False, metadata=f"{number:04096}")
+        assert (ram / FILE).stat().st_ino != inode
+        assert (ram / FILE).stat().st_size < 3 << 20
+    assert kstore.open(path).cursors()["g"].metadata == f"{1999:04096}"
+
+
+def test_killed_in_a_commit_of_a_store(ram: Path) -> None:
+    """All partitions, or none."""
+    with kstore.LogStore(ram / "data", mode="a", background=False) as store:
+        store.create_topic("t", 3)
+        for number in range(3):
+            store.log("t", number).extend([b"v"] * 10)
+    seen, nth, ended = set(), 0, False
+    while not ended:
+        nth += 1
+        for file in (ram / "data").glob("kstore-cursors-*"):
+            file.unlink()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                cursor = kstore.LogStore(ram / "data").cursor("g", ["t"])
+                for count, _ in enumerate(cursor, 1):
+                    if count == 15:
+                        cursor.commit()
+                fail_call(nth, how=("kill", "kill_half")[nth % 2], own=True)
+                cursor.commit()
+                fail_call(0)
+                os._exit(0)
+            os._exit(1)
+        status = os.waitpid(child, 0)[1]
+        ended = status == 0
+        assert ended or os.WTERMSIG(status) == signal.SIGKILL
+        found = [kstore.open(ram / f"data/t-{number}").cursors().get("g") for number in range(3)]
+        seen.add(tuple(None if each is None else each.offset for each in found))
+    assert seen == {(10, 5, None), (10, 10, 10)}
