@@ -29,7 +29,8 @@ class Image:
         for name in sorted(self.directories):
             Path(root, name).mkdir()
         for name, content in self.files.items():
-            Path(root, name).write_bytes(content)
+            with open(f"{root}/{name}", "wb") as file:  # noqa: PTH123 - a Path would take a third of the time
+                file.write(content)
 
     def digest(self) -> bytes:
         """16 bytes that are the same for the same content."""

@@ -28,16 +28,16 @@ MODELS = ("strict", "ordered", "pages")
 PAGES = (512, 4096)
 
 
+ROOT = -1  # the number of the recorded directory; those below it have lower ones, and files numbers above 0
+
+
 class Change(NamedTuple):
     """A call that is not durable yet. `at`: its place in the record. A change of names has a directory, else a file."""
 
     at: int
     call: Call
-    directory: str | None = None
-    names: tuple[tuple[str, int | None], ...] = ()  # name -> the file there, DIRECTORY, or None
-
-
-DIRECTORY = -1
+    directory: int | None = None
+    names: tuple[tuple[str, int | None], ...] = ()  # name -> the number of what is there, or None
 
 
 class State(NamedTuple):
@@ -69,18 +69,25 @@ class Disk:
 
     def __init__(self, trace: Trace) -> None:
         self.contents = {number: trace.base.files[path] for path, number in trace.numbers.items()}  # durable
-        self.names: dict[str, dict[str, int]] = {"": {}}  # durable, by directory
+        self.names: dict[int, dict[str, int]] = {ROOT: {}}  # durable, by directory
+        self._directories = {"": ROOT}  # by path, as the program sees them
         for path in sorted(trace.base.directories):
-            self.names[path] = {}
-            parent, name = _split(path)
-            self.names[parent][name] = DIRECTORY
+            self._place(path, self._new_directory(path))
         for path, number in trace.numbers.items():
-            parent, name = _split(path)
-            self.names[parent][name] = number
+            self._place(path, number)
         self.pending: list[Change] = []
         self.committed = -1  # ordered: changes of names and lengths up to here are durable
-        self._begun: dict[int | str, list[int]] = {}
-        self._last: dict[int | str, int] = {}  # the last change of names and lengths, by file and directory
+        self._begun: dict[int, list[int]] = {}
+        self._last: dict[int, int] = {}  # the last change of names and lengths, by file and directory
+
+    def _new_directory(self, path: str) -> int:
+        number = self._directories[path] = -len(self.names) - 1
+        self.names[number] = {}
+        return number
+
+    def _place(self, path: str, number: int) -> None:
+        parent, name = _split(path)
+        self.names[self._directories[parent]][name] = number
 
     def take(self, at: int, call: Call) -> None:
         """Goes on by one call."""
@@ -90,33 +97,43 @@ class Disk:
             self._rename(at, call, {call.path: call.file})
             self._last[call.file] = at
         elif name == "rename":
-            self._rename(at, call, {call.path: None, call.target: call.file})
+            number = call.file or self._directories[call.path]
+            self._rename(at, call, {call.path: None, call.target: number})
+            if number < 0:
+                moved = {p: n for p, n in self._directories.items() if f"{p}/".startswith(f"{call.path}/")}
+                for path, inside in moved.items():
+                    del self._directories[path]
+                    self._directories[call.target + path[len(call.path) :]] = inside
         elif name == "unlink":
             self._rename(at, call, {call.path: None})
+            self._directories.pop(call.path, None)
         elif name == "make_directory":
-            self.names[call.path] = {}
-            self._rename(at, call, {call.path: DIRECTORY})
+            self._rename(at, call, {call.path: self._new_directory(call.path)})
         elif name in ("write", "truncate", "allocate"):
             self.pending.append(Change(at, call))
             if name != "write":
                 self._last[call.file] = at
         elif name in ("syncs", "syncs_directory"):
-            self._begun.setdefault(call.file or call.path, []).append(at)
+            self._begun.setdefault(self._number_of(call), []).append(at)
         elif name == "sync":
             self._sync(call.file, None, self._begun[call.file].pop(0))
         elif name == "sync_directory":
-            self._sync(0, call.path, self._begun[call.path].pop(0))
+            directory = self._number_of(call)
+            self._sync(0, directory, self._begun[directory].pop(0))
+
+    def _number_of(self, call: Call) -> int:
+        return call.file or self._directories.get(call.path, 0)  # 0: nothing was recorded in that directory
 
     def _rename(self, at: int, call: Call, names: dict[str, int | None]) -> None:
-        by_directory: dict[str, list[tuple[str, int | None]]] = {}
+        by_directory: dict[int, list[tuple[str, int | None]]] = {}
         for path, number in names.items():
-            directory, name = _split(path)
-            by_directory.setdefault(directory, []).append((name, number))
+            parent, name = _split(path)
+            by_directory.setdefault(self._directories[parent], []).append((name, number))
         for directory, changed in by_directory.items():
             self.pending.append(Change(at, call, directory, tuple(changed)))
             self._last[directory] = at
 
-    def _sync(self, file: int, directory: str | None, begun: int) -> None:
+    def _sync(self, file: int, directory: int | None, begun: int) -> None:
         left = []
         for change in self.pending:
             if change.at > begun or (
@@ -142,7 +159,7 @@ class Disk:
     def image(self, choice: _Choice) -> Image:
         """What the disk holds if these changes have reached it."""
         changed: dict[int, bytearray] = {}
-        names: dict[str, dict[str, int]] = {}
+        names: dict[int, dict[str, int]] = {}
         for change in self.pending:
             if change.at not in choice.taken:
                 continue
@@ -165,14 +182,14 @@ class Disk:
             else:
                 _apply(content, call)
         image = Image()
-        todo = [""]
+        todo = [("", ROOT)]
         while todo:
-            directory = todo.pop()
+            above, directory = todo.pop()
             for name, number in names.get(directory, self.names[directory]).items():
-                path = f"{directory}/{name}" if directory else name
-                if number == DIRECTORY:
+                path = above + name
+                if number < 0:
                     image.directories.add(path)
-                    todo.append(path)
+                    todo.append((f"{path}/", number))
                 else:
                     image.files[path] = bytes(changed.get(number, self.contents[number]))
         return image

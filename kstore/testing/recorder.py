@@ -76,6 +76,7 @@ class Recorder:
         base = Image.of(root)
         self.trace = Trace(base, {path: i for i, path in enumerate(sorted(base.files), 1)})
         self._numbers = dict(self.trace.numbers)  # by path, now
+        self._directories = {"", *base.directories}
         self._by_inode = {
             Path(self._root, path).stat().st_ino: number for path, number in self._numbers.items()
         }
@@ -102,10 +103,12 @@ class Recorder:
         self.trace.calls.append(call)
 
     def _take(self, name: str, path: str, inode: int, position: int, detail: Any) -> None:
-        path = os.path.relpath(os.path.realpath(Path(path).parent) + "/" + Path(path).name, self._root)
-        if path.startswith(".."):
-            return
-        path = "" if path == "." else path
+        if os.path.realpath(path) == self._root:
+            path = ""
+        else:  # the last name may be a link itself
+            path = os.path.relpath(os.path.realpath(Path(path).parent) + "/" + Path(path).name, self._root)
+            if path.startswith(".."):
+                return
         with self._lock:
             self._compare()
             if name == "open":
@@ -118,19 +121,35 @@ class Recorder:
                 if mapped is not None:
                     os.close(mapped.descriptor)
             elif name == "rename":
-                if path not in self._numbers:
-                    raise LookupError(
-                        f"{path} is a directory: renamed ones, as of deleted topics, are not recorded"
-                    )
                 target = os.path.relpath(os.path.realpath(detail), self._root)
-                self._numbers[target] = number = self._numbers.pop(path)
-                self._add(Call(name, path, number, target=target))
+                if path in self._directories:
+                    self._move_directory(path, target)
+                    self._add(Call(name, path, target=target))
+                else:
+                    self._numbers[target] = number = self._numbers.pop(path)
+                    self._add(Call(name, path, number, target=target))
             elif name == "unlink":
-                self._add(Call(name, path, self._numbers.pop(path)))
-            elif name in ("make_directory", "syncs_directory", "sync_directory"):
+                number = 0 if path in self._directories else self._numbers.pop(path)
+                self._directories.discard(path)
+                self._add(Call(name, path, number))
+            elif name == "make_directory":
+                self._directories.add(path)
+                self._add(Call(name, path))
+            elif name in ("syncs_directory", "sync_directory"):
                 self._add(Call(name, path))
             else:
                 self._change(name, path, self._by_inode[inode], position, detail)
+
+    def _move_directory(self, path: str, target: str) -> None:
+        """What lies in it has other paths from here on."""
+
+        def moved(inside: str) -> str:
+            return target + inside[len(path) :] if f"{inside}/".startswith(f"{path}/") else inside
+
+        self._directories = {moved(each) for each in self._directories}
+        self._numbers = {moved(each): number for each, number in self._numbers.items()}
+        for mapped in self._mapped.values():
+            mapped.path = moved(mapped.path)
 
     def _open(self, path: str, inode: int, mode: str) -> None:
         number = self._by_inode.get(inode)

@@ -9,21 +9,30 @@ from kstore.engine.append import log_appender as tail
 from kstore.engine.io import file
 from kstore.engine.io.file import File
 from kstore.log import writer
-from kstore.log.files import checkpoints
+from kstore.log.cursors.group_file import GroupFile
+from kstore.log.files import checkpoints, topic_file
 from kstore.log.files import log_dir_state as home
 from kstore.log.producers import manager as ledger
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.recovery import repairs
 from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.writer import LogWriter
+from kstore.store import log_directory
 
 Put = Callable[[pytest.MonkeyPatch], None]
 DEFECTS: dict[str, Put] = {}
+STORE_DEFECTS: dict[str, Put] = {}  # in what a store does beside its logs
 
 
 def defect(put: Put) -> Put:
     """Names it."""
     DEFECTS[put.__name__] = put
+    return put
+
+
+def store_defect(put: Put) -> Put:
+    """Names it."""
+    STORE_DEFECTS[put.__name__] = put
     return put
 
 
@@ -163,3 +172,23 @@ def aborted_transactions_of_recovered_segments_are_forgotten(patch: pytest.Monke
 @defect
 def snapshots_are_never_removed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SnapshotFiles, "remove_outside", _nothing)
+
+
+# ---- of a store -----------------------------------------------------------------------------------------------------
+
+
+@store_defect
+def the_table_of_topics_is_renamed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
+    whole = topic_file.write_whole
+    patch.setattr(topic_file, "write_whole", lambda path, data: whole(path, data, durable=False))
+
+
+@store_defect
+def new_and_deleted_partitions_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(log_directory, "sync_directory", _nothing)
+
+
+@store_defect
+def committed_positions_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    sync = GroupFile._sync
+    patch.setattr(GroupFile, "_sync", lambda self, durable: sync(self, False))

@@ -385,9 +385,15 @@ def setting_of(rng: random.Random) -> Setting:
 
 
 def live(
-    root: Path, seed: str, steps: int, setting: Setting | None = None, before: Promise | None = None
+    root: Path,
+    seed: str,
+    steps: int,
+    setting: Setting | None = None,
+    before: Promise | None = None,
+    calls: int = 0,
 ) -> Trace:
-    """A life in `root`, which holds what lives before have left with the promises `before`; its record."""
+    """A life in `root`, which holds what lives before have left with the promises `before`; its record. It has so many
+    steps, and then more until it has made so many calls."""
     rng = random.Random(seed)
     promises = Promises(before)
     if setting is None:
@@ -402,8 +408,9 @@ def live(
         try:
             life.mark()
             life.open()
-            for _ in range(steps):
+            while steps > 0 or len(recorder.trace.calls) < calls:
                 life.step()
+                steps -= 1
             if rng.random() < 0.5:
                 life.close()
         finally:

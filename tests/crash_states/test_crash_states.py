@@ -1,6 +1,7 @@
 """After a power cut at any moment of a writer's life, nothing that was promised is lost, and nothing comes back.
 
-`KSTORE_CRASH_STATES=N` tries N lives of each kind, every moment and every state of them; otherwise a few of each are
+`KSTORE_CRASH_STATES=N` tries N lives of each kind, of at least 500 calls each, with every moment and every state of them,
+on all processors; with `KSTORE_CRASH_MOMENTS=M` every state of about M moments of each life. Otherwise a few of each are
 sampled. `KSTORE_CRASH_SEED` repeats the run that a failure names.
 """
 
@@ -19,12 +20,18 @@ from kstore.testing.recorder import Trace
 from tests.crash_states.judge import Judge
 from tests.crash_states.lives import live
 from tests.crash_states.promises import Promise
+from tests.helpers.children import JOBS, run_all, say
 
 LIVES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))
 SEED = os.environ.get("KSTORE_CRASH_SEED") or "1"  # another one for other lives
 STEPS = 30
-MOMENTS = None if LIVES else 60  # of one life
+CALLS = 500 if LIVES else 0  # of one life at least
+MOMENTS = int(os.environ.get("KSTORE_CRASH_MOMENTS", "0")) or (None if LIVES else 60)  # of one life
 MOST = None if LIVES else 1  # states of one model at one moment
+LATER = (
+    (20, 5) if LIVES and MOMENTS is None else (4, 2) if LIVES else (2, 1)
+)  # lives after one, second and third
+A_DAY = 86_400.0  # s
 
 
 def recorded(scratch: Path, seed: str, before: State | None = None, earlier: Trace | None = None) -> Trace:
@@ -32,7 +39,7 @@ def recorded(scratch: Path, seed: str, before: State | None = None, earlier: Tra
     root = Path(tempfile.mkdtemp(dir=scratch))
     try:
         if before is None or earlier is None:
-            return live(root, seed, STEPS)
+            return live(root, seed, STEPS, calls=CALLS)
         before.image.write_to(root)
         value: Promise = before.value
         return live(root, seed, STEPS // 2, earlier.setting, value)
@@ -42,9 +49,26 @@ def recorded(scratch: Path, seed: str, before: State | None = None, earlier: Tra
 
 def check(scratch: Path, seed: str, trace: Trace) -> int:
     """Judges the states of a life; how many."""
+    if not LIVES:
+        return judge_part(scratch, seed, trace, 0, 1)
+
+    def work(part: int) -> Callable[[], None]:
+        return lambda: say(f"states {judge_part(scratch, seed, trace, part, JOBS)}")
+
+    count = 0
+    for _, ended in run_all([(part, work(part)) for part in range(JOBS)], limit=A_DAY):
+        assert not ended.wrong, ended.text
+        count += int(ended.text.rpartition("states ")[2])
+    return count
+
+
+def judge_part(scratch: Path, seed: str, trace: Trace, part: int, parts: int) -> int:
+    """The same for one of so many parts. What has the same content is in the same part, and is opened once."""
     judge = Judge(scratch)
     count = 0
     for state in crash_states(trace, most=MOST, moments=MOMENTS, seed=seed):
+        if state.image.digest()[0] % parts != part:
+            continue
         count += 1
         wrong = judge.judge(state.image, state.value, trace.setting, ordered=state.model == "ordered")
         assert not wrong, report(trace, state, seed, wrong)
@@ -74,7 +98,9 @@ def some(trace: Trace, count: int, seed: str) -> Iterator[State]:
 @pytest.mark.parametrize("number", range(LIVES or 4))
 def test_one_life(ram: Path, number: int, tried: Callable[[int], None]) -> None:
     seed = f"{SEED}.{number}"
-    states = check(ram, seed, recorded(ram, seed))
+    trace = recorded(ram, seed)
+    assert len(trace.calls) >= CALLS
+    states = check(ram, seed, trace)
     assert states > 50
     tried(states)
 
@@ -83,7 +109,7 @@ def test_one_life(ram: Path, number: int, tried: Callable[[int], None]) -> None:
 def test_two_lives(ram: Path, number: int, tried: Callable[[int], None]) -> None:
     seed = f"{SEED}.{number}.two"
     first = recorded(ram, seed)
-    for i, state in enumerate(some(first, 20 if LIVES else 2, seed)):
+    for i, state in enumerate(some(first, LATER[0], seed)):
         states = check(ram, f"{seed}.{i}", recorded(ram, f"{seed}.{i}", state, first))
         assert states > 0
         tried(states)
@@ -93,9 +119,9 @@ def test_two_lives(ram: Path, number: int, tried: Callable[[int], None]) -> None
 def test_three_lives(ram: Path, number: int, tried: Callable[[int], None]) -> None:
     seed = f"{SEED}.{number}.three"
     first = recorded(ram, seed)
-    for i, state in enumerate(some(first, 5 if LIVES else 1, seed)):
+    for i, state in enumerate(some(first, LATER[1], seed)):
         second = recorded(ram, f"{seed}.{i}", state, first)
-        for j, later in enumerate(some(second, 5 if LIVES else 1, seed)):
+        for j, later in enumerate(some(second, LATER[1], seed)):
             states = check(ram, f"{seed}.{i}.{j}", recorded(ram, f"{seed}.{i}.{j}", later, second))
             assert states > 0
             tried(states)

@@ -10,9 +10,11 @@ import pytest
 
 from kstore.testing.power_cuts import State, crash_states
 from kstore.testing.recorder import Trace
-from tests.crash_states.defects import DEFECTS
+from tests.crash_states import store_life
+from tests.crash_states.defects import DEFECTS, STORE_DEFECTS
 from tests.crash_states.judge import Judge
 from tests.crash_states.lives import live
+from tests.crash_states.test_store_states import HERE, judge_part
 
 FULL = "KSTORE_CRASH_STATES" in os.environ
 QUICK = (
@@ -60,3 +62,21 @@ def complained(scratch: Path, trace: Trace, seed: int, moments: int = 120) -> bo
 @pytest.mark.parametrize("name", DEFECTS if FULL else QUICK)
 def test_a_defect_is_found(ram: Path, name: str) -> None:
     assert finds(ram, name, 20)
+
+
+@pytest.mark.parametrize("name", STORE_DEFECTS if FULL else list(STORE_DEFECTS)[:2])
+def test_a_defect_of_a_store_is_found(ram: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def is_found(number: int) -> bool:
+        root = ram / f"life{number}"
+        root.mkdir()
+        monkeypatch.chdir(root)
+        with pytest.MonkeyPatch.context() as patch:
+            STORE_DEFECTS[name](patch)
+            trace = store_life.live(HERE, f"d{number}", 400)
+        try:
+            judge_part(ram, trace, f"d{number}", 0, 1)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(is_found(number) for number in range(20))

@@ -107,3 +107,37 @@ def test_what_is_stored_in_mapped_files_is_recorded(ram: Path) -> None:
     now.files.pop("log/.lock", None)
     last.files.pop("log/.lock", None)
     assert last.files == now.files
+
+
+def test_a_directory_that_is_renamed_takes_along_what_is_in_it(ram: Path) -> None:
+    (ram / "a").mkdir()
+    (ram / "a" / "in").write_bytes(b"old")
+
+    def write_and_rename() -> None:
+        file = File(str(ram / "a" / "in"), "r+")
+        file.sync()
+        rename(str(ram / "a"), str(ram / "b"))
+        file.write(0, b"new")
+        write_whole(str(ram / "a"), b"a file now", durable=False)
+
+    trace = recorded(ram, write_and_rename)
+    seen = left(trace, "ordered")
+    assert (("a", b"a file now"), ("b/in", b"new")) in seen
+    assert (("a/in", b"new"),) in seen
+    assert (("b/in", b"old"),) in seen
+    assert recorded(ram, lambda: unlink(str(ram / "b" / "in"))).calls[0].path == "b/in"
+
+
+def test_the_directory_may_be_a_link(ram: Path) -> None:
+    (ram / "real").mkdir()
+    (ram / "link").symlink_to("real")
+    trace = recorded(
+        ram / "link",
+        lambda: make_directory(str(ram / "link" / "a")),
+        lambda: sync_directory(str(ram / "link")),
+    )
+    assert [str(call) for call in trace.calls[:3]] == [
+        "make_directory a",
+        "syncs_directory ",
+        "sync_directory ",
+    ]

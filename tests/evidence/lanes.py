@@ -27,9 +27,10 @@ LANES = (
     ),
     Lane(
         "crash states",
-        "states that a disk may hold after a power cut, built from the record of a writer's life; each is opened",
-        ("tests/crash_states/test_crash_states.py",),
-        {"KSTORE_CRASH_STATES": "1"},
+        "states that a disk may hold after a power cut, built from the record of a writer's or a store's life; "
+        "each is opened",
+        ("tests/crash_states/test_crash_states.py", "tests/crash_states/test_store_states.py"),
+        {"KSTORE_CRASH_STATES": "1", "KSTORE_CRASH_MOMENTS": "30"},
         "KSTORE_CRASH_SEED",
         4,
     ),

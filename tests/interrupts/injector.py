@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from typing import Any, Self
 
 import kstore
-from tests.interrupts.children import say
+from tests.helpers.children import say
 
 KINDS = ("line", "check")
 PACKAGE = str(Path(kstore.__file__).parent) + "/"

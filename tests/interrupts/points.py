@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import kstore
-from tests.interrupts.children import LIMIT, Ended, run, run_all, say
+from tests.helpers.children import LIMIT, Ended, run, run_all, say
 from tests.interrupts.injector import KINDS, InjectedInterrupt, InjectedMemoryError, Injector, raiser
 from tests.interrupts.operations import OPERATIONS, Operation
 from tests.interrupts.world import Broken, World, require

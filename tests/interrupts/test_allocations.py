@@ -21,7 +21,7 @@ import pytest
 
 import kstore
 import kstore.log.writer
-from tests.interrupts.children import run, say
+from tests.helpers.children import run, say
 from tests.interrupts.operations import OPERATIONS, Operation
 from tests.interrupts.points import SEED, in_directories, sample
 from tests.interrupts.world import World

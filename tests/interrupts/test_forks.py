@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import kstore
+from tests.helpers.children import run, say
 from tests.helpers.processes import environment
-from tests.interrupts.children import run, say
 from tests.interrupts.forking import OPTIONS, calls, child
 from tests.interrupts.points import ALL, SEED
 from tests.interrupts.world import require

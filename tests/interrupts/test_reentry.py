@@ -17,8 +17,8 @@ from typing import Any, Self
 import pytest
 
 import kstore
+from tests.helpers.children import run, say
 from tests.interrupts.actions import ACTIONS
-from tests.interrupts.children import run, say
 from tests.interrupts.injector import Injector
 from tests.interrupts.operations import OPERATIONS, Operation, eleven
 from tests.interrupts.points import ALL, SEED, called_at, count_points, in_directories, outcome

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from tests.interrupts.children import LIMIT, run, say
+from tests.helpers.children import LIMIT, run, say
 from tests.interrupts.injector import InjectedInterrupt, place
 from tests.interrupts.operations import OPERATIONS, Operation
 from tests.interrupts.points import ALL, SEED, interrupted_by
