@@ -19,15 +19,13 @@ MODE = os.environ.get("KSTORE_BUILD", "release")
 CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden"]
 CFLAGS += ["-Werror"] if os.environ.get("KSTORE_WERROR") else []
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-# No padding before functions and targets of jumps, which is 4 % of the code; loops are still aligned.
-PACKED = ["-fno-align-functions", "-fno-align-jumps", "-fno-align-labels"]
 # Modules are many and small: a page between two parts of each would be 3 % of all.
 WITHOUT_GAPS = ["-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
 MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, str]]]] = {
     # compile flags, link flags, Cython directives, macros
     # C needs no tables for unwinding: no exception of C++ goes through it, and a debugger has the debug build
     "release": (
-        ["-O3", "-g0", "-fno-asynchronous-unwind-tables", *PACKED],
+        ["-O3", "-g0", "-fno-asynchronous-unwind-tables"],
         ["-Wl,--strip-all", "-Wl,--build-id=none", *WITHOUT_GAPS],
         {},
         [],
@@ -37,32 +35,12 @@ MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, st
     "coverage": (["-O0", "-g0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
 }
 cflags, ldflags, directives, macros = MODES[MODE]
-# What an installed kstore may take is limited (tests/packaging/wheel.sh). -O3 pays in loops over records and their bytes;
-# what runs once a file or a batch of columns is made small.
-FAST = (
-    "kstore/engine/record/hashes",
-    "kstore/engine/record/partition_split",
-    "kstore/engine/scan/column_",
-    "kstore/engine/scan/predicate",
-)
+# -O3 pays in loops over records and their bytes; what runs once a file or a batch of columns is made small.
 SMALL = (
-    "kstore/engine/append/batch_validation",
-    "kstore/engine/append/log_appender",
-    "kstore/engine/append/record_accumulator",
-    "kstore/engine/append/record_appender",
     "kstore/engine/columns/array",
     "kstore/engine/columns/c_data",
-    "kstore/engine/columns/column_input",
-    "kstore/engine/io/file",
-    "kstore/engine/io/mapped_file",
-    "kstore/engine/io/mutex",
-    "kstore/engine/io/notification",
+    "kstore/engine/io/",
     "kstore/engine/record/compress",
-    "kstore/engine/record/decompress",
-    "kstore/engine/scan/batch_reader",
-    "kstore/engine/segment/index",
-    "kstore/engine/segment/recovery_walk",
-    "kstore/engine/segment/segment.",
 )
 
 
@@ -103,10 +81,7 @@ class build_ext_in_parallel(build_ext):
 
 def level_for(source: Path) -> list[str]:
     """How much the compiler does for the speed of a module, if that is not -O3."""
-    name = source.as_posix()
-    if MODE != "release":
-        return []
-    return ["-Os"] if name.startswith(SMALL) else [] if name.startswith(FAST) else ["-O2"]
+    return ["-Os"] if MODE == "release" and source.as_posix().startswith(SMALL) else []
 
 
 def spare_missing_tracebacks(extensions: list[Extension]) -> list[Extension]:
