@@ -37,10 +37,13 @@ class DirectoryListing:
 
     def is_as_it_was(self) -> bool:
         """Whether the directory has the same logs, under the same names, up to the last that was there when it was listed."""
+        listed = set(list_directory(self.directory))
+        if listed == self._listed:  # nearly always; to look at every name would take longer than all the rest
+            return True
         last = max(_logs_in(self._listed), default=-1)
         before, now = (
             {name for name in names if name.endswith(_LOG) and (layout.parse_offset(name) or 0) <= last}
-            for names in (self._listed, list_directory(self.directory))
+            for names in (self._listed, listed)
         )
         return before == now or last < 0
 
