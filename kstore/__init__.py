@@ -58,6 +58,7 @@ _SOURCES = {
     "kstore.descriptors": "OpenFiles limit_open_files open_files",
     "kstore.opening": "get_include open",
     "kstore.store": "LogStore",
+    "kstore.store.consumer_offsets": "CursorTransfer",
     "kstore.store.descriptions": "StoreHealth TopicDescription",
     "kstore.store.metrics": "Histogram StoreMetrics TopicMetrics",
     "kstore.store.store_cursor": "StoreCursor",

@@ -58,8 +58,9 @@ EXAMPLES = """examples:
 
 dump, records, follow, find, get, stat, top, topics, describe and cursors write nothing and take no lock: the directory may belong to
 a running broker, or to one that crashed. append, retain, compact, erase, recover, truncate, create, alter, delete and keep lock the
-directory as a broker does, and fail if it is locked and not free after --wait. cursors --reset-to writes positions only, also
-beside who writes the log; sink changes what is staged only with --recover, --forget or --sweep.
+directory as a broker does, and fail if it is locked and not free after --wait. cursors writes positions only, also beside
+who writes the log; its --export locks the directory that it writes to. sink changes what is staged only with --recover,
+--forget or --sweep.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
 
 COMMANDS = {
@@ -79,7 +80,10 @@ COMMANDS = {
     "describe": (describe, "print a topic's configuration and partitions"),
     "create": (create, "make a topic in a log directory"),
     "alter": (alter, "change a topic's configuration, or give it more partitions"),
-    "cursors": (cursors, "print how far groups of readers have come, or put a group elsewhere"),
+    "cursors": (
+        cursors,
+        "print how far groups of readers have come, put a group elsewhere, exchange with Kafka",
+    ),
     "keep": (keep, "delete old segments, compact and so on in a log directory, until it is ended"),
     "top": (top, "show the partitions that are written most, again and again"),
     "sink": (sink, "print what Spark's writers have under way and in staging, or finish, give up, sweep it"),

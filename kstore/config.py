@@ -116,6 +116,8 @@ class ConfigOptions(TypedDict, total=False):
     log_retention_check_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,6 +389,19 @@ class LogConfig:
         _MINUTE_MS,
         "log.flush.start.offset.checkpoint.interval.ms",
         text="Log start offsets are on the disk at once. " + _NO_EFFECT,
+    )
+    offsets_retention_minutes: int = _broker_key(
+        int32(1),
+        7 * 24 * 60,
+        "offsets.retention.minutes",
+        text="How long the positions of a group of cursors are kept after its last member has left. A LogStore removes them "
+        "in the background only if this is given. Of a store, not of a topic.",
+    )
+    offsets_retention_check_interval_ms: int = _broker_key(
+        int64(1),
+        10 * _MINUTE_MS,
+        "offsets.retention.check.interval.ms",
+        text="How often a LogStore looks for such positions. Of a store, not of a topic.",
     )
 
     def __new__(cls, **options: Any) -> Self:

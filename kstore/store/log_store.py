@@ -29,8 +29,10 @@ from kstore.errors import (
     LogNotFoundError,
 )
 from kstore.log.cursors.cursor import checked_groups
-from kstore.log.cursors.group_file import read_positions
+from kstore.log.cursors.expiry import expire
+from kstore.log.cursors.group_file import groups_in, read_positions
 from kstore.log.cursors.home import Home
+from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
@@ -39,6 +41,13 @@ from kstore.log.partition import PartitionLog
 from kstore.log.read.scan import Scan
 from kstore.log.write.retention import Decision
 from kstore.log.writer import LogWriter
+from kstore.store.consumer_offsets import (
+    CursorTransfer,
+    all_groups,
+    committed_here,
+    give_back,
+    take_over,
+)
 from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.log_directory import LogDirectory
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
@@ -157,6 +166,7 @@ class LogStore:
         self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
         _check_log_options(self._log_options)
         self._names_retention = config is not None or "retention_ms" in options
+        self._expires_cursors = config is not None or "offsets_retention_minutes" in options
         self._changing = Mutex()
         self._directories: list[LogDirectory] = []
         self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**options))
@@ -560,6 +570,79 @@ class LogStore:
         if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
         return StoreCursor(self, group, topics, start, follow=follow, timeout=timeout, isolation=isolation)
+
+    def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. OSError,
+        CorruptRecordError if a file of positions is damaged.
+        """
+        return committed_here(self._paths_of_all())
+
+    def import_cursors(
+        self, source: str | PathLike[str], groups: Iterable[str] | None = None, *, dry_run: bool = False
+    ) -> CursorTransfer:
+        """Takes over the positions of a broker's groups, as its topic __consumer_offsets has them, durably. Returns a
+        CursorTransfer, which says what was taken, and what was not and why.
+
+        source: a log directory with partitions of __consumer_offsets, or one of these.
+        groups: names of groups. Default: all.
+        dry_run: True only says what would be done.
+
+        Positions of partitions that the store has are committed, in one step for each group and log directory, in place of
+        what the group has committed here. CursorLockedError if a cursor reads for one of them; LogNotFoundError if there is
+        no __consumer_offsets; CorruptRecordError. OSError.
+        """
+        named = None if groups is None else set(all_groups(groups))
+        if not isinstance(dry_run, bool):
+            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        return take_over(self._paths_of_all(), source, named, dry_run=dry_run)
+
+    def export_cursors(
+        self,
+        target: str | PathLike[str],
+        groups: Iterable[str] | None = None,
+        *,
+        partitions: int | None = None,
+        dry_run: bool = False,
+    ) -> CursorTransfer:
+        """Gives positions to a broker that is stopped: appends them to its topic __consumer_offsets, as it would. Returns a
+        CursorTransfer, which says what was given.
+
+        target: the broker's log directory. Partitions of __consumer_offsets that are missing are made.
+        groups, dry_run: as in import_cursors.
+        partitions: how many __consumer_offsets has. Default: as many as are there; 50 if there are none, as a broker has.
+
+        LogLockedError if the broker runs. OSError, CorruptRecordError.
+        """
+        named = None if groups is None else set(all_groups(groups))
+        if partitions is not None:
+            partitions = integer("partitions", partitions, 1, 2**31 - 1)
+        if not isinstance(dry_run, bool):
+            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        return give_back(self._paths_of_all(), target, named, partitions, dry_run=dry_run)
+
+    def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
+        """Removes the positions of groups for which nobody has read or committed for offsets_retention_minutes, durably, and
+        returns of which partitions they were, by group. The background does so if that option was given.
+
+        dry_run: True only says what would be removed. OSError, CorruptRecordError.
+        """
+        if not isinstance(dry_run, bool):
+            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        self._check_writing()
+        found: dict[str, list[TopicPartition]] = {}
+        for directory in self._catalog.live():
+            place = os.path.realpath(directory.path)
+            for group in groups_in(place):
+                limit = self.config.offsets_retention_minutes * 60_000
+                removed = expire(place, group, limit, self._now(), dry_run=dry_run)
+                if removed:
+                    found.setdefault(group, []).extend(removed)
+        return found
+
+    def _paths_of_all(self) -> dict[TopicPartition, str]:
+        if self._closed:
+            raise LogClosedError(f"the store of {self._named()} is closed")
+        return {tp: str(directory.path_of(tp)) for tp, directory in self._catalog.places.items()}
 
     def follow(
         self,

@@ -22,6 +22,8 @@ from kstore.errors import (
     LogLockedError,
     PolicyViolationError,
 )
+from kstore.log.cursors.expiry import expire
+from kstore.log.cursors.group_file import groups_in
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import salvage_offsets
 from kstore.log.files.layout import TopicPartition
@@ -70,6 +72,9 @@ class Upkeep:
                 self.checkpoint: lambda store: store.config.log_flush_offset_checkpoint_interval_ms,
                 self.flush: lambda store: self._of_topics(store)[0],
                 self.roll: lambda _: idle_roll_ms or MAX64,
+                self.expire: lambda store: (
+                    store.config.offsets_retention_check_interval_ms if store._expires_cursors else MAX64
+                ),
             },
             self._attempt,
         )
@@ -258,6 +263,17 @@ class Upkeep:
                 if log.durable_offset < log.log_end_offset:
                     self._flushed[tp] = now
                     log.flush()
+
+    def expire(self, store: Any, now: int) -> None:
+        """Removes positions of groups for which nobody has read for offsets_retention_minutes."""
+        for directory in store._catalog.live():
+            place = os.path.realpath(directory.path)
+            with self._attempt(store, "expiry of cursors", directory.path):
+                for group in groups_in(place):
+                    with self._attempt(store, "expiry of cursors", group):
+                        removed = expire(place, group, store.config.offsets_retention_minutes * 60_000, now)
+                        for tp in removed:
+                            self._reports.info("the position of group %s in %s has expired", group, tp)
 
     # ---- cleaning -------------------------------------------------------------------------------------------------
 

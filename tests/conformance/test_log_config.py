@@ -64,6 +64,8 @@ BROKER_DEFAULTS = {
     "log.retention.check.interval.ms": 300000,
     "log.flush.offset.checkpoint.interval.ms": 60000,
     "log.flush.start.offset.checkpoint.interval.ms": 60000,
+    "offsets.retention.minutes": 10080,
+    "offsets.retention.check.interval.ms": 600000,
 }
 
 # The least and the greatest allowed value, and the nearest that are not.
@@ -139,6 +141,9 @@ def test_options_of_the_cleaner() -> None:
         ("log_cleaner_backoff_ms", -1),
         ("log_retention_check_interval_ms", 0),
         ("log_flush_offset_checkpoint_interval_ms", 1 << 31),
+        ("offsets_retention_minutes", 0),
+        ("offsets_retention_minutes", 1 << 31),
+        ("offsets_retention_check_interval_ms", 0),
         ("log_cleaner_io_max_bytes_per_second", 0),
         ("log_cleaner_io_max_bytes_per_second", float("nan")),
         ("log_cleaner_io_max_bytes_per_second", True),

@@ -49,11 +49,16 @@ class View(Protocol):
     def follow(self, offset: int, *, timeout: float | None, isolation: Any) -> Any: ...
 
 
+def is_group(name: str) -> bool:
+    """Whether a group can have this name, which is part of the name of a file."""
+    return _GROUP.fullmatch(name) is not None
+
+
 def checked_group(group: object) -> str:
     """The name of a group. TypeError, ValueError."""
     if not isinstance(group, str):
         raise TypeError(f"group must be a str, not {group!r}")
-    if _GROUP.fullmatch(group) is None:
+    if not is_group(group):
         raise ValueError(
             f"group is the name of a file: up to 200 of the characters a-z A-Z 0-9 . _ -, not {group!r}"
         )
@@ -470,6 +475,7 @@ class Cursor:
         lock = self._lock
         try:
             if lock.is_held and lock.is_of_this_process:
+                self._file.left()
                 self._file.sync()
         finally:
             lock.release()

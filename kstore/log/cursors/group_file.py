@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kstore.engine.append.commit_appender import append_if_same, encode_commits
-from kstore.engine.io.file import File, read_whole, sync_directory, write_whole
+from kstore.engine.io.file import File, read_whole, set_mtime_ms, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.errors import CorruptRecordError, LogFailedError
@@ -33,7 +33,8 @@ _MOST = 1 << 28  # bytes that are read at once, as by read_whole
 _INT32 = struct.Struct(">i")
 
 Changes = Mapping[TopicPartition, Commit | None]
-Decide = Callable[[Mapping[TopicPartition, "Entry"], bool], Changes | None]
+Entries = Mapping[TopicPartition, "Entry"]
+Decide = Callable[[Entries, bool], Changes | None]
 
 
 class Entry(NamedTuple):
@@ -191,6 +192,20 @@ class GroupFile:
                 with suppress(OSError):
                     self._write_anew({})
         self._sync(file, end)
+
+    def left(self) -> None:
+        """A member leaves: the time of the file says when."""
+        with suppress(OSError):
+            set_mtime_ms(self._path, time.time_ns() // 1_000_000)
+
+    def remove_if_empty(self) -> None:
+        """Removes the file if it holds no position. OSError."""
+        with self.lock_file.mutex:
+            self._enter()
+            if self._file is not None and not self._content.entries:
+                unlink(self._path)
+                self._catch_up()
+                sync_directory(self.directory)
 
     def _write_soon(self, decide: Decide) -> bool:
         """Writes, if nothing has changed since the look before. False if it cannot: then nothing was done."""

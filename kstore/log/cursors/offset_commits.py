@@ -11,6 +11,7 @@ MAX_METADATA_BYTES = 4096  # Kafka's offset.metadata.max.bytes
 _KEY_VERSION, _VALUE_VERSION = 1, 4
 _HEAD = struct.Struct(">hqi")  # version, offset, leader epoch
 _TAIL = struct.Struct(">qBBB16s")  # time, one tagged field, its tag 0 and size, the topic id
+_SHORT_TAIL = struct.Struct(">qB")  # time, no tagged field
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 
 
@@ -41,11 +42,16 @@ def encode_key(group: str, tp: TopicPartition) -> bytes:
 
 
 def encode_value(commit: Commit) -> bytes:
-    """An OffsetCommitValue."""
+    """An OffsetCommitValue; the id is where Kafka has that of the topic, if it has one."""
     offset, epoch, metadata, timestamp = commit.position
     text = metadata.encode()
     head = _HEAD.pack(_VALUE_VERSION, offset, epoch)
-    return head + _length(len(text) + 1) + text + _TAIL.pack(timestamp, 1, 0, 16, commit.partition_id)
+    tail = (
+        _TAIL.pack(timestamp, 1, 0, 16, commit.partition_id)
+        if commit.partition_id
+        else _SHORT_TAIL.pack(timestamp, 0)
+    )
+    return head + _length(len(text) + 1) + text + tail
 
 
 def decode(group: str, record: Record, file: str) -> tuple[TopicPartition, Commit | None]:

@@ -1,9 +1,12 @@
-"""kstore cursors: print how far groups of readers have come and what they lag behind, or put a group elsewhere."""
+"""kstore cursors: print how far groups of readers have come and what they lag behind, put a group elsewhere, exchange positions
+with a broker, and remove old ones."""
 
 import argparse
 import contextlib
 import json
 import os
+import sys
+import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,6 +16,7 @@ from typing import Any
 import kstore
 from kstore.errors import LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, checked_group, commit_all, offset_of
+from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import Entry, groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
@@ -20,7 +24,8 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
-from kstore.tools.numbers import moment, offset
+from kstore.store.consumer_offsets import give_back, take_over
+from kstore.tools.numbers import moment, offset, whole
 from kstore.tools.terminal import one_line
 from kstore.tools.times import time_text
 
@@ -74,8 +79,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the topic, in one step for each directory. It fails if the group reads one of them now",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="with --reset-to: only print what would change"
+        "--import",
+        dest="source",
+        metavar="FROM",
+        help="take over the positions of a broker's groups, or of --group, from the topic __consumer_offsets in the log "
+        "directory FROM, in place of those that are here",
     )
+    parser.add_argument(
+        "--export",
+        dest="target",
+        metavar="TO",
+        help="give positions to a broker that is stopped: append them to the topic __consumer_offsets in its log directory TO",
+    )
+    parser.add_argument(
+        "--offsets-partitions",
+        type=whole("number of partitions", 1, 2**31 - 1),
+        metavar="N",
+        help="with --export: how many partitions __consumer_offsets has. Default: as many as are there, or 50",
+    )
+    parser.add_argument(
+        "--expire",
+        type=whole("number of minutes", 0, 2**31 - 1),
+        metavar="MINUTES",
+        help="remove the positions of groups, or of --group, for which nobody has read for so long",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print what would change")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each position")
 
 
@@ -83,15 +111,77 @@ def run(args: argparse.Namespace) -> int:
     """Prints a line for each position."""
     if args.group is not None:
         checked_group(args.group)
-    if args.reset_to is None:
+    actions = {
+        "--reset-to": args.reset_to,
+        "--import": args.source,
+        "--export": args.target,
+        "--expire": args.expire,
+    }
+    chosen = [name for name, value in actions.items() if value is not None]
+    if len(chosen) > 1:
+        raise ValueError(f"{' and '.join(chosen)} are done one after the other")
+    if args.offsets_partitions is not None and chosen != ["--export"]:
+        raise ValueError("--offsets-partitions needs --export")
+    if not chosen:
         if args.dry_run:
-            raise ValueError("--dry-run needs --reset-to")
+            raise ValueError("--dry-run needs --reset-to, --import, --export or --expire")
         _show(args, ("log_end_offset", "lag", "committed", "metadata"), _rows(args))
-        return 0
-    if args.group is None:
-        raise ValueError("--reset-to needs --group: it is done for one group")
-    _reset(args)
+    elif args.reset_to is not None:
+        if args.group is None:
+            raise ValueError("--reset-to needs --group: it is done for one group")
+        _reset(args)
+    elif args.expire is not None:
+        _expire(args)
+    else:
+        _transfer(args)
     return 0
+
+
+def _transfer(args: argparse.Namespace) -> None:
+    paths = {home.tp: home.partition for home in _partitions(args)}
+    groups = None if args.group is None else [args.group]
+    if args.source is not None:
+        done = take_over(paths, args.source, groups, dry_run=args.dry_run)
+    else:
+        done = give_back(paths, args.target, groups, args.offsets_partitions, dry_run=args.dry_run)
+    rows: list[Row] = [
+        {
+            "group": group,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "position": position.offset,
+            "leader_epoch": position.leader_epoch,
+            "committed": position.timestamp,
+            "metadata": position.metadata,
+        }
+        for group, positions in done.positions.items()
+        for tp, position in sorted(positions.items())
+    ]
+    _show(args, ("committed", "metadata"), rows)
+    for (group, topic, partition), reason in done.left_out.items():
+        name = one_line(f"{topic}-{partition} of group {group}")
+        print(f"{name}: left out, {reason}", file=sys.stderr)
+
+
+def _expire(args: argparse.Namespace) -> None:
+    now = time.time_ns() // 1_000_000
+    rows: list[Row] = []
+    for directory in sorted({home.directory for home in _partitions(args)}):
+        for group in groups_in(directory) if args.group is None else [args.group]:
+            entries = read_positions(directory, group)
+            for tp in expire(directory, group, args.expire * 60_000, now, dry_run=args.dry_run):
+                position = entries[tp].commit.position
+                rows.append(
+                    {
+                        "group": group,
+                        "topic": tp.topic,
+                        "partition": tp.partition,
+                        "position": position.offset,
+                        "committed": position.timestamp,
+                        "metadata": position.metadata,
+                    }
+                )
+    _show(args, ("committed", "metadata"), rows)
 
 
 def _partitions(args: argparse.Namespace) -> Iterator[Home]:

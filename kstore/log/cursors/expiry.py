@@ -1,0 +1,63 @@
+"""The end of positions for which nobody has read for long: Kafka's offsets.retention.minutes."""
+
+import contextlib
+import os
+
+from kstore.engine.io.file import set_mtime_ms
+from kstore.errors import CursorLockedError
+from kstore.log.cursors.group_file import Changes, Entries, GroupFile, path_of, read_positions
+from kstore.log.cursors.member_lock import MemberLock, byte_of
+from kstore.log.files.layout import TopicPartition
+
+
+def expire(
+    directory: str, group: str, retention_ms: int, now: int, *, dry_run: bool = False
+) -> list[TopicPartition]:
+    """Removes, durably, the positions of a group in a directory if for so long nobody has read for it there, and returns of
+    which partitions they are. None, if somebody reads for it now. CorruptRecordError, OSError.
+
+    Kafka counts from when the last member has left. So does this: a member that leaves changes the time of the file. One
+    that was killed does not, but has committed before, or was seen here.
+    """
+    entries = read_positions(directory, group)
+    if not _is_due(directory, group, entries, retention_ms, now):
+        return []
+    with contextlib.ExitStack() as stack:
+        locks = []
+        try:
+            for tp in entries:
+                lock = MemberLock(directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
+                stack.callback(lock.release)
+                locks.append(lock)
+        except CursorLockedError:
+            if not dry_run:
+                with contextlib.suppress(FileNotFoundError):
+                    set_mtime_ms(path_of(directory, group), now)
+            return []
+        if dry_run or not locks:
+            return sorted(entries)
+        removed: list[TopicPartition] = []
+        file = GroupFile.of(directory, group, locks[0].file)
+
+        def decide(there: Entries, is_whole: bool) -> Changes | None:
+            if not is_whole:
+                return None
+            removed.clear()
+            if _is_due(directory, group, there, retention_ms, now):
+                removed.extend(sorted(tp for tp in there if tp in entries))
+            return dict.fromkeys(removed)
+
+        file.write(decide, lambda: None, True)
+        file.remove_if_empty()
+        return removed
+
+
+def _is_due(directory: str, group: str, entries: Entries, retention_ms: int, now: int) -> bool:
+    """Whether the last sign of life of a group is that long ago."""
+    if not entries:
+        return False
+    try:
+        left = os.stat(path_of(directory, group)).st_mtime_ns // 1_000_000  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+    return max(left, *(entry.commit.position.timestamp for entry in entries.values())) + retention_ms <= now

@@ -1,0 +1,269 @@
+"""Positions of a broker's groups, in its topic __consumer_offsets: taken over, and given back."""
+
+import contextlib
+import os
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from kstore.config import LogConfig
+from kstore.engine.record.batch import Record
+from kstore.errors import CorruptCheckpointError, CorruptRecordError, LogNotFoundError
+from kstore.log.cursors.cursor import is_group, lock_for
+from kstore.log.cursors.group_file import Changes, Entries, GroupFile, groups_in, read_positions
+from kstore.log.cursors.home import Home
+from kstore.log.cursors.offset_commits import (
+    MAX_METADATA_BYTES,
+    Commit,
+    OffsetAndMetadata,
+    encode_key,
+    encode_value,
+)
+from kstore.log.files import layout
+from kstore.log.files.checkpoints import read_topic_id
+from kstore.log.files.layout import TopicPartition
+from kstore.log.partition import PartitionLog
+from kstore.log.writer import LogWriter
+
+TOPIC = "__consumer_offsets"
+PARTITIONS = 50  # Kafka's offsets.topic.num.partitions
+Positions = Mapping[TopicPartition, OffsetAndMetadata]
+_CONFIG = LogConfig(cleanup_policy="compact", retention_ms=-1)
+
+
+class CursorTransfer(NamedTuple):
+    """Positions that were taken over from a broker's __consumer_offsets, or given back.
+
+    `positions` has them by group and partition; `left_out` maps (group, topic, partition) to the reason why it was not.
+    """
+
+    positions: dict[str, dict[TopicPartition, OffsetAndMetadata]]
+    left_out: dict[tuple[str, str, int], str]
+
+
+# ---- records of a broker --------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Fields one behind the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def number(self, kind: str) -> int:
+        (value,) = struct.unpack_from(">" + kind, self.data, self.at)
+        self.at += struct.calcsize(kind)
+        return int(value)
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.number("B")
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+            if shift > 28:
+                raise ValueError("a number of more than five bytes")
+
+    def text(self, size: int) -> str:
+        if not 0 <= size <= len(self.data) - self.at:
+            raise ValueError(f"a text of {size} bytes")
+        self.at += size
+        return self.data[self.at - size : self.at].decode()
+
+
+def commit_of(record: Record, file: str = "") -> tuple[str, TopicPartition, OffsetAndMetadata | None] | None:
+    """The group, the partition and the position in a record of __consumer_offsets; no position, if it was removed. None for a
+    record that is no commit. CorruptRecordError."""
+    try:
+        key = _Reader(record.key or b"")
+        if key.number("h") not in (0, 1):
+            return None
+        group, topic = (key.text(key.number("h")) for _ in range(2))
+        tp = TopicPartition(topic, key.number("i"))
+        return group, tp, None if record.value is None else _position_of(_Reader(record.value))
+    except (ValueError, struct.error) as e:
+        raise CorruptRecordError(
+            "record of a commit", file=file, offset=record.offset, expected="an OffsetCommit", found=str(e)
+        ) from None
+
+
+def _position_of(value: _Reader) -> OffsetAndMetadata:
+    version = value.number("h")
+    if not 0 <= version <= 4:
+        raise ValueError(f"version {version}")
+    offset = value.number("q")
+    epoch = value.number("i") if version >= 3 else -1
+    metadata = value.text(value.number("h") if version < 4 else value.varint() - 1)
+    return OffsetAndMetadata(offset, epoch, metadata, value.number("q"))
+
+
+def committed_in(directory: str | PathLike[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+    """What groups have committed in the partitions of __consumer_offsets in a log directory, or in one of them.
+    LogNotFoundError if there is none, CorruptRecordError if it is damaged. OSError."""
+    found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+    for path in _partitions_in(Path(directory)).values():
+        for record in PartitionLog(path).records(isolation="read_committed"):
+            commit = commit_of(record, str(path))
+            if commit is not None:
+                group, tp, position = commit
+                theirs = found.setdefault(group, {})
+                theirs.pop(tp, None)
+                if position is not None:
+                    theirs[tp] = position
+    return {group: found[group] for group in sorted(found) if found[group]}
+
+
+def _partitions_in(directory: Path, *, needed: bool = True) -> dict[int, Path]:
+    own = layout.parse_directory(directory.resolve().name)
+    if own is not None and own.topic == TOPIC:
+        return {own.partition: directory}
+    names = os.listdir(directory) if directory.is_dir() else []  # noqa: PTH208
+    parsed = {name: layout.parse_directory(name) for name in names if layout.is_partition_name(name)}
+    found = {
+        tp.partition: directory / name for name, tp in parsed.items() if tp is not None and tp.topic == TOPIC
+    }
+    if needed and not found:
+        raise LogNotFoundError(f"no partition of {TOPIC} in {directory}")
+    return dict(sorted(found.items()))
+
+
+def partition_of(group: str, count: int) -> int:
+    """In which partition of __consumer_offsets a broker keeps a group: by the hash of a string in Java."""
+    value = 0
+    units = group.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % count
+
+
+# ---- taking over ----------------------------------------------------------------------------------------------------
+
+
+def take_over(
+    paths: Mapping[TopicPartition, str],
+    source: str | PathLike[str],
+    groups: Collection[str] | None,
+    *,
+    dry_run: bool,
+) -> CursorTransfer:
+    """Commits what groups have committed to a broker, for these partitions; all of a group in one step for each directory."""
+    result = CursorTransfer({}, {})
+    for group, positions in committed_in(source).items():
+        if groups is not None and group not in groups:
+            continue
+        mine: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp, position in positions.items():
+            reason = _why_not(group, position) or ("" if tp in paths else "no such partition here")
+            if reason:
+                result.left_out[group, tp.topic, tp.partition] = reason
+            else:
+                mine[tp] = position
+        if mine:
+            if not dry_run:
+                _commit(group, {Home.of(paths[tp]): position for tp, position in mine.items()})
+            result.positions[group] = mine
+    return result
+
+
+def _why_not(group: str, position: OffsetAndMetadata) -> str:
+    if not is_group(group):
+        return "the name of the group cannot be that of a file"
+    if position.offset < 0:
+        return f"offset {position.offset}"
+    if len(position.metadata.encode()) > MAX_METADATA_BYTES:
+        return f"metadata of more than {MAX_METADATA_BYTES} bytes"
+    return ""
+
+
+def _commit(group: str, positions: Mapping[Home, OffsetAndMetadata]) -> None:
+    """CursorLockedError, before anything is changed, if somebody reads for the group."""
+    with contextlib.ExitStack() as stack:
+        by_file: dict[GroupFile, dict[TopicPartition, Commit]] = {}
+        for home, position in positions.items():
+            lock = lock_for(home, group)
+            stack.callback(lock.release)
+            file = GroupFile.of(home.directory, group, lock.file)
+            by_file.setdefault(file, {})[home.tp] = Commit(position, home.make_id(lock.file))
+        for file, commits in by_file.items():
+            file.write(partial(_all_of, commits), lambda: None, True)
+
+
+def _all_of(commits: Mapping[TopicPartition, Commit], _: Entries, is_whole: bool) -> Changes | None:
+    return commits if is_whole else None
+
+
+# ---- giving back ----------------------------------------------------------------------------------------------------
+
+
+def committed_here(
+    paths: Mapping[TopicPartition, str], groups: Collection[str] | None = None
+) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+    """What groups have committed for these partitions. CorruptRecordError, CorruptCheckpointError, OSError."""
+    homes = {tp: Home.of(path) for tp, path in paths.items()}
+    found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+    for directory in sorted({home.directory for home in homes.values()}):
+        for group in groups_in(directory):
+            if groups is not None and group not in groups:
+                continue
+            entries = read_positions(directory, group)
+            for tp in entries:
+                if tp in homes and homes[tp].directory == directory:
+                    position = homes[tp].position_in(entries)
+                    if position is not None:
+                        found.setdefault(group, {})[tp] = position
+    return {group: dict(sorted(found[group].items())) for group in sorted(found)}
+
+
+def give_back(
+    paths: Mapping[TopicPartition, str],
+    target: str | PathLike[str],
+    groups: Collection[str] | None,
+    partitions: int | None,
+    *,
+    dry_run: bool,
+) -> CursorTransfer:
+    """Appends what groups have committed for these partitions to those of __consumer_offsets in a log directory."""
+    directory = Path(target)
+    known = _partitions_in(directory, needed=False)
+    before = committed_in(directory) if known else {}
+    count = partitions or (max(known) + 1 if known else PARTITIONS)
+    result = CursorTransfer({}, {})
+    records: dict[int, list[tuple[bytes, bytes]]] = {}
+    for group, positions in committed_here(paths, groups).items():
+        for tp, position in positions.items():
+            if before.get(group, {}).get(tp) == position:
+                result.left_out[group, tp.topic, tp.partition] = "it is there already"
+                continue
+            result.positions.setdefault(group, {})[tp] = position
+            value = encode_value(Commit(position, _topic_id(paths[tp])))
+            records.setdefault(partition_of(group, count), []).append((encode_key(group, tp), value))
+    if not dry_run:
+        for number, pairs in sorted(records.items()):
+            with LogWriter(directory / f"{TOPIC}-{number}", _CONFIG) as log:
+                keys, values = (list(column) for column in zip(*pairs, strict=True))
+                log.extend(values, keys)
+    return result
+
+
+def _topic_id(path: str) -> bytes:
+    """The id that a broker knows the topic by; b"" if it has none."""
+    try:
+        return read_topic_id(Path(path, layout.METADATA)).bytes
+    except (FileNotFoundError, CorruptCheckpointError):
+        return b""
+
+
+def all_groups(names: object) -> Iterator[str]:
+    """Names of a broker's groups, which may be any text. TypeError."""
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise TypeError(f"groups must be a list of names of groups, not {names!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"groups must be a list of names of groups, not {names!r}")
+        yield name

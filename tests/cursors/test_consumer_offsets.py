@@ -1,0 +1,229 @@
+"""Positions of a real broker's groups are taken over, and given back in its own records."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.store.consumer_offsets import commit_of, committed_in, partition_of
+from tests.helpers.processes import environment
+
+BROKER = Path(__file__).parents[1] / "golden" / "data" / "broker"
+COMMIT = re.compile(
+    r'key: \{"type":"1","data":(\{"group":"[^"]*","topic":"[^"]*","partition":\d+\})\} payload: (.*)$',
+    re.MULTILINE,
+)
+READERS = {("codecs", 0): (52, 0, ""), ("events", 0): (48, 0, ""), ("events", 1): (16, 0, "")}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    shutil.copytree(BROKER / "data", tmp_path / "data")
+    return tmp_path / "data"
+
+
+def last_commits(text: str) -> dict[str, str]:
+    """The last value of each key of a commit, as a dump prints them."""
+    found = dict(COMMIT.findall(text))
+    return {key: value for key, value in found.items() if value != "<DELETE>"}
+
+
+def dump(path: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kstore", "dump", "--offsets-decoder", path],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def run(*args: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "kstore", "cursors", *map(str, args)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def shown(store: kstore.LogStore) -> dict[str, dict[tuple[str, int], tuple[int, int, str]]]:
+    return {
+        group: {tuple(tp): p[:3] for tp, p in theirs.items()} for group, theirs in store.cursors().items()
+    }
+
+
+def golden_dump() -> str:
+    done = subprocess.run(
+        ["gzip", "-cd", *(BROKER / "expected" / "__consumer_offsets-0").glob("dump-*.log.txt.gz")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_there_and_back(data: Path, tmp_path: Path) -> None:
+    """What comes out is what the broker's own tool has printed of what went in, word for word."""
+    store = kstore.LogStore(data)
+    assert store.cursors() == {}
+    preview = store.import_cursors(data, dry_run=True)
+    assert store.cursors() == {}
+    assert store.import_cursors(data) == preview
+    assert preview.left_out == {}
+    assert shown(store) == {"readers": READERS}
+    with store.cursor("readers", ["events"]) as cursor:
+        assert cursor.positions() == {("events", 0): 48, ("events", 1): 16}
+
+    target = tmp_path / "back"
+    given = store.export_cursors(target, partitions=2)
+    assert given.positions == preview.positions
+    wanted = last_commits(golden_dump())
+    assert len(wanted) == 3
+    file = target / f"__consumer_offsets-{partition_of('readers', 2)}" / "00000000000000000000.log"
+    assert last_commits(dump(file)) == wanted
+    again = store.export_cursors(target)
+    assert again.positions == {}
+    assert set(again.left_out.values()) == {"it is there already"}
+
+    other = tmp_path / "other"
+    shutil.copytree(BROKER / "data", other)
+    with kstore.LogStore(other, mode="a", retention_ms=-1) as writing:
+        assert writing.import_cursors(target, ["readers"]).positions == preview.positions
+        assert shown(writing) == {"readers": READERS}
+        assert shown(writing) == shown(kstore.LogStore(other))
+
+
+def test_what_is_committed_here_goes_to_the_broker(data: Path) -> None:
+    """Into the partition in which the broker keeps the group, beside what is there."""
+    store = kstore.LogStore(data)
+    store.import_cursors(data)
+    with store.cursor("readers", ["events"]) as cursor:
+        for record in cursor:
+            last = record
+        cursor.commit(last, metadata="from here")
+    assert run(data, "--export", data, "--dry-run").stdout.count("readers") == 1
+    assert "by hand" not in run(data, "--export", data).stdout
+    found = committed_in(data)["readers"][last.topic, last.partition]  # type: ignore[index]
+    assert found[:3] == (last.offset + 1, 0, "from here")
+    text = dump(data / "__consumer_offsets-0" / "00000000000000000000.log")
+    before = last_commits(golden_dump())
+    after = last_commits(text)
+    changed = [key for key in before if after[key] != before[key]]
+    assert len(changed) == 1
+    topic_id = re.search('"topicId":"[^"]*"', before[changed[0]])
+    assert topic_id is not None
+    assert topic_id.group() in after[changed[0]]
+    assert kstore.open(data / "__consumer_offsets-0").recovery.findings == []
+
+
+def test_what_is_left_out(tmp_path: Path) -> None:
+    source = kstore.LogStore(tmp_path / "source", mode="a")
+    with source:
+        source.create_topic("t", 2)
+        for number in range(2):
+            source.log("t", number).append(b"v")
+    with kstore.LogStore(tmp_path / "source").cursor("g", ["t"]) as cursor:
+        list(cursor)
+        cursor.commit()
+    kstore.LogStore(tmp_path / "source").export_cursors(tmp_path / "broker", partitions=1)
+    with kstore.open(tmp_path / "broker/__consumer_offsets-0", "a") as log:
+        key = next(iter(log)).key
+        assert key is not None
+        value = next(iter(log)).value
+        log.append(value, key=key.replace(b"\0\1g", b"\0\1/"))
+        log.append(value, key=b"\0\2\0\1g")  # the group itself
+        log.append(b"", key=b"\0\x63")  # unknown
+    with kstore.LogStore(tmp_path / "here", mode="a") as store:
+        store.create_topic("t", 1)
+        with pytest.raises(kstore.LogNotFoundError, match="__consumer_offsets"):
+            store.import_cursors(tmp_path / "here")
+        done = store.import_cursors(tmp_path / "broker/__consumer_offsets-0")
+        assert {group: list(found) for group, found in done.positions.items()} == {"g": [("t", 0)]}
+        assert done.left_out == {
+            ("/", "t", 0): "the name of the group cannot be that of a file",
+            ("g", "t", 1): "no such partition here",
+        }
+        with store.cursor("g", ["t"]), pytest.raises(kstore.CursorLockedError):
+            store.import_cursors(tmp_path / "broker")
+        for wrong in ("g", [1], 1):
+            with pytest.raises(TypeError, match="groups"):
+                store.import_cursors(tmp_path / "broker", wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="partitions"):
+            store.export_cursors(tmp_path / "broker", partitions=0)
+        before = committed_in(tmp_path / "broker")
+        with kstore.LogStore(tmp_path / "broker", mode="a"):
+            done_by = run(tmp_path / "here", "--export", tmp_path / "broker")
+        assert done_by.returncode != 0 or "left out, it is there already" in done_by.stderr
+        assert committed_in(tmp_path / "broker") == before
+    result = run(tmp_path / "here", "--import", tmp_path / "broker", "--group", "g")
+    assert result.returncode == 0
+    assert "t-1 of group g: left out, no such partition here" in result.stderr
+
+
+def test_a_running_broker_is_left_alone(data: Path, tmp_path: Path) -> None:
+    store = kstore.LogStore(data)
+    store.import_cursors(data)
+    store.export_cursors(tmp_path / "broker")
+    with store.cursor("readers", ["events"], start="earliest") as cursor:
+        cursor.seek("earliest")
+        cursor.commit()
+    code = (
+        "import kstore, sys; s = kstore.LogStore(sys.argv[1], mode='a'); print('open', flush=True); "
+        "sys.stdin.read(); s.close()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "broker"], stdin=-1, stdout=-1, env=environment(), text=True
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == "open\n"
+        with pytest.raises(kstore.LogLockedError):
+            store.export_cursors(tmp_path / "broker")
+        broker.communicate("")
+
+
+@pytest.mark.parametrize(
+    ("group", "code"),
+    [("", 0), ("hello", 99162322), ("polygenelubricants", 0), ("readers", 0)],
+)
+def test_the_partition_of_a_group(group: str, code: int) -> None:
+    """By "…".hashCode() in Java without its sign; the broker of the golden data had two partitions."""
+    assert partition_of(group, 2) == code % 2
+    if group != "readers":
+        assert partition_of(group, 50) == code % 50
+        assert partition_of(group, 2**31 - 1) == code
+
+
+def record(key: bytes, value: bytes | None) -> kstore.Record:
+    return next(iter(kstore.RecordBatch(kstore.encode_batch([(0, key, value, None)])).records()))
+
+
+def test_all_versions_of_a_commit() -> None:
+    key = b"\0\1\0\1g\0\1t\0\0\0\7"
+    tail = b"\0\0\0\0\0\0\0\5"
+    versions = {
+        0: b"\0\0" + tail + b"\0\2hi" + tail,
+        1: b"\0\1" + tail + b"\0\2hi" + tail + tail,
+        2: b"\0\2" + tail + b"\0\2hi" + tail,
+        3: b"\0\3" + tail + b"\0\0\0\4" + b"\0\2hi" + tail,
+        4: b"\0\4" + tail + b"\0\0\0\4" + b"\3hi" + tail + b"\0",
+    }
+    for version, value in versions.items():
+        found = commit_of(record(key, value))
+        assert found == ("g", ("t", 7), (5, 4 if version >= 3 else -1, "hi", 5))
+        for end in range(len(value) - (10 if version == 1 else 2 if version == 4 else 1)):
+            with pytest.raises(kstore.CorruptRecordError):
+                commit_of(record(key, value[:end]))
+    assert commit_of(record(key, None)) == ("g", ("t", 7), None)
+    assert commit_of(record(b"\0\2\0\1g", b"")) is None
+    for wrong in (b"", b"\0", b"\0\1\0\5g", b"\0\1\xff\xffg"):
+        with pytest.raises(kstore.CorruptRecordError):
+            commit_of(record(wrong, b""))
+    with pytest.raises(kstore.CorruptRecordError):
+        commit_of(record(key, b"\0\5" + tail))

@@ -1,0 +1,143 @@
+"""Positions of groups that nobody reads for any more."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.engine.io.file import fail_call
+from tests.cursors.test_consumer_offsets import run
+from tests.cursors.test_cursors import in_a_child
+
+MINUTE = 60_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ahead = 0
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead
+
+
+def store_of(path: Path, clock: Clock, **options: Any) -> kstore.LogStore:
+    return kstore.LogStore(path, mode="a", clock=clock, background=False, retention_ms=-1, **options)
+
+
+def committed(path: Path, group: str = "g") -> None:
+    with kstore.LogStore(path).cursor(group, ["t"]) as cursor:
+        for _ in cursor:
+            pass
+        cursor.commit()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with kstore.LogStore(tmp_path / "data", mode="a", background=False) as store:
+        store.create_topic("t", 2)
+        for number in range(2):
+            store.log("t", number).extend([b"v"] * 3)
+    return tmp_path / "data"
+
+
+def test_a_group_that_nobody_reads_for(path: Path) -> None:
+    committed(path)
+    committed(path, "other")
+    clock = Clock()
+    with store_of(path, clock, offsets_retention_minutes=10) as store:
+        clock.ahead = 10 * MINUTE - 5000
+        assert store.expire_cursors() == {}
+        clock.ahead = 10 * MINUTE + 5000
+        with store.cursor("other", ["t"]):
+            assert store.expire_cursors(dry_run=True) == {"g": [("t", 0), ("t", 1)]}
+            assert sorted(store.cursors()) == ["g", "other"]
+            assert store.expire_cursors() == {"g": [("t", 0), ("t", 1)]}
+            assert store.expire_cursors() == {}
+        assert sorted(store.cursors()) == ["other"]
+        assert not (path / "kstore-cursors-g.positions").exists()
+        clock.ahead = 10 * MINUTE - 5000
+        assert store.expire_cursors() == {}  # it has left only now
+        with store.cursor("g", ["t"]) as cursor:
+            assert len(list(cursor)) == 6
+
+
+def test_it_counts_from_when_the_last_one_has_left(path: Path) -> None:
+    clock = Clock()
+    committed(path)
+    file = path / "kstore-cursors-g.positions"
+    os.utime(file, (1, 1))
+    with store_of(path, clock, offsets_retention_minutes=10) as store:
+        clock.ahead = 9 * MINUTE
+        assert store.expire_cursors() == {}  # the commit is younger than the file seems to be
+        with kstore.LogStore(path).cursor("g", ["t"]):
+            pass
+        assert file.stat().st_mtime > 1
+
+
+def test_in_the_background(path: Path) -> None:
+    clock = Clock()
+    committed(path)
+    for options, expires in (({}, False), ({"offsets_retention_minutes": 10}, True)):
+        with store_of(path, clock, **options) as store:
+            clock.ahead = 0
+            store._work.run_due(store._now())
+            clock.ahead = 20 * MINUTE
+            store._work.run_due(store._now())
+            assert ("g" not in store.cursors()) is expires
+            assert store.health().ok
+
+
+def test_in_another_process(path: Path) -> None:
+    """One that reads there keeps its positions."""
+    committed(path)
+    clock = Clock()
+    clock.ahead = 20 * MINUTE
+    with kstore.LogStore(path).cursor("g", ["t"]):
+
+        def work() -> None:
+            with store_of(path, clock, offsets_retention_minutes=10) as store:
+                assert store.expire_cursors(dry_run=True) == {}
+                assert store.expire_cursors() == {}
+                clock.ahead += 9 * MINUTE  # it was seen
+
+        assert in_a_child(work) == 0
+    assert "g" in kstore.LogStore(path).cursors()
+
+
+def test_it_fails_at_any_call(path: Path) -> None:
+    clock = Clock()
+    with store_of(path, clock, offsets_retention_minutes=10) as store:
+        committed(path)
+        clock.ahead = 20 * MINUTE
+        nth = 0
+        while "g" in store.cursors():
+            nth += 1
+            fail_call(nth, own=True)
+            try:
+                store.expire_cursors()
+            except OSError:
+                pass
+            finally:
+                fail_call(0)
+            assert len(store.cursors().get("g", {})) in (0, 2)
+        assert nth > 2
+        committed(path)
+        assert len(store.cursors()["g"]) == 2
+
+
+def test_of_the_command_line(path: Path) -> None:
+    committed(path)
+    assert run(path, "--expire", 10).stdout.count("\n") == 1
+    assert "g " in run(path, "--expire", 0, "--dry-run").stdout
+    assert run(path, "--expire", 0).stdout.count("\n") == 3
+    assert kstore.LogStore(path).cursors() == {}
+    for wrong in (
+        ("--expire", "-1"),
+        ("--expire", 1, "--import", path),
+        ("--dry-run",),
+        ("--offsets-partitions", 1),
+    ):
+        assert run(path, *wrong).returncode != 0
