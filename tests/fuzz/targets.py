@@ -39,14 +39,14 @@ def compile_for(
     return program
 
 
-def with_libfuzzer(target: str, directory: Path) -> Path:
+def with_libfuzzer(target: str, directory: Path, include: Path | None = None) -> Path:
     """A program of libFuzzer, which only clang has."""
     clang = os.environ.get("CLANG") or shutil.which("clang")
     if clang is None:
         raise CannotFuzzError(
             "fuzzing needs clang with libFuzzer: install clang (Debian: apt-get install clang)"
         )
-    return compile_for(target, directory, clang, f"fuzzer,{SANITIZERS}")
+    return compile_for(target, directory, clang, f"fuzzer,{SANITIZERS}", include=include)
 
 
 def with_replay(target: str, directory: Path, include: Path | None = None) -> Path:

@@ -44,21 +44,56 @@ def test_cases_of_a_fuzzer_in_python(name: str, findings: Path) -> None:
     assert not findings.exists()
 
 
-def test_a_fuzzer_finds_what_it_is_for(tmp_path: Path) -> None:
-    """A bound that is left out of a header is met by the corpus of its fuzzer."""
-    header = (Path(targets.kstore.get_include()) / "kstore" / "format.h").read_text("utf-8")
-    right = "if (size >= 0 && (size_t)size > (size_t)(end - q))"  # of a message's key or value
-    assert header.count(right) == 1
-    spoilt = tmp_path / "kstore"
-    spoilt.mkdir()
-    for path in (Path(targets.kstore.get_include()) / "kstore").glob("*.h"):
-        (spoilt / path.name).write_text(path.read_text("utf-8"), "utf-8")
-    (spoilt / "format.h").write_text(header.replace(right, "if (0)"), "utf-8")
+SPOILT = {
+    "a size that is not checked": (
+        "batches",
+        "if (size >= 0 && (size_t)size > (size_t)(end - q))",  # of a message's key or value
+        "if (0)",
+    ),
+    "a bound off by one": ("records", "end - q >= 2 && q[1] < 0x80", "end - q >= 1 && q[1] < 0x80"),
+    "a loop past its end": ("indexes", "if (q == end || shift > 63)", "if (shift > 63)"),
+}
+
+
+def spoilt(name: str, directory: Path) -> tuple[str, Path]:
+    """A fuzzer, and the directory of headers with this defect."""
+    target, right, wrong = SPOILT[name]
+    headers = Path(targets.kstore.get_include()) / "kstore"
+    assert any(right in path.read_text("utf-8") for path in headers.glob("*.h"))
+    (directory / "kstore").mkdir()
+    for path in headers.glob("*.h"):
+        (directory / "kstore" / path.name).write_text(path.read_text("utf-8").replace(right, wrong), "utf-8")
+    return target, directory
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_the_corpus_finds_what_it_is_for(name: str, tmp_path: Path) -> None:
+    """A defect in a header is met by the corpus of its fuzzer."""
+    target, include = spoilt(name, tmp_path)
     try:
-        program = targets.with_replay("batches", tmp_path, include=tmp_path)
+        program = targets.with_replay(target, tmp_path, include=include)
     except targets.CannotFuzzError as e:
         pytest.skip(str(e))
-    seeds.write("batches", tmp_path / "seeds")
-    files = [*(tmp_path / "seeds").iterdir(), *targets.kept("batches")]
+    seeds.write(target, tmp_path / "seeds")
+    files = [*(tmp_path / "seeds").iterdir(), *targets.kept(target)]
     done = subprocess.run([program, *files], capture_output=True, text=True, check=False)
     assert done.returncode != 0
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_fuzzer_finds_what_it_is_for(name: str, tmp_path: Path) -> None:
+    """libFuzzer meets it without the corpus, from a single seed."""
+    target, include = spoilt(name, tmp_path)
+    try:
+        program = targets.with_libfuzzer(target, tmp_path, include=include)
+    except targets.CannotFuzzError as e:
+        pytest.skip(str(e))
+    seeds.write(target, tmp_path / "seeds")
+    one = tmp_path / "one"
+    one.mkdir()
+    first = min((tmp_path / "seeds").iterdir())
+    (one / first.name).write_bytes(first.read_bytes())
+    command = [str(program), "-max_total_time=60", "-seed=1", f"-artifact_prefix={tmp_path}/", str(one)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert list(tmp_path.glob("crash-*"))

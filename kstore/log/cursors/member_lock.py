@@ -8,6 +8,7 @@ one byte, which takes no room, whenever somebody takes a lock in it: who finds i
 import errno
 import fcntl
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -191,8 +192,8 @@ class MemberLock:
         """Gives it up, at once or when this thread is through with what it does in the file. May be called again."""
         self.file.mutex.later(partial(_drop, self.file, self._byte, self._token))
 
-    def __del__(self) -> None:
-        if hasattr(self, "file"):
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if hasattr(self, "file") and not ends():  # then modules are empty, and the system gives the lock up
             self.release()
 
 

@@ -1,0 +1,312 @@
+"""The interpreter ends while logs, stores, cursors, followers and appenders are in use; other interpreters; spawned processes.
+
+Nothing hangs, nothing is said on stderr, and what was acknowledged is there afterwards.
+"""
+
+import itertools
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kstore
+from tests.helpers.processes import environment
+
+BEGIN = """
+import asyncio, atexit, builtins, gc, os, sys, threading, time
+path = sys.argv[1]
+
+
+def say(offset):
+    os.write(1, b"%d\\n" % offset)
+
+
+def last():  # runs after all that kstore has registered
+    if hasattr(builtins, "last_of_all"):
+        builtins.last_of_all()
+
+
+atexit.register(last)
+import kstore
+
+OPTIONS = {"internal_segment_bytes": 2000, "segment_index_bytes": 256}
+"""
+LOG = 'log = kstore.open(path, "a", **OPTIONS)\n'
+CASES = {
+    "a log": LOG + "say(log.append(b'v'))",
+    "a log in a cycle": LOG + "log.itself = log; say(log.append(b'v')); del log",
+    "a log that rolls": LOG + "[say(log.append(b'v' * 300)) for _ in range(50)]",
+    "an appender": LOG + "out = log.appender(linger_ms=60_000); out.append(b'v'); say(0)",
+    "an appender, by itself": LOG + "out = log.appender(linger_ms=60_000); out.append(b'v'); say(0); del log",
+    "appends of asyncio": LOG
+    + """
+async def work():
+    say(await log.append_async(b"v"))
+    builtins.left = [asyncio.ensure_future(log.append_async(b"w")) for _ in range(50)]
+    await asyncio.sleep(0)
+
+loop = asyncio.new_event_loop()
+loop.run_until_complete(work())
+builtins.loop = loop
+loop.set_debug(False)
+asyncio.events.BaseDefaultEventLoopPolicy = None
+import warnings; warnings.simplefilter("ignore")
+for task in builtins.left: task._log_destroy_pending = False
+""",
+    "a follower": LOG
+    + """
+follower = kstore.open(path).follow(0)
+say(log.append(b"v"))
+assert next(follower).value == b"v"
+threading.Thread(target=lambda: next(follower), daemon=True).start()
+""",
+    "followers in threads": LOG
+    + """
+def follow():
+    for record in kstore.open(path).follow(0):
+        pass
+
+for _ in range(4):
+    threading.Thread(target=follow, daemon=True).start()
+[say(log.append(b"v" * 100)) for _ in range(50)]
+""",
+    "a cursor": LOG
+    + """
+say(log.append(b"v"))
+cursor = log.cursor("group", follow=True)
+cursor.commit(next(iter(cursor)))
+threading.Thread(target=lambda: next(iter(cursor)), daemon=True).start()
+""",
+    "a store": """
+builtins.store = store = kstore.LogStore(os.path.dirname(path), mode="a", file_delete_delay_ms=10, **OPTIONS)
+store.create_topic("t", 1)
+store.create_topic("gone", 3)
+[say(store.append("t", b"v" * 100)[1]) for _ in range(50)]
+store.delete_topic("gone")
+follower = store.follow(["t"])
+""",
+    "threads that append": LOG
+    + """
+def work():
+    while True:
+        say(log.append(b"v" * 100))
+
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.05)
+""",
+    "threads with appenders": LOG
+    + """
+def work():
+    with log.appender(linger_ms=1) as out:
+        while True:
+            say(out.append(b"v" * 100).wait())
+
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.05)
+""",
+    "a thread that goes on": LOG
+    + """
+def work():
+    time.sleep(0.05)
+    [say(log.append(b"v" * 300)) for _ in range(20)]
+    log.close()
+
+threading.Thread(target=work).start()
+""",
+    "an append at the very end": LOG
+    + """
+def finish():
+    [say(log.append(b"v" * 300)) for _ in range(20)]
+    log.close()
+
+builtins.last_of_all = finish
+""",
+    "an append by a finalizer": LOG
+    + """
+class Owner:
+    def __del__(self):
+        self.say(self.log.append(b"v"))
+        self.log.close()
+
+builtins.owner = Owner()
+owner.log, owner.say = log, say
+""",
+    "a scan with threads": LOG
+    + """
+say(log.extend([b"." * 100] * 2_000)[-1])
+from kstore.log.read import scan_splits
+scan_splits.SPLIT_BYTES = 4096
+rows = iter(log.scan(threads=2, batch_rows=10))
+next(rows)
+""",
+}
+ENDS = {"return": ("", 0), "exit": ("\nsys.exit(3)", 3), "exception": ("\nraise SystemExit(4)", 4)}
+
+
+def ended(script: str, path: Path) -> tuple[int, list[int], str]:
+    """Exit code, what was acknowledged, stderr."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore::ResourceWarning",
+            "-X",
+            "faulthandler",
+            "-c",
+            BEGIN + script,
+            str(path),
+        ],
+        cwd=path.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, [int(line) for line in done.stdout.splitlines()], done.stderr
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("name", CASES)
+def test_an_interpreter_ends(tmp_path: Path, name: str, how: str) -> None:
+    path = tmp_path / "t-0"
+    line, code = ENDS[how]
+    returned, acknowledged, said = ended(CASES[name] + line, path)
+    assert (returned, said) == (code, "")
+    assert acknowledged
+    there = [record.offset for record in kstore.open(path)]
+    assert there == list(range(len(there)))
+    assert set(acknowledged) <= set(there)
+    with kstore.open(path, "a") as log:
+        assert log.append(b"again") == len(there)
+
+
+THINGS = {
+    "log": 'kstore.open(path, "a", **OPTIONS)',
+    "reader": "kstore.open(path)",
+    "out": "log.appender(linger_ms=60_000)",
+    "follower": "log.follow(0)",
+    "cursor": 'log.cursor("group")',
+    "records": "log.records()",
+    "batches": "log.batches()",
+    "part": "log.read(0)",
+    "view": 'memoryview(next(iter(log.scan(["value"]))).column("value").data)',
+    "segment": "log.segments[0]",
+}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_finalizers_in_any_order(tmp_path: Path, seed: int) -> None:
+    """What is left at the end is torn down in the order of its names in a module, or by the collector, in any."""
+    rng = random.Random(seed)
+    names = list(THINGS)
+    rng.shuffle(names)
+    lines = [f"things = {{}}\nlog = {THINGS['log']}\nlog.extend([b'v'] * 50)"]
+    lines += [
+        f"things[{name!r}] = log" if name == "log" else f"things[{name!r}] = {THINGS[name]}"
+        for name in THINGS
+    ]
+    lines += ["next(things['records']); next(things['batches']); things['out'].append(b'w')", "del log"]
+    for first, second in itertools.pairwise(names):
+        if rng.random() < 0.5:  # cycles, which only the collector takes apart
+            lines.append(f"box = [things[{first!r}], things[{second!r}]]; box.append(box)")
+    where = rng.choice(["globals()", "builtins.__dict__", "sys.modules['threading'].__dict__"])
+    lines.append(f"for name in {names}: {where}['a_' + name] = things.pop(name)")
+    lines.append(rng.choice(["", "del box" if any("box" in line for line in lines) else "", "gc.disable()"]))
+    returned, _, said = ended("\n".join(lines), tmp_path / "t-0")
+    assert (returned, said) == (0, "")
+    assert len(list(kstore.open(tmp_path / "t-0"))) >= 50
+
+
+OTHER_INTERPRETER = """
+try:
+    from concurrent import interpreters
+    run = lambda code: interpreters.create().exec(code)
+except ImportError:
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    def run(code):
+        told = interpreters.run_string(interpreters.create(), code)
+        if told is not None:
+            raise RuntimeError(told)
+log = kstore.open(path, "a", **OPTIONS)
+say(log.append(b"v"))
+code = f'''
+import sys
+sys.path[:] = {sys.path!r}
+try:
+    import kstore
+    kstore.open({path!r}).get(0)
+except ImportError as e:
+    assert "interpreter" in str(e), e
+else:
+    raise AssertionError("two interpreters share what is made for one")
+'''
+for _ in range(3):
+    run(code)
+say(log.append(b"v"))
+log.close()
+"""
+
+
+def test_another_interpreter_is_refused(tmp_path: Path) -> None:
+    """Modules of Cython are for one interpreter of a process. The first one goes on."""
+    returned, acknowledged, said = ended(OTHER_INTERPRETER, tmp_path / "t-0")
+    if "No module named '_xxsubinterpreters'" in said:
+        pytest.skip("this Python cannot make another interpreter")
+    assert (returned, acknowledged, said) == (0, [0, 1], "")
+    assert kstore.open(tmp_path / "t-0").recovery.clean
+
+
+SPAWNED = """
+import multiprocessing
+
+def read_and_try_to_write(path):
+    assert [record.value for record in kstore.open(path)] == [b"v"] * 3
+    try:
+        kstore.open(path, "a")
+    except kstore.LogLockedError as e:
+        return str(os.getppid()) in str(e)
+
+if __name__ == "__main__":
+    log = kstore.open(path, "a", **OPTIONS)
+    out = log.appender(linger_ms=60_000)
+    [say(log.append(b"v")) for _ in range(3)]
+    for method in ("spawn", "forkserver", "fork"):
+        context = multiprocessing.get_context(method)
+        with context.Pool(1) as pool:
+            told = pool.apply(read_and_try_to_write, (path,))
+        assert told or method == "forkserver", method  # its parent is the server
+    try:
+        multiprocessing.get_context("spawn").Process(target=print, args=(log,)).start()
+    except TypeError as e:
+        assert "cannot be pickled" in str(e)
+    else:
+        raise AssertionError("an open log was given to another process")
+    out.append(b"v")
+    out.close()
+    say(log.append(b"v"))
+    log.close()
+"""
+
+
+def test_processes_that_are_spawned(tmp_path: Path) -> None:
+    """They open the log by its path; an open log is not handed to them."""
+    script = tmp_path / "spawning.py"
+    script.write_text(BEGIN + SPAWNED)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", str(script), str(tmp_path / "t-0")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["0", "1", "2", "4"], "")
+    assert kstore.open(tmp_path / "t-0").recovery.clean
