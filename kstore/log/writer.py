@@ -169,6 +169,7 @@ class LogWriter(RecordAppender, PartitionLog):
                     directory.rmdir()
             raise
         self._left = False
+        self._has_own_epochs = leader_epoch is None
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
         try:
@@ -177,6 +178,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 self.assign_leader_epoch(leader_epoch)
             else:
                 self._set_leader_epoch(max(self._epoch_checkpoint.epochs.latest or 0, 0))
+                self._begin_epoch_for_cursors(begin=not self._loaded.recovery.clean)
             self._appenders = set()
             self._flusher = Flusher(self, self._config.flush_ms if self._has_timer else MAX64)
             _writers.add(self)
@@ -385,6 +387,23 @@ class LogWriter(RecordAppender, PartitionLog):
         epoch = integer("leader epoch", epoch, 0, MAX_EPOCH)
         with self._held():
             self._check_place()
+            self._assign_epoch(epoch, self._end_offset)
+            self._set_leader_epoch(epoch)
+
+    def _begin_epoch_for_cursors(self, *, begin: bool = True) -> None:
+        """Begins a leader epoch at the end, if groups have read this log, and nobody else says what its epochs are.
+
+        A power cut or a truncation may have taken records that they have read, and others get those offsets now. The epoch of
+        a committed position tells them. It is kept aside, because an epoch without a record is forgotten with the process.
+        """
+        home = Home.of(self._directory)
+        if not self._has_own_epochs or not home.has_id:
+            return
+        epoch = home.least_epoch()
+        if epoch is None or (begin and epoch <= self._epoch):
+            epoch = min(max(self._epoch, 0) + 1, MAX_EPOCH)
+            home.keep_least_epoch(epoch)
+        if epoch > self._epoch:
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)
 
@@ -1045,6 +1064,7 @@ class LogWriter(RecordAppender, PartitionLog):
                     change.undone()
                     raise
                 self._truncate(offset, rest, now_ms)
+                self._begin_epoch_for_cursors()
             self._reports.info("%s: truncated: removed offsets %d to %d (exclusive)", self.path, offset, end)
             return True
 
@@ -1127,6 +1147,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._move_end(offset, offset)
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_checkpoint.clear()
+            self._begin_epoch_for_cursors()
             self._producer_states.snapshots.clear()
             self._producer_states.begin_anew(self._now(), now_ms)
             sync_directory(self._directory)

@@ -246,8 +246,17 @@ class Cursor:
         self._check_place()  # after the view has read it
         committed = self._committed
         if committed is not None and committed.leader_epoch >= 0 and committed.offset == position:
-            epoch_end = view.end_offset_for_epoch(committed.leader_epoch)[1]
-            end = epoch_end if 0 <= epoch_end < position else end
+            epochs = view.leader_epochs
+            if epochs and committed.leader_epoch < epochs[0][0]:
+                cut = epochs[0][1]
+            else:
+                cut = view.end_offset_for_epoch(committed.leader_epoch)[1]
+            if 0 <= cut < position:
+                raise _told(
+                    OffsetOutOfRangeError(position, first, cut),
+                    f"records from offset {cut} on were cut off after they had been read, and others may have their offsets: "
+                    f"seek({cut}) goes on with those",
+                )
         if not first <= position <= end:
             raise _told(OffsetOutOfRangeError(position, first, end))
 
@@ -602,8 +611,9 @@ def _is_same(a: Commit, b: Commit) -> bool:
     return a.partition_id == b.partition_id and a.position[:3] == b.position[:3]
 
 
-def _told(error: OffsetOutOfRangeError) -> OffsetOutOfRangeError:
-    error.add_note(
-        'records were deleted before the cursor reached them, or cut off: seek("earliest") goes on with what is there'
-    )
+def _told(
+    error: OffsetOutOfRangeError,
+    advice: str = 'records were deleted before the cursor reached them, or cut off: seek("earliest") goes on with what is there',
+) -> OffsetOutOfRangeError:
+    error.add_note(advice)
     return error

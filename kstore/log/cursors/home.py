@@ -18,6 +18,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import name_of
 
 _ID = "kstore-cursors.id"
+_EPOCH = "kstore-cursors.epoch"
 
 
 class Home(NamedTuple):
@@ -56,6 +57,27 @@ class Home(NamedTuple):
             "id of the partition", file=path, position=1, expected=expected, found=text[:80]
         )
 
+    @property
+    def has_id(self) -> bool:
+        """Whether a group has ever committed a position of this partition."""
+        return self.trace() != (0, 0)
+
+    def least_epoch(self) -> int | None:
+        """The leader epoch that records appended from now on have at least; 0 if nothing is known, None if the file is
+        damaged. OSError."""
+        try:
+            text = read_whole(f"{self.partition}/{_EPOCH}")
+        except FileNotFoundError:
+            return 0
+        with suppress(ValueError):
+            epoch = int(text[:10])
+            return epoch if text == _epoch_text(epoch) else None
+        return None
+
+    def keep_least_epoch(self, epoch: int) -> None:
+        """Keeps it, durably. OSError."""
+        write_whole(f"{self.partition}/{_EPOCH}", _epoch_text(epoch))
+
     def trace(self) -> tuple[int, int]:
         """What tells cheaply that the id is still the same file; (0, 0) if there is none."""
         try:
@@ -93,6 +115,11 @@ class Home(NamedTuple):
         """What all groups have committed. CorruptRecordError, OSError."""
         found = {group: self.committed(group) for group in groups_in(self.directory)}
         return {group: position for group, position in found.items() if position is not None}
+
+
+def _epoch_text(epoch: int) -> bytes:
+    text = b"%010d" % epoch
+    return b"%s %08x\n" % (text, crc32c(text))
 
 
 def _text(partition_id: bytes) -> bytes:
