@@ -1,6 +1,7 @@
 """kstore.open, and where the C headers are."""
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,7 +11,7 @@ from uuid import UUID
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number
 from kstore.config import ConfigOptions, LogConfig
 from kstore.errors import LogNotFoundError
-from kstore.log.files.lock import once_free
+from kstore.log.files.lock import once_free, pauses
 from kstore.log.files.log_dir_state import kept_options
 from kstore.log.files.topic_file import in_python
 from kstore.log.partition import PartitionLog
@@ -29,6 +30,7 @@ def open(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     recover: bool = True,
+    wait: float = 0,
 ) -> PartitionLog: ...
 
 
@@ -69,6 +71,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         recover: False shows every file as it is, not as recovery would leave it. Default True.
         index_interval_bytes: the topic's index.interval.bytes, for an index that is missing or damaged and is rebuilt
             in memory. Default 4096.
+        wait: how many seconds to wait for a log that is not there yet. Default 0. open_async does so in an event loop.
 
     Options for writing:
         config: a LogConfig. Each of its options may also be given by name, such as segment_bytes=1 << 20, and counts
@@ -97,7 +100,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
 
     Raises:
         LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not in a
-            directory that holds partitions).
+            directory that holds partitions), and for reading there still is none after `wait`.
         LogLockedError: another writer has the log open, and still has it after `wait`.
         InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
         TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
@@ -106,12 +109,12 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     choice("mode", mode, ("r", "a", "r+"))
     if os.fspath(path) in ("", b""):
         raise ValueError("open needs the path of a partition, not an empty one: '.' is the current directory")
+    wait = number("wait", options.pop("wait", 0), 0)
     if mode == "r":
         _check_options(options, _READER_OPTIONS)
-        return PartitionLog(path, **options)
+        return once_free(lambda: PartitionLog(path, **options), wait, LogNotFoundError)
     if "recover" in options:
         raise TypeError("recover is an option for reading: opening for writing always recovers")
-    wait = number("wait", options.pop("wait", 0), 0)
     own = {name: options.pop(name) for name in _WRITER_OPTIONS if name in options}
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
@@ -130,6 +133,26 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     return log
 
 
+async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: Any) -> PartitionLog:
+    """Opens a partition for reading, as open() does, in another thread: the event loop goes on, also while it waits for a log
+    that is not there yet.
+
+    wait: how many seconds to wait for it. Default 0. The other options are those of open() for reading.
+    """
+    import asyncio
+
+    until = time.monotonic() + number("wait", wait, 0)
+    for pause in pauses():
+        try:
+            return await asyncio.to_thread(lambda: open(path, **options))
+        except LogNotFoundError:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+        await asyncio.sleep(min(pause, left))
+    raise AssertionError
+
+
 def _check_directory(path: Path, *, create: bool) -> None:
     """Nothing of a partition is put into a log directory, nor, unless `create`, into any directory without one."""
     try:
@@ -143,7 +166,7 @@ def _check_options(options: Mapping[str, object], known: Sequence[str]) -> None:
     """TypeError for an option that reading does not have; it says so if writing has it."""
     for name in options:
         if name not in known:
-            writes = name in (*_WRITER_OPTIONS, "config", "wait", *ConfigOptions.__annotations__)
+            writes = name in (*_WRITER_OPTIONS, "config", *ConfigOptions.__annotations__)
             more = "give mode 'a' or 'r+' to write" if writes else f"they are {', '.join(known)}"
             raise TypeError(f"{name} is none of the options for reading: {more}")
 

@@ -1,19 +1,31 @@
 """A cursor over the partitions of topics, which the members of a group share."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from os import getpid
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from kstore.arguments import integer
+from kstore.engine.columns.array import ColumnBatch
+from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
+from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, Wanted
 from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.store.membership import Membership
-from kstore.store.topic_reader import LOOK, TopicReader, TopicRecord, Topics
+from kstore.store.topic_reader import LOOK, TURN, TopicReader, TopicRecord, Topics
+
+
+class TopicColumns(NamedTuple):
+    """Records of a topic as columns, and where they come from."""
+
+    topic: str
+    partition: int
+    batch: ColumnBatch
 
 
 class StoreCursor(TopicReader):
@@ -136,6 +148,26 @@ class StoreCursor(TopicReader):
             except (CursorLockedError, LogNotFoundError):
                 self._give_up(tp)
 
+    # ---- columns --------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> "StoreColumns":
+        """The records behind the committed positions as columns, each batch of one partition:
+        `for topic, partition, batch in cursor.scan(["key", "value"]): …; cursor.commit()`.
+
+        Each batch that is given moves the position of its partition behind it. `async for` works too. All else is as when the
+        cursor is iterated.
+
+        columns, batch_rows, batch_bytes: as in PartitionLog.scan.
+        """
+        self._check_open()
+        return StoreColumns(self, Wanted(columns, batch_rows, batch_bytes))
+
     # ---- positions ------------------------------------------------------------------------------------------------
 
     def lag(self) -> dict[TopicPartition, int]:
@@ -230,3 +262,38 @@ class StoreCursor(TopicReader):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a cursor cannot be pickled: open one in the other process")
+
+
+class StoreColumns:
+    """The records of a cursor over many partitions as TopicColumns. StoreCursor.scan() makes one.
+
+    `for` and `async for` both work, and go on from where the cursor is.
+    """
+
+    def __init__(self, cursor: StoreCursor, wanted: Wanted) -> None:
+        self._cursor = cursor
+        self._wanted = wanted
+        ColumnBuilder(wanted.read, 1, 1, False)  # which checks the names
+
+    def __iter__(self) -> Iterator[TopicColumns]:
+        self._cursor._check_open()
+        return chain.from_iterable(self._cursor._awaited(self._of))
+
+    def __aiter__(self) -> AsyncIterator[TopicColumns]:
+        self._cursor._check_open()
+        return self._cursor._given_async(self._of)
+
+    def _of(self, tp: TopicPartition, place: Cursor) -> Iterator[TopicColumns]:
+        """What a partition has, up to where the others have their turn."""
+        rows = 0
+        try:
+            for batch in self._wanted.there(place):
+                yield TopicColumns(tp.topic, tp.partition, batch)
+                rows += len(batch)
+                if rows >= TURN:
+                    return
+        except Exception as e:  # noqa: BLE001 - what is not dealt with is raised again
+            self._cursor._failed(tp, e)
+
+    def __repr__(self) -> str:
+        return f"<StoreColumns of {self._cursor!r}: {', '.join(self._wanted.columns)}>"

@@ -2,14 +2,14 @@
 
 import math
 import select
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from time import monotonic, time_ns
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 from kstore.arguments import choice, integer, number
 from kstore.engine.io.file import Traffic
@@ -25,9 +25,10 @@ from kstore.store.topic_catalog import TopicCatalog
 
 LOOK = 0.4  # s: how often to look which partitions there are
 _POLL = 0.05  # s: how often to ask where nothing tells of changes
-_TURN = 1 << 14  # records of a partition before the others have their turn
+TURN = 1 << 14  # records of a partition before the others have their turn
 _TASK_TURN = 32  # records that one asyncio task takes before the others have a turn
 _SWEEP = 20  # partitions
+_T = TypeVar("_T")
 _TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
 
 
@@ -187,11 +188,19 @@ class TopicReader:
 
     def __iter__(self) -> Iterator[TopicRecord]:
         self._check_open()
-        return chain.from_iterable(self._awaited())
+        return chain.from_iterable(self._awaited(self._records_of))
 
-    def _awaited(self) -> Iterator[Iterator[TopicRecord]]:
-        """Records of one partition, in turn."""
-        for turn in self._turns():
+    def __aiter__(self) -> AsyncIterator[TopicRecord]:
+        self._check_open()
+        return self._given_async(self._records_of)
+
+    def _records_of(self, tp: TopicPartition, place: Place) -> Iterator[TopicRecord]:
+        """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
+        return TopicRecords(TopicRecord, tp.topic, tp.partition, place, TURN, partial(self._failed, tp))
+
+    def _awaited(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> Iterator[Iterator[_T]]:
+        """What partitions give, in turn."""
+        for turn in self._turns(of):
             if not isinstance(turn, float):
                 yield turn
                 continue
@@ -199,11 +208,10 @@ class TopicReader:
                 self._register(poll)
                 poll.poll(turn)
 
-    async def __aiter__(self) -> AsyncIterator[TopicRecord]:
+    async def _given_async(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> AsyncIterator[_T]:
         import asyncio
 
-        self._check_open()
-        for turn in self._turns():
+        for turn in self._turns(of):
             if not isinstance(turn, float):
                 for count, record in enumerate(turn, 1):
                     yield record
@@ -222,8 +230,8 @@ class TopicReader:
                     timer.cancel()
                     loop.remove_reader(poll.fileno())
 
-    def _turns(self) -> Iterator[Iterator[TopicRecord] | float]:
-        """Records of one partition, or how long to wait before the next turn."""
+    def _turns(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> Iterator[Iterator[_T] | float]:
+        """What one partition gives, or how long to wait before the next turn."""
         self._heard = monotonic()
         self._pending = dict.fromkeys(self._places)  # an iteration before this one may have ended anywhere
         while not self._closed:
@@ -240,7 +248,7 @@ class TopicReader:
                 del self._pending[tp]
                 place = self._places.get(tp)
                 if place is not None:
-                    yield from self._turn(tp, place)
+                    yield from self._turn(tp, place, of)
                 continue
             if self._is_over():
                 return
@@ -251,14 +259,13 @@ class TopicReader:
             if self._watch is None:
                 self._pending = dict.fromkeys(self._places)
 
-    def _turn(self, tp: TopicPartition, place: Place) -> Iterator[Iterator[TopicRecord]]:
-        """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
+    def _turn(
+        self, tp: TopicPartition, place: Place, of: Callable[[TopicPartition, Any], Iterator[_T]]
+    ) -> Iterator[Iterator[_T]]:
         before = place.position
         try:
-            yield TopicRecords(
-                TopicRecord, tp.topic, tp.partition, islice(place, _TURN), partial(self._failed, tp)
-            )
-            if place.position >= before + _TURN:
+            yield of(tp, place)
+            if place.position >= before + TURN:
                 self._pending[tp] = None
         finally:
             place._let_go()

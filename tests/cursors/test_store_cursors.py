@@ -485,3 +485,18 @@ def test_a_damaged_file_of_positions_is_named(store: kstore.LogStore, tmp_path: 
     os.truncate(path, size + (1 << 29))
     with pytest.raises(kstore.CorruptRecordError, match="at most"):
         store.cursor("g", ["orders"])
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14), reason="a tuple remembers its hash there, so it is not used again"
+)
+def test_a_record_that_is_kept_is_not_used_again(store: kstore.LogStore) -> None:
+    with kstore.LogStore(store.path).cursor("kept", ["orders"]) as cursor:
+        kept, seen, ids = [], [], set()
+        for number, record in enumerate(cursor):
+            seen.append((record.partition, record.offset))
+            ids.add(id(record))
+            if number % 3 == 0:
+                kept.append(record)
+        assert [(record.partition, record.offset) for record in kept] == seen[::3]
+        assert len(set(seen)) == len(seen) > len(ids)

@@ -97,6 +97,9 @@ def array_capsule(values: ArrayData) -> object:
 def stream_capsule(field: Field, batches: Iterator[ColumnBatch]) -> object:
     """A new capsule with a stream of what `batches` gives, for __arrow_c_stream__; what it raises ends the stream."""
 
+def leading_columns(batch: ColumnBatch, count: int) -> ColumnBatch:
+    """A batch of the first columns of another one, which they share."""
+
 @final
 class ConstantColumn:
     """The column `name`, of int32, at place `at` among the columns of `schema`; `with_it` is the schema then."""

@@ -469,6 +469,14 @@ def stream_capsule(Field field not None, batches):
     return capsule
 
 
+def leading_columns(ColumnBatch batch not None, Py_ssize_t count):
+    """A batch of the first columns of another one, which they share."""
+    cdef ArrayData values = batch.values
+    cdef Field schema = values.field
+    fields = Field.of(schema.name, schema.format, schema.nullable, schema.children[:count], None)
+    return ColumnBatch(ArrayData.of(fields, values.length, 0, (None,), values.children[:count]))
+
+
 @final
 @no_gc  # it refers to text and fields only
 cdef class ConstantColumn:

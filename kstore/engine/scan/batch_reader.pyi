@@ -72,8 +72,10 @@ class RecordReader(Reader):
 
 @final
 class TopicRecords(Generic[_T]):
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for the records of an iterator. An
-    exception goes to `failed`, which raises it; if it does not, this is the end."""
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of an
+    iterator. An exception goes to `failed`, which raises it; if it does not, this is the end.
+
+    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one."""
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class TopicRecords(Generic[_T]):
         topic: str,
         partition: int,
         records: Iterable[Record],
+        count: int,
         failed: Callable[[Exception], object],
     ) -> None: ...
     def __iter__(self) -> Self: ...

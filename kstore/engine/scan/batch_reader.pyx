@@ -13,7 +13,7 @@ import time
 from typing import NamedTuple
 
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
@@ -42,6 +42,25 @@ from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeEr
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
+    PyObject *PyIter_Next(object records) except? NULL
+
+cdef extern from *:
+    """
+    /* From 3.14 on a tuple remembers its hash. The one reference is that of the caller's variable. */
+    #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+    #define ks_is_unshared(made) (Py_REFCNT(made) == 1)
+    #else
+    #define ks_is_unshared(made) 0
+    #endif
+    /* Puts a new reference to a record in the place of the one before. */
+    static void ks_give_item(PyObject *made, PyObject *record) {
+        PyObject *old = PyTuple_GET_ITEM(made, 2);
+        PyTuple_SET_ITEM(made, 2, record);
+        Py_DECREF(old);
+    }
+    """
+    bint is_unshared "ks_is_unshared"(PyObject *made) noexcept
+    void give_item "ks_give_item"(PyObject *made, PyObject *record) noexcept
 
 cdef enum:
     SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
@@ -536,36 +555,50 @@ cdef class RecordReader(Reader):
 
 @final
 cdef class TopicRecords:
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for the records of an iterator. An
-    exception goes to `failed`, which raises it; if it does not, this is the end."""
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of an
+    iterator. An exception goes to `failed`, which raises it; if it does not, this is the end.
+
+    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one."""
 
     cdef type kind
-    cdef object topic, partition, records, failed
+    cdef object topic, partition, records, failed, last, before
+    cdef int64_t left
 
-    def __init__(self, type kind not None, topic, partition, records, failed):
+    def __init__(self, type kind not None, topic, partition, records, int64_t count, failed):
         if not issubclass(kind, tuple):
             raise TypeError(f"{kind!r} is no kind of tuple")
         self.kind, self.topic, self.partition = kind, topic, partition
-        self.records, self.failed = iter(records), failed
+        self.records, self.failed, self.left = iter(records), failed, count
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        cdef object made
-        if self.kind is None:  # made without __init__
+        cdef PyObject *found = NULL
+        if self.kind is None or self.left <= 0:  # made without __init__; or enough
             raise StopIteration
-        made = PyType_GenericAlloc(self.kind, 3)  # before it: if there is no memory, the record is still to come
+        made, self.before = self.before, self.last
+        self.last = None
+        if made is None or not is_unshared(<PyObject *>made):
+            made = self.made()  # before the record is taken: if there is no memory, it is still to come
         try:
-            record = next(self.records)
-        except StopIteration:
-            raise
+            found = PyIter_Next(self.records)
         except Exception as e:
             self.failed(e)
+        if found is NULL:
+            self.left = 0
+            self.last = self.before = None
             raise StopIteration
+        self.left -= 1
+        give_item(<PyObject *>made, found)
+        self.last = made
+        return made
+
+    cdef object made(self):
+        made = PyType_GenericAlloc(self.kind, 3)
         set_item(made, 0, self.topic)
         set_item(made, 1, self.partition)
-        set_item(made, 2, record)
+        set_item(made, 2, None)
         return made
 
 

@@ -14,6 +14,7 @@ from kstore.arguments import choice, integer, moment, number
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, CursorColumns, Wanted
 from kstore.log.cursors.group_file import Changes, Entry, GroupFile
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.member_lock import MemberLock, byte_of
@@ -44,7 +45,8 @@ class View(Protocol):
     def last_stable_offset(self) -> int: ...
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
     def find(self, *, timestamp: datetime) -> Any: ...
-    def scan(self, columns: Sequence[str], *, since: datetime, batch_rows: int) -> Any: ...
+    @property
+    def scan(self) -> Any: ...
     def records(self, start: int, stop: int, *, isolation: Any) -> RecordReader: ...
     def follow(self, offset: int, *, timeout: float | None, isolation: Any) -> Any: ...
 
@@ -277,10 +279,7 @@ class Cursor:
     def _readers(self) -> Iterator[RecordReader]:
         """One, and another one after it was stopped: by a seek(), or by another iteration."""
         view = self._view
-        view.refresh()
-        stop = view.log_end_offset
-        if self._isolation == "read_committed":
-            stop = max(min(stop, view.last_stable_offset()), self._position)
+        stop = self._refreshed_end()
         at = -1
         while not self._closed and at != self._position:
             at = self._position
@@ -295,10 +294,39 @@ class Cursor:
                 at = -1
                 continue
             self._let_go()
+            self._pass_to(stop)
             at = self._position
-            if at < stop:  # only markers of transactions, and what compaction has left
-                self._passed, self._position = (self._behind_given, stop), stop
-                at = stop
+
+    def _refreshed_end(self) -> int:
+        """Where to stop: the end of the log as it is now, or where the oldest open transaction begins."""
+        view = self._view
+        view.refresh()
+        stop = view.log_end_offset
+        if self._isolation == "read_committed":
+            stop = max(min(stop, view.last_stable_offset()), self._position)
+        return stop
+
+    def _pass_to(self, stop: int) -> None:
+        """Up to there are only markers of transactions, and what compaction has left."""
+        if self._position < stop:
+            self._passed, self._position = (self._behind_given, stop), stop
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> CursorColumns:
+        """The records behind the position as columns: `for batch in jobs.scan(["offset", "value"]): …; jobs.commit()`.
+
+        Each batch that is given moves the position behind it. `async for` works too. With follow=True it waits for more at
+        the end, as iterating the cursor does.
+
+        columns, batch_rows, batch_bytes: as in PartitionLog.scan.
+        """
+        self._check_open()
+        return CursorColumns(self, Wanted(columns, batch_rows, batch_bytes))
 
     async def _there_async(self) -> AsyncIterator[Record]:
         import asyncio
@@ -328,6 +356,23 @@ class Cursor:
         follower = self._at_position(timeout)
         try:
             return self._given(await anext(follower, None))
+        except OffsetOutOfRangeError as e:
+            raise _told(e) from None
+
+    def _wait(self) -> bool:
+        """Waits until there is a record behind the position. False if none comes within the timeout."""
+        follower = self._at_position(self._timeout)
+        self._follower_at = -1  # it will be ahead
+        try:
+            return next(follower, None) is not None
+        except OffsetOutOfRangeError as e:
+            raise _told(e) from None
+
+    async def _wait_async(self) -> bool:
+        follower = self._at_position(self._timeout)
+        self._follower_at = -1
+        try:
+            return await anext(follower, None) is not None
         except OffsetOutOfRangeError as e:
             raise _told(e) from None
 

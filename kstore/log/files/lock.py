@@ -7,14 +7,14 @@ import os
 import struct
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from kstore.engine.io.file import Directory, File
 from kstore.engine.io.mutex import Mutex
-from kstore.errors import LogLockedError
+from kstore.errors import KstoreError, LogLockedError
 from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
@@ -105,18 +105,26 @@ class DirectoryLock:
         self._users.pop(name, None)
 
 
-def once_free(make: Callable[[], Made], wait: float) -> Made:
-    """What `make` makes, tried again for so many seconds while somebody else has the lock. LogLockedError."""
+def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = LogLockedError) -> Made:
+    """What `make` makes, tried again for so many seconds while somebody else has the lock, or while it raises that error.
+    LogLockedError, or that error."""
     until = time.monotonic() + wait
-    pause = 0.001
-    while True:
+    for pause in pauses():
         try:
             return make()
-        except LogLockedError:
+        except error:
             left = until - time.monotonic()
             if left <= 0:
                 raise
         time.sleep(min(pause, left))
+    raise AssertionError
+
+
+def pauses() -> Iterator[float]:
+    """How many seconds to wait between two looks, without end."""
+    pause = 0.001
+    while True:
+        yield pause
         pause = min(2 * pause, _MOST_PAUSE)
 
 

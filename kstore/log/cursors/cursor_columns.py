@@ -1,0 +1,92 @@
+"""The records of a cursor as columns."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from kstore.arguments import integer
+from kstore.engine.columns.array import ColumnBatch, leading_columns
+from kstore.log.read.scan import checked_columns
+
+_OFFSET = "offset"
+BATCH_ROWS, BATCH_BYTES = 1 << 14, 4 << 20
+
+
+class Wanted:
+    """Which columns, and how large the batches are. TypeError, ValueError."""
+
+    def __init__(self, columns: Sequence[str] | None, batch_rows: int, batch_bytes: int) -> None:
+        self.columns = checked_columns(columns)
+        self.batch_rows = integer("batch_rows", batch_rows, 1, 2**31 - 1)
+        self.batch_bytes = integer("batch_bytes", batch_bytes, 1)
+        # the offset says how far the cursor has come
+        self.read = self.columns if _OFFSET in self.columns else (*self.columns, _OFFSET)
+
+    def shown(self, batch: ColumnBatch) -> ColumnBatch:
+        """What was asked for of a batch that was read."""
+        return batch if self.read == self.columns else leading_columns(batch, len(self.columns))
+
+    def there(self, cursor: Any) -> Iterator[ColumnBatch]:
+        """The batches up to the end of the log as it is now. Each moves the cursor behind it when it is given."""
+        view = cursor._view
+        stop = cursor._refreshed_end()
+        at = cursor._position
+        while at < stop and not cursor._closed:
+            scan = view.scan(
+                self.read,
+                start=at,
+                stop=stop,
+                isolation=cursor._isolation,
+                batch_rows=self.batch_rows,
+                batch_bytes=self.batch_bytes,
+            )
+            cursor._check_range()  # after it: what is deleted from here on makes the scan raise
+            for batch in scan:
+                if cursor._closed:
+                    return
+                at = cursor._position = int(batch.column(_OFFSET).values[-1]) + 1
+                yield self.shown(batch)
+                if cursor._position != at:  # by a seek
+                    break
+            else:
+                cursor._pass_to(stop)
+                return
+            at = cursor._position
+        cursor._check_range()
+
+
+class CursorColumns:
+    """The records of a cursor as ColumnBatch objects. Cursor.scan() makes one.
+
+    `for` and `async for` both work, and go on from where the cursor is.
+    """
+
+    def __init__(self, cursor: Any, wanted: Wanted) -> None:
+        self._cursor = cursor
+        self._wanted = wanted
+        cursor._view.scan(wanted.read, start=0, stop=0)  # which checks the names
+
+    def __iter__(self) -> Iterator[ColumnBatch]:
+        self._cursor._check_open()
+        return self._batches()
+
+    def _batches(self) -> Iterator[ColumnBatch]:
+        cursor = self._cursor
+        while True:
+            yield from self._wanted.there(cursor)
+            if not (cursor._follow and not cursor._closed and cursor._wait()):
+                return
+
+    async def __aiter__(self) -> AsyncIterator[ColumnBatch]:
+        import asyncio
+
+        cursor = self._cursor
+        cursor._check_open()
+        while True:
+            for batch in self._wanted.there(cursor):
+                yield batch
+                await asyncio.sleep(0)
+            if not (cursor._follow and not cursor._closed and await cursor._wait_async()):
+                return
+
+    def __repr__(self) -> str:
+        return f"<CursorColumns of {self._cursor!r}: {', '.join(self._wanted.columns)}>"
