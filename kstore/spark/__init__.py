@@ -4,29 +4,37 @@
 "kstore" need pyarrow (pip install kstore[spark]). Nothing of pyspark is imported before it is used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kstore.spark.columns import COLUMNS, ColumnBatch
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.partitioner import murmur2, partition_of_key
 from kstore.spark.plan import Bounds, Split, plan_splits
-from kstore.spark.publish import Sink, SinkStatus, StagedJob
+from kstore.spark.publish import LastBatch, Sink, SinkStatus, Source, StagedJob, Transaction
 from kstore.spark.rdd import PartitionReader, partition_reader, rdd
 
 if TYPE_CHECKING:
     from kstore.spark.datasource import KStoreDataSource, dataframe, register
+    from kstore.spark.lag import Lag, LagListener, QueryLag
 
 __all__ = [
     "COLUMNS",
     "Bounds",
     "ColumnBatch",
     "KStoreDataSource",
+    "Lag",
+    "LagListener",
+    "LastBatch",
     "PartitionReader",
+    "QueryLag",
     "Sink",
     "SinkStatus",
+    "Source",
     "SparkSourceError",
     "Split",
     "StagedJob",
+    "Transaction",
     "dataframe",
     "murmur2",
     "partition_of_key",
@@ -36,12 +44,17 @@ __all__ = [
     "register",
 ]
 
-_LATER = ("KStoreDataSource", "dataframe", "register")
+_LATER = {  # these import pyspark
+    "KStoreDataSource": "datasource",
+    "dataframe": "datasource",
+    "register": "datasource",
+    "Lag": "lag",
+    "LagListener": "lag",
+    "QueryLag": "lag",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:  # these import pyspark
-        from kstore.spark import datasource
-
-        return getattr(datasource, name)
+    if name in _LATER:
+        return getattr(import_module(f"kstore.spark.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,7 @@ from kstore.spark.staging import Staged
 
 JOURNAL = ".kstore-spark-journal"
 REMEMBERED_JOBS = 1_000
+REMEMBERED_QUERIES = 1_000
 _VERSION = 2
 _MAX_EPOCH = 2**15 - 2
 
@@ -45,6 +46,38 @@ Moved: TypeAlias = Mapping[str, Mapping[str, Body]]
 """By the path of a staged log: its files that are moved into the log."""
 
 
+class Source(NamedTuple):
+    """The input of a micro-batch: what tells it from others, and its range of offsets in words, empty if unknown."""
+
+    digest: str
+    range: str = ""
+
+    @classmethod
+    def of(cls, raw: Any) -> "Source | None":
+        """From JSON."""
+        return None if raw is None else cls(raw) if isinstance(raw, str) else cls(*raw)
+
+
+class LastBatch(NamedTuple):
+    """The last micro-batch that a query published: its number, its records by topic, its input (None: unknown)."""
+
+    number: int
+    records: Mapping[str, int] | None = None
+    source: Source | None = None
+
+    @classmethod
+    def of(cls, raw: Any) -> "LastBatch":
+        """From JSON."""
+        if not isinstance(raw, list):
+            return cls(raw)
+        number, records, source = raw
+        return cls(number, records, Source.of(source))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return self._asdict() | {"source": None if self.source is None else self.source._asdict()}
+
+
 class Pending(NamedTuple):
     """A transaction that is under way, as it was before its first record was appended."""
 
@@ -53,7 +86,7 @@ class Pending(NamedTuple):
     moved: Moved
     marks: Mapping[str, Mark]
     config: Mapping[str, str]
-    source: str | None
+    source: Source | None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "Pending":
@@ -64,16 +97,8 @@ class Pending(NamedTuple):
             {path: {name: Body(*b) for name, b in own.items()} for path, own in raw["moved"].items()},
             {log: Mark(*mark) for log, mark in raw["marks"].items()},
             raw["config"],
-            raw["source"],
+            Source.of(raw["source"]),
         )
-
-
-class _Last(NamedTuple):
-    """The last micro-batch that a query published: its number, its records by topic, what Spark's checkpoint says of it."""
-
-    number: int
-    records: Mapping[str, int] | None = None
-    source: str | None = None
 
 
 class Journal:
@@ -84,8 +109,8 @@ class Journal:
         self.producer: int = content.get("producer", -1)
         self.epoch: int = content.get("epoch", -1)
         own = content.get("queries", {}).items()
-        self.queries = {name: _Last(*last) if isinstance(last, list) else _Last(last) for name, last in own}
-        self._jobs: list[str] = list(content.get("jobs", []))
+        self.queries = {name: LastBatch.of(last) for name, last in own}
+        self.jobs: list[str] = list(content.get("jobs", []))
         pending = content.get("pending")
         self.pending = None if pending is None else Pending.of(pending)
 
@@ -118,12 +143,12 @@ class Journal:
             "producer": self.producer,
             "epoch": self.epoch,
             "queries": self.queries,
-            "jobs": self._jobs,
+            "jobs": self.jobs,
             "pending": None if self.pending is None else self.pending._asdict(),
         }
         write_whole(self._path, json.dumps(content, indent=1).encode())
 
-    def holds(self, transaction: Transaction, staged: Sequence[Staged], source: str | None) -> bool:
+    def holds(self, transaction: Transaction, staged: Sequence[Staged], source: Source | None) -> bool:
         """Whether it was published.
 
         Spark runs a micro-batch again only if it was the last one, with the same input. KSTORE_CHECKPOINT_RESET if the
@@ -132,15 +157,18 @@ class Journal:
         """
         name, number = transaction
         if number is None:
-            return name in self._jobs
+            return name in self.jobs
         last = self.queries.get(name)
         if last is None or number > last.number:
             return False
         known = source is not None and last.source is not None
-        if number < last.number or (known and source != last.source):
+        if number < last.number or (
+            source is not None and last.source is not None and source[0] != last.source[0]
+        ):
             raise failure(
                 "KSTORE_CHECKPOINT_RESET",
-                f"query {name} has published its micro-batch {last.number}, and now gives another micro-batch {number}: "
+                f"query {name} has published its micro-batch {last.number}{_of(last.source)}, and now gives another "
+                f"micro-batch {number}{_of(source)}: "
                 "its checkpoint was reset, or is an older copy. Nothing of this micro-batch was written. Give the query "
                 "a new, empty checkpoint directory, and startingOffsets that say where it goes on",
                 file=self._path,
@@ -163,7 +191,7 @@ class Journal:
         moved: Moved,
         marks: Mapping[str, Mark],
         config: Mapping[str, str],
-        source: str | None,
+        source: Source | None,
     ) -> Pending:
         """From here on the transaction is decided. OSError."""
         self.epoch += 1
@@ -183,11 +211,18 @@ class Journal:
         assert self.pending is not None
         name, number = self.pending.transaction
         if number is None:
-            self._jobs = [*self._jobs, name][-REMEMBERED_JOBS:]
+            self.jobs = [*self.jobs, name][-REMEMBERED_JOBS:]
         else:
-            self.queries[name] = _Last(number, count_by_topic(self.pending.staged), self.pending.source)
+            self.queries.pop(name, None)  # the last to publish comes last
+            self.queries[name] = LastBatch(number, count_by_topic(self.pending.staged), self.pending.source)
+            for oldest in list(self.queries)[:-REMEMBERED_QUERIES]:
+                del self.queries[oldest]
         self.pending = None
         self._write()
+
+
+def _of(source: Source | None) -> str:
+    return f" ({source.range})" if source is not None and source.range else ""
 
 
 def count_by_topic(staged: Sequence[Staged]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kstore.engine.record.hashes import crc32c
 from kstore.engine.segment.segment import Segment
 from kstore.log.files.layout import TopicPartition
-from kstore.log.writer import LogWriter
+from kstore.log.partition import PartitionLog
 from kstore.spark.columns import mapped_root
 from kstore.spark.errors import SparkSourceError, failure
 from kstore.spark.journal import Body, Mark, Pending
@@ -25,7 +25,7 @@ class Progress(NamedTuple):
 NOTHING = Progress(0, frozenset(), 0)
 
 
-def mark_of(log: LogWriter) -> Mark:
+def mark_of(log: PartitionLog) -> Mark:
     """Where a log ends now."""
     end = log.log_end_offset
     return Mark(end, _crc_before(log, end))
@@ -36,7 +36,7 @@ def body_of(segment: Segment) -> Body:
     return _body(segment.read_headers()["crc"])
 
 
-def progress(log: LogWriter, tp: TopicPartition, pending: Pending, producer: int, epoch: int) -> Progress:
+def progress(log: PartitionLog, tp: TopicPartition, pending: Pending, producer: int, epoch: int) -> Progress:
     """What of a transaction is in a log that was opened anew. KSTORE_LOG_CHANGED if that cannot be told.
 
     Copied batches have the transaction's producer and count their records from 0; a moved file is a segment that begins
@@ -90,7 +90,7 @@ def parts(staged: Sequence[Staged], pending: Pending) -> Iterator[tuple[Staged, 
             yield one, file, moved.get(file.name)
 
 
-def _crc_before(log: LogWriter, offset: int) -> int:
+def _crc_before(log: PartitionLog, offset: int) -> int:
     """The CRC of the batch that ends at this offset, -1 if there is none."""
     at = log.floor_segment(offset - 1)
     if offset <= log.log_start_offset or at < 0:
@@ -103,7 +103,7 @@ def _crc_before(log: LogWriter, offset: int) -> int:
     return batch.crc if batch.last_offset == offset - 1 else -1
 
 
-def _behind(log: LogWriter, offset: int) -> Iterator[tuple[Segment, Any]]:
+def _behind(log: PartitionLog, offset: int) -> Iterator[tuple[Segment, Any]]:
     """The segments with batches from an offset on, and the headers of these batches."""
     for segment in log.segments[max(log.floor_segment(offset), 0) :]:
         first = segment.translate(offset)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kstore.arguments import number
 from kstore.config import MAX64, LogConfig
@@ -27,42 +27,20 @@ from kstore.log.files.lock import once_free
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
 from kstore.spark.errors import SparkSourceError, failure, translated
-from kstore.spark.journal import JOURNAL, Journal, Pending, Transaction
+from kstore.spark.journal import JOURNAL, Journal, LastBatch, Pending, Source, Transaction
 from kstore.spark.progress import NOTHING, Progress, mark_of, parts, progress
 from kstore.spark.staging import Stage, Staged, partition_counts
+from kstore.spark.status import SinkStatus, StagedJob, missing, staged_jobs, status_of
 from kstore.spark.transfer import Transfer, movable
 from kstore.store import LogStore
 
-__all__ = ["JOURNAL", "Sink", "SinkStatus", "StagedJob", "Transaction"]
+__all__ = ["JOURNAL", "LastBatch", "Sink", "SinkStatus", "Source", "StagedJob", "Transaction"]
 
 LOCK = ".kstore-spark-lock"
 LOCK_WAIT_S = 60.0
 _WEEK_S = 7 * 86_400.0
 _THREADED = 4 << 20  # below, a thread for each partition costs more than it brings
 _T = TypeVar("_T")
-
-
-class StagedJob(NamedTuple):
-    """What a job, or a micro-batch, has in staging: its bytes, when it was written last (s since 1970), what sweep() does.
-
-    `fate` is "pending" (needed by the transaction under way), "running" (written too recently) or "swept".
-    """
-
-    name: str
-    size: int
-    written: float
-    fate: str
-
-
-class SinkStatus(NamedTuple):
-    """A sink as it is: the transaction that was begun and not finished, its records, which of its files are not in staging
-    (moved into the logs, or lost), what is staged, and the last published micro-batch of every query."""
-
-    pending: Transaction | None
-    record_count: int
-    not_staged: tuple[str, ...]
-    jobs: tuple[StagedJob, ...]
-    queries: Mapping[str, int]
 
 
 class Sink:
@@ -94,6 +72,10 @@ class Sink:
         except LogNotFoundError:
             return {}
 
+    def job_directory(self, job: str) -> str:
+        """Where a job stages, as this machine sees it."""
+        return mapped_root(f"{self.staging}/{job}")
+
     def stage(
         self,
         job: str,
@@ -116,7 +98,7 @@ class Sink:
         staged: Sequence[Staged],
         *,
         counts: Mapping[str, int] | None = None,
-        source: str | None = None,
+        source: Source | None = None,
     ) -> bool:
         """Appends what was staged, in the order given; False if this transaction was published before.
 
@@ -185,54 +167,48 @@ class Sink:
         return Journal.read(self.root).holds(Transaction(transaction), (), None)
 
     def status(self, older_than_s: float = _WEEK_S) -> SinkStatus:
-        """What is under way, staged and published; takes no lock, and changes nothing. SparkSourceError."""
+        """What is under way, staged and published; takes no lock, and changes nothing. SparkSourceError.
+
+        So it shows beforehand what recover(), forget() and sweep() would find.
+        """
         if not os.path.isdir(self.root) and not os.path.isdir(self.staging):  # noqa: PTH112
             raise failure("KSTORE_PATH_NOT_FOUND", "no log directory there", file=self.root)
         try:
-            journal = Journal.read(self.root)
-            pending = journal.pending
-            staged = () if pending is None else pending.staged
-            return SinkStatus(
-                None if pending is None else pending.transaction,
-                sum(one.record_count for one in staged),
-                tuple(f"{one.path}/{name}" for one, name, _ in _missing(staged)),
-                tuple(self._jobs(staged, older_than_s)),
-                {name: last.number for name, last in journal.queries.items()},
-            )
+            return status_of(self.root, self.staging, number("older_than_s", older_than_s, 0))
         except OSError as e:
             raise translated(e, file=self.root) from e
 
-    def _jobs(self, needed: Sequence[Staged], older_than_s: float) -> Iterator[StagedJob]:
-        names = {Path(one.path).parents[1].name for one in needed}
-        there: list[str] = []
-        with contextlib.suppress(FileNotFoundError):
-            there = sorted(os.listdir(self.staging))  # noqa: PTH208
-        for name in there:
-            with contextlib.suppress(FileNotFoundError):  # it has just ended
-                size, written = _written(f"{self.staging}/{name}")
-                fate = "swept" if time.time() - written > older_than_s else "running"
-                yield StagedJob(name, size, written, "pending" if name in names else fate)
-
-    def sweep(self, older_than_s: float = _WEEK_S) -> list[StagedJob]:
+    def sweep(self, older_than_s: float = _WEEK_S, *, dry_run: bool = False) -> list[StagedJob]:
         """Removes what failed jobs left in staging: those in which no task has written for so long. Tells which.
 
-        It removes nothing while another job publishes.
+        A running task gives its job's directory a new time every minute, so give a few minutes at least. It removes
+        nothing while another job publishes. dry_run: only tell. SparkSourceError.
         """
-        swept: list[StagedJob] = []
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        number("older_than_s", older_than_s, 0)
+        with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(self._locked(wait_s=0))
+                if not dry_run:
+                    stack.enter_context(self._locked(wait_s=0))
             except SparkSourceError:
-                return swept  # another job is publishing; the next one sweeps
+                return []  # another job is publishing; the next one sweeps
             except FileNotFoundError:
                 pass  # nothing was published there
+            except OSError as e:
+                raise translated(e, file=self.root) from e
             pending = Journal.read(self.root).pending
-            for job in self._jobs(() if pending is None else pending.staged, older_than_s):
-                if job.fate == "swept":
+            needed = () if pending is None else pending.staged
+            try:
+                swept = [
+                    job for job in staged_jobs(self.staging, needed, older_than_s) if job.fate == "swept"
+                ]
+            except OSError as e:
+                raise translated(e, file=self.staging) from e
+            if not dry_run:
+                for job in swept:
                     shutil.rmtree(f"{self.staging}/{job.name}", ignore_errors=True)
-                    swept.append(job)
-            os.rmdir(self.staging)  # noqa: PTH106 - if it is empty
-        return swept
+                with contextlib.suppress(OSError):
+                    os.rmdir(self.staging)  # noqa: PTH106 - if it is empty
+            return swept
 
     # ---- with the lock held ---------------------------------------------------------------------------------------
 
@@ -264,12 +240,12 @@ class Sink:
         transaction: Transaction,
         staged: Sequence[Staged],
         counts: Mapping[str, int],
-        source: str | None,
+        source: Source | None,
     ) -> None:
         staged = [one for one in staged if one.record_count]
         if not staged:
             return  # a transaction without records needs no memory: again it would have none
-        for one, name, size in _missing(staged):
+        for one, name, size in missing(staged):
             raise failure(
                 "KSTORE_STAGING_LOST",
                 f"{size} bytes of {next(file.size for file in one.files if file.name == name)}; nothing was written",
@@ -419,40 +395,16 @@ def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Stag
             done.result()
 
 
-def _missing(staged: Sequence[Staged]) -> Iterator[tuple[Staged, str, int]]:
-    """The staged files that are not what they were: the log, the name, the bytes that there are."""
-    for one in staged:
-        for file in one.files:
-            try:
-                size = Path(mapped_root(one.path), file.name).stat().st_size
-            except FileNotFoundError:
-                size = 0
-            if size != file.size:
-                yield one, file.name, size
-
-
 def _lost(pending: Pending, there: Mapping[TopicPartition, Progress]) -> SparkSourceError | None:
     """What cannot be appended any more: a staged file that is not in its log and not in staging."""
-    missing = {(one.path, name) for one, name, _ in _missing(pending.staged)}
+    lost = {(one.path, name) for one, name, _ in missing(pending.staged)}
     for tp, own in there.items():
         copied = 0
         for one, file, body in parts([one for one in pending.staged if one[:2] == tp], pending):
             path = f"{one.path}/{file.name}"
             copied += file.record_count if body is None else 0
             published = path in own.moved if body is not None else copied <= own.copied
-            if not published and (one.path, file.name) in missing:
+            if not published and (one.path, file.name) in lost:
                 why = "it is not in the log, and not in staging any more as it was"
                 return failure("KSTORE_STAGING_LOST", why, **tp._asdict(), file=path)
     return None
-
-
-def _written(directory: str) -> tuple[int, float]:
-    """The bytes below a directory, and when something there was written last: its own time does not tell."""
-    size, last = 0, os.stat(directory).st_mtime  # noqa: PTH116
-    for path, directories, files in os.walk(directory):
-        for name in (*directories, *files):
-            with contextlib.suppress(FileNotFoundError):
-                found = os.stat(f"{path}/{name}")  # noqa: PTH116
-                size += found.st_size if name in files else 0
-                last = max(last, found.st_mtime)
-    return size, last

@@ -5,13 +5,11 @@ attempt writes where no other does, and whether something is published is the jo
 """
 
 import contextlib
-import hashlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
@@ -26,9 +24,11 @@ from pyspark.sql.types import (
 )
 
 from kstore.spark import columns as cols
+from kstore.spark.checkpoint import source_of
 from kstore.spark.errors import SparkSourceError, failure
+from kstore.spark.heartbeat import Heartbeat
 from kstore.spark.options import SinkOptions, canonical
-from kstore.spark.publish import Sink, Transaction
+from kstore.spark.publish import Sink, Source, Transaction
 from kstore.spark.schema import spark_schema
 from kstore.spark.staging import Staged
 
@@ -107,7 +107,8 @@ class _Target:
     def write(self, batches: Iterator[Any], job: str, query: str) -> KStoreCommitMessage:
         context = TaskContext.get()
         task, attempt = context.partitionId(), context.taskAttemptId()
-        stage = self.sink().stage(
+        sink = self.sink()
+        stage = sink.stage(
             job,
             f"p{task:05d}-t{attempt}",
             topic=self.options.topic,
@@ -115,23 +116,28 @@ class _Target:
             default_count=self.options.partition_count,
             task=task,
         )
-        try:
-            for batch in batches:
-                stage.add(batch)
-            return KStoreCommitMessage(job, query, stage.close())
-        except BaseException:
-            stage.abandon()
-            raise
+        with Heartbeat([sink.job_directory(job)]):
+            try:
+                for batch in batches:
+                    stage.add(batch)
+                return KStoreCommitMessage(job, query, stage.close())
+            except BaseException:
+                stage.abandon()
+                raise
 
-    def publish(self, messages: Sequence[Any], transaction: Transaction, source: str | None = None) -> None:
+    def publish(
+        self, messages: Sequence[Any], transaction: Transaction, source: Source | None = None
+    ) -> None:
         staged = [one for message in messages if message is not None for one in message.staged]
         counts = {one.topic: self.counts.get(one.topic, self.options.partition_count) for one in staged}
         sink = self.sink()
-        sink.publish(transaction, staged, counts=counts, source=source)
+        jobs = {message.job for message in messages if message is not None}
+        with Heartbeat(sink.job_directory(job) for job in jobs):
+            sink.publish(transaction, staged, counts=counts, source=source)
         with contextlib.suppress(
             SparkSourceError
         ):  # it is published: what stays in staging is swept another time
-            for job in {message.job for message in messages if message is not None}:
+            for job in jobs:
                 sink.discard(transaction, job)
             sink.sweep()
 
@@ -177,7 +183,7 @@ class _Streaming:
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """On the driver: publishes the micro-batch, unless it was."""
         queries = {message.query for message in messages if message is not None}
-        source = _source_of(self.target.options.checkpoint, batchId)
+        source = source_of(self.target.options.checkpoint, batchId)
         for query in queries:
             self.target.publish(messages, Transaction(query, batchId), source)
 
@@ -186,20 +192,6 @@ class _Streaming:
         for message in messages:
             if message is not None:
                 self.target.sink().discard(Transaction(message.query, batchId), message.job, message.staged)
-
-
-def _source_of(checkpoint: str | None, number: int) -> str | None:
-    """What tells the input of a micro-batch from that of others: a digest of what Spark noted of it before it began.
-
-    None if the checkpoint cannot be read here, as when it lies in an object store.
-    """
-    if checkpoint is None:
-        return None
-    try:
-        noted = Path(checkpoint, "offsets", str(number)).read_bytes()
-    except OSError:
-        return None
-    return hashlib.blake2b(noted, digest_size=16).hexdigest()
 
 
 class KStoreStreamRowWriter(_Streaming, DataSourceStreamWriter):  # type: ignore[misc]

@@ -100,31 +100,33 @@ class StoreMetrics(NamedTuple):
     def _lines(self, labels: dict[str, str]) -> Iterator[str]:
         for at, (field, grows, text) in enumerate(_TOPIC):
             name = f"kstore_topic_{field}" + "_total" * grows
-            yield from _head(name, "counter" if grows else "gauge", text)
+            yield from head_of(name, "counter" if grows else "gauge", text)
             for topic, metrics in self.topics.items():
-                yield f"{name}{_labels({'topic': topic, **labels})} {metrics[at]}"
+                yield f"{name}{labels_of({'topic': topic, **labels})} {metrics[at]}"
         for name, text, value in (
             ("kstore_open_partitions", "Logs that are open", self.open_partitions),
             ("kstore_failures", "Things that health() names", self.failures),
         ):
-            yield from _head(name, "gauge", text)
-            yield f"{name}{_labels(labels)} {value}"
+            yield from head_of(name, "gauge", text)
+            yield f"{name}{labels_of(labels)} {value}"
         for name, text, times in (
             ("kstore_append_seconds", "How long appends took", self.append_seconds),
             ("kstore_flush_seconds", "How long syncs took", self.flush_seconds),
         ):
-            yield from _head(name, "histogram", text)
+            yield from head_of(name, "histogram", text)
             for bound, count in zip([*times.bounds, "+Inf"], accumulate(times.counts), strict=True):
-                yield f"{name}_bucket{_labels({**labels, 'le': str(bound)})} {count}"
-            yield f"{name}_sum{_labels(labels)} {times.sum}"
-            yield f"{name}_count{_labels(labels)} {times.calls}"
+                yield f"{name}_bucket{labels_of({**labels, 'le': str(bound)})} {count}"
+            yield f"{name}_sum{labels_of(labels)} {times.sum}"
+            yield f"{name}_count{labels_of(labels)} {times.calls}"
 
 
-def _head(name: str, kind: str, text: str) -> tuple[str, str]:
+def head_of(name: str, kind: str, text: str) -> tuple[str, str]:
+    """What stands before a metric's samples."""
     return f"# HELP {name} {text}.", f"# TYPE {name} {kind}"
 
 
-def _labels(labels: dict[str, str]) -> str:
+def labels_of(labels: dict[str, str]) -> str:
+    """The labels of a sample, escaped."""
     escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
     pairs = ",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
     return f"{{{pairs}}}" if pairs else ""

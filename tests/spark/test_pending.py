@@ -16,7 +16,8 @@ import kstore
 from kstore.engine.io.file import calls_made, fail_call
 from kstore.spark import publish, transfer
 from kstore.spark.errors import SparkSourceError
-from kstore.spark.publish import JOURNAL, Sink, Transaction
+from kstore.spark.journal import REMEMBERED_JOBS, REMEMBERED_QUERIES, Journal, LastBatch
+from kstore.spark.publish import JOURNAL, Sink, Source, Transaction
 from kstore.spark.staging import Staged
 
 pa = pytest.importorskip("pyarrow")
@@ -325,8 +326,9 @@ def test_a_micro_batch_that_comes_again(ram: Path) -> None:
     sink = Sink(ram / "log")
 
     def run(number: int, rows: int = ROWS, source: str | None = None) -> bool:
+        own = None if source is None else Source(source, f"offsets {source}")
         staged = stage(sink, f"query-{number}", rows=rows)
-        return sink.publish(Transaction("query", number), staged, counts={"t": 2}, source=source)
+        return sink.publish(Transaction("query", number), staged, counts={"t": 2}, source=own)
 
     assert run(0, source="a")
     assert not run(0, source="a")
@@ -338,14 +340,15 @@ def test_a_micro_batch_that_comes_again(ram: Path) -> None:
         RuntimeWarning, match=r"micro-batch 0 of query query .*'t': 80.*'t': 8.*checkpoint was reset"
     ):
         assert not run(0, rows=4)
-    reset = r"KSTORE_CHECKPOINT_RESET: .*query query has published its micro-batch {}, .* micro-batch 0: .*new, empty"
-    with pytest.raises(SparkSourceError, match=reset.format(0)):
+    reset = r"KSTORE_CHECKPOINT_RESET: .*query query has published its micro-batch {}, .* micro-batch 0{}: .*new, empty"
+    with pytest.raises(SparkSourceError, match=reset.format(r"0 \(offsets a\)", r" \(offsets b\)")):
         run(0, source="b")
     assert run(1, source="b")
-    with pytest.raises(SparkSourceError, match=reset.format(1)):
+    with pytest.raises(SparkSourceError, match=reset.format(r"1 \(offsets b\)", r" \(offsets a\)")):
         run(0, source="a")
-    with pytest.raises(SparkSourceError, match=reset.format(1)):
+    with pytest.raises(SparkSourceError, match=reset.format(r"1 \(offsets b\)", "")):
         run(0)
+    assert sink.status().queries["query"] == (1, {"t": 2 * ROWS}, ("b", "offsets b"))
     assert len(values(ram / "log")) == 2 * len(WANTED)
 
 
@@ -381,6 +384,26 @@ def test_aborting_one_run_leaves_what_another_has_staged(ram: Path) -> None:
     assert values(ram / "log") == WANTED
 
 
+def test_ids_are_pruned(ram: Path) -> None:
+    """Those that published longest ago: the journal does not grow for ever, and the last id of a query is the newest."""
+    sink = Sink(ram / "log")
+    journal = Journal.read(sink.root)
+    own = [Staged("t", 0, "/nowhere", 1, ())]
+    Path(sink.root).mkdir()
+    names = [f"query {number}" for number in range(REMEMBERED_QUERIES)]
+    journal.queries = dict.fromkeys(names, LastBatch(3, {"t": 1}, Source("digest", "offsets 1 to 2")))
+    journal.jobs = [f"job {number}" for number in range(REMEMBERED_JOBS)]
+    for transaction in (Transaction("query 0", 4), Transaction("one more", 0), Transaction("job")):
+        journal.begin(transaction, own, {}, {}, {}, None)
+        journal.end()
+    found = sink.status()
+    assert list(found.queries) == [*names[2:], "query 0", "one more"]
+    assert found.queries["query 0"].number == 4
+    assert found.queries["query 5"] == (3, {"t": 1}, ("digest", "offsets 1 to 2"))
+    assert found.job_count == REMEMBERED_JOBS
+    assert [sink.published(name) for name in ("job 0", "job 1", "job")] == [False, True, True]
+
+
 def test_journals_of_an_older_version(ram: Path) -> None:
     sink = Sink(ram / "log")
     (ram / "log").mkdir()
@@ -391,6 +414,10 @@ def test_journals_of_an_older_version(ram: Path) -> None:
     assert not sink.publish(Transaction("query", 4), stage(sink, "query-4"), counts={"t": 2})
     assert sink.publish(Transaction("query", 5), stage(sink, "query-5"), counts={"t": 2})
     assert values(ram / "log") == WANTED
+    text = json.loads(journal.read_text())
+    text["queries"]["query"][2] = "digest"  # as the first journals of version 2 had it
+    journal.write_text(json.dumps(text))
+    assert sink.status().queries == {"query": (5, {"t": 2 * ROWS}, ("digest", ""))}
     journal.write_text(json.dumps(old | {"pending": {"transaction": ["two", None], "staged": []}}))
     with pytest.raises(SparkSourceError, match=r"KSTORE_UNSUPPORTED: .*an older kstore began a transaction"):
         sink.publish(Transaction("three"), stage(sink, "three"), counts={"t": 2})

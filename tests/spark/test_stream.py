@@ -82,7 +82,9 @@ def test_a_checkpoint_that_was_reset(spark: Any, tmp_path: Path) -> None:
     fill(data, 100, 100)
     for starting in ("earliest", '{"in": {"0": 100}}'):
         with pytest.raises(
-            Exception, match=r"KSTORE_CHECKPOINT_RESET: .*micro-batch 0.*new, empty checkpoint"
+            Exception,
+            match=r"KSTORE_CHECKPOINT_RESET: .*micro-batch 0 \(offsets up to .*in.*0.*: 100}}\), and now gives another "
+            r"micro-batch 0 \(offsets up to .*in.*0.*: ?200}}\): .*new, empty checkpoint",
         ):
             run(source(spark, data, startingOffsets=starting), checkpoint, out)
         assert values(out) == list(range(100))

@@ -3,11 +3,11 @@
 import argparse
 import json
 import sys
-import time
+from collections.abc import Iterator
+from typing import Any
 
 from kstore.tools.numbers import counted, seconds
 from kstore.tools.terminal import one_line
-from kstore.tools.times import time_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="give up the transaction that was begun; what of it is in the logs stays there",
     )
     ways.add_argument("--sweep", action="store_true", help="remove what would be swept")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="with --recover, --forget or --sweep: print what it would do, and change nothing",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object: the sink as it is then")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,29 +42,60 @@ def run(args: argparse.Namespace) -> int:
     from kstore.spark.publish import Sink
 
     sink = Sink(args.directory, staging=args.staging)
-    sink.status()  # the directory is there
-    if args.recover and not sink.recover():
-        print("kstore: there was no transaction to finish", file=sys.stderr)
-    if args.forget and not sink.forget():
-        print("kstore: there was no transaction to give up", file=sys.stderr)
+    found = sink.status(args.older_than)  # the directory is there
+    if args.dry_run and not (args.recover or args.forget or args.sweep):
+        raise ValueError("--dry-run goes with --recover, --forget or --sweep")
+    said: list[str] = []
+    if args.recover or args.forget:
+        said += _end(sink, found, args)
     if args.sweep:
-        sink.sweep(args.older_than)
-    found = sink.status(args.older_than)
+        would = "would be swept" if args.dry_run else "swept"
+        swept = sink.sweep(args.older_than, dry_run=args.dry_run)
+        said += [f"{would}: {job.name}, {counted(job.size, 'byte')}, {job.reason}" for job in swept]
     if args.json:
-        print(json.dumps(found._asdict() | {"jobs": [job._asdict() for job in found.jobs]}))
+        print(json.dumps(sink.status(args.older_than).as_dict()))
         return 0
-    if found.pending is not None:
-        name, number = found.pending
-        what = f"job {name}" if number is None else f"micro-batch {number} of query {name}"
-        print(one_line(f"pending: {what}, {counted(found.record_count, 'record')}"))
-        for path in found.not_staged:
-            print(one_line(f"  not in staging: {path}"))
-    for job in found.jobs:
-        why = {
-            "pending": "kept: the pending transaction needs it",
-            "swept": f"would be swept: not written for {time.time() - job.written:.0f} s",
-        }.get(job.fate, f"kept: written at {time_text(int(job.written * 1000))}")
-        print(one_line(f"staged: {job.name}, {counted(job.size, 'byte')}, {why}"))
-    for query, last in found.queries.items():
-        print(one_line(f"published: micro-batch {last} of query {query}"))
+    for line in said:
+        print(one_line(line))
+    if not args.dry_run:
+        for line in _lines(sink.status(args.older_than)):
+            print(one_line(line))
     return 0
+
+
+def _end(sink: Any, found: Any, args: argparse.Namespace) -> list[str]:
+    """Finishes the pending transaction or gives it up, or says what that would do."""
+    if found.pending is None:
+        print(
+            f"kstore: there was no transaction to {'finish' if args.recover else 'give up'}", file=sys.stderr
+        )
+        return []
+    done = {True: ("would be finished", "would be given up"), False: ("finished", "given up")}[args.dry_run]
+    what = f"{done[args.forget]}: {_name(found.pending)}, {counted(found.record_count, 'record')}"
+    there = ", ".join(f"{'an unknown number' if n is None else n} in {tp}" for tp, n in found.in_logs.items())
+    more = f"{what}, of which are in the logs already: {there}"
+    if not args.dry_run:
+        _ = sink.recover() if args.recover else sink.forget()
+    return [more]
+
+
+def _name(transaction: Any) -> str:
+    name, number = transaction
+    return f"job {name}" if number is None else f"micro-batch {number} of query {name}"
+
+
+def _lines(found: Any) -> Iterator[str]:
+    if found.pending is not None:
+        yield f"pending: {_name(found.pending)}, {counted(found.record_count, 'record')}"
+        for tp, count in found.in_logs.items():
+            yield f"  in {tp} already: {'unknown' if count is None else count}"
+        for path in found.not_staged:
+            yield f"  not in staging: {path}"
+    for job in found.jobs:
+        would = "would be swept" if job.fate == "swept" else "kept"
+        yield f"staged: {job.name}, {counted(job.size, 'byte')}, {would}: {job.reason}"
+    for query, last in found.queries.items():
+        span = f" ({last.source.range})" if last.source is not None and last.source.range else ""
+        yield f"published: micro-batch {last.number} of query {query}{span}"
+    if found.job_count:
+        yield f"published: {counted(found.job_count, 'batch job')}"
