@@ -47,7 +47,8 @@ def spare_the_test(world: World) -> None:
         acknowledge(first, values)
 
     world.ack = ack  # type: ignore[method-assign]
-    world.descriptors += 10
+    # CPython 3.11 never gives back what a function is called with that has no memory for the cells of its closures: a log
+    world.descriptors += 30
     world.may_lose_threads = True
     complain = sys.unraisablehook
     sys.unraisablehook = lambda e: None if _is_lack_of_memory(e.exc_value) else complain(e)
@@ -59,8 +60,9 @@ def spare_the_test(world: World) -> None:
 
 def _is_lack_of_memory(error: BaseException | None) -> bool:
     """Or what a thread of CPython's says that could not begin for want of it."""
-    return isinstance(error, MemoryError) or (
-        error is not None and isinstance(error.__context__, MemoryError)
+    return error is not None and any(
+        isinstance(each, MemoryError) or str(each) == "can't allocate lock"
+        for each in (error, error.__context__)
     )
 
 

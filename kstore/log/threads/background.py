@@ -10,6 +10,26 @@ from kstore.log.threads.wakeup import Wakeup
 _PATIENCE = 0.05  # s: between two looks at whether it is outside
 
 
+class _Started:
+    """Whether a thread has begun, in place of the Event that every Thread has. Nobody waits for it. So it has no lock, which
+    whoever finds no memory while he waits would leave locked: the thread would stand before it for ever."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Thread.start() returns at once."""
+
+    def _at_fork_reinit(self) -> None:
+        """There is no lock."""
+
+
 class Background(threading.Thread):
     """A daemon thread, unless `daemon` is False.
 
@@ -28,8 +48,11 @@ class Background(threading.Thread):
         """RuntimeError if there can be no more threads; so at the end of the interpreter, when it would never run."""
         if sys.is_finalizing():
             raise RuntimeError("can't start new thread at interpreter shutdown")
+        self._started = _Started()  # type: ignore[assignment]
         self._over = Wakeup()
         self._runs = {}
+        # From here on these are only set, which takes no memory.
+        self._is_over = self.is_begun = self.outside = False
         self._process = os.getpid()
         _thread.start_new_thread(self._start, ())
         self.is_begun = True
