@@ -24,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 RECORDS = int(os.environ.get("KSTORE_BENCH_SPARK_RECORDS", "1000000"))
 PARTITIONS = 4
 TASKS = 32
+SPLITS = 5000
 ROUNDS = 7
 AGGREGATE = ("count(*)", "max(offset)", "max(timestamp)", "sum(length(key) + length(value))")
 REPOSITORY = Path(__file__).parents[1]
@@ -174,6 +175,47 @@ def bench_spark_plan(race: Race, spark: Any, logs: Path) -> None:
         return len(plan_splits(logs / "log", "t", target_bytes=max(1, size // 1000))) * 0
 
     race("spark_plan", "1,000 splits", job("kstore", plan, 1), rounds=ROUNDS)
+
+
+@pytest.fixture(scope="module")
+def scattered(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same records twice: one batch in each of 5,000 partitions, and all batches in one partition."""
+    root = tmp_path_factory.mktemp("scattered")
+    dice = numpy.random.default_rng(2)
+    with kstore.open(root / "one" / "t-0", "a") as whole:
+        for partition in range(SPLITS):
+            count = RECORDS // SPLITS + (partition < RECORDS % SPLITS)
+            keys, values = (dice.integers(97, 123, (count, size), numpy.uint8) for size in (16, 68))
+            whole.extend(values, keys, batch_bytes=1 << 20)
+            with kstore.open(root / "many" / f"t-{partition}", "a") as log:
+                log.extend(values, keys, batch_bytes=1 << 20)
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def bench_spark_small_splits(race: Race, spark: Any, scattered: Path) -> None:
+    """Count, largest timestamp and bytes of all records of a DataFrame over 5,000 splits of one batch each, which share
+    tasks. one split: of the same records in one partition. with load(): the frame is made anew in every turn, so the 5,000
+    partitions are listed, opened and planned, too."""
+
+    def frame(path: str) -> Any:
+        return dataframe(spark, scattered / path, "t")
+
+    def work(of: Callable[[], Any]) -> Callable[[], Any]:
+        columns = ("count(*)", "max(timestamp)", "sum(length(key) + length(value))")
+        return lambda: of().selectExpr(*columns).first()[0]
+
+    many, one = frame("many"), frame("one")
+    race(
+        "spark_small_splits",
+        "record",
+        job("kstore", work(lambda: many), RECORDS),
+        job("one split", work(lambda: one), RECORDS),
+        job("with load()", work(lambda: frame("many")), RECORDS),
+        job("one split, with load()", work(lambda: frame("one")), RECORDS),
+        goals=(Goal("one split", time=3),),
+        rounds=ROUNDS,
+    )
 
 
 def bench_spark_task(race: Race, spark: Any, logs: Path) -> None:

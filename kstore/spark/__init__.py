@@ -1,7 +1,7 @@
 """kstore in Spark: logs become RDDs and DataFrames, and results go back into a log, without a broker.
 
-`plan_splits`, `partition_reader` and `rdd` need pyspark 3.5 or later and no pyarrow; `dataframe` and the data source
-"kstore" need pyarrow (pip install kstore[spark]). Nothing of pyspark is imported before it is used.
+`plan_splits`, `pack_splits`, `partition_reader` and `rdd` need pyspark 3.5 or later and no pyarrow; `dataframe` and the
+data source "kstore" need pyarrow (pip install kstore[spark]). Nothing of pyspark is imported before it is used.
 """
 
 from importlib import import_module
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.spark.columns import COLUMNS, ColumnBatch
 from kstore.spark.errors import SparkSourceError
+from kstore.spark.packing import pack_splits
 from kstore.spark.partitioner import murmur2, partition_of_key
 from kstore.spark.plan import Bounds, Split, plan_splits
 from kstore.spark.publish import LastBatch, Sink, SinkStatus, Source, StagedJob, Transaction
@@ -37,6 +38,7 @@ __all__ = [
     "Transaction",
     "dataframe",
     "murmur2",
+    "pack_splits",
     "partition_of_key",
     "partition_reader",
     "plan_splits",

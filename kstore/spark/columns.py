@@ -1,7 +1,7 @@
 """The records of a split as columns. `read_columns` is the one place that makes them: everything else takes them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -102,10 +102,10 @@ def timestamp_type(record: Record) -> int:
     return _TYPES.get(record.timestamp_type, -1)
 
 
-def read_columns(split: Split, columns: Sequence[str]) -> Iterator[ColumnBatch]:
+def read_columns(split: Split, columns: Sequence[str], *, small_first: bool = True) -> Iterator[ColumnBatch]:
     """The records of a split in batches of columns; no object is made a record. SparkSourceError."""
     wanted = ("offset", *(_SCANNED[name] for name in columns if name in _SCANNED))
-    first = True
+    first = small_first and split.stop - split.start > FIRST_RECORDS
     for place in _places(split):
         try:
             for scanned in _scan(split, place, wanted, first):
@@ -335,6 +335,32 @@ def to_arrow(batch: ColumnBatch, schema: Any) -> Any:
     """A RecordBatch with the columns of a schema that arrow_schema made."""
     pa = require_pyarrow()
     return pa.RecordBatch.from_arrays([_array(pa, batch, field) for field in schema], schema=schema)
+
+
+def read_arrow(splits: Iterable[Split], columns: Sequence[str]) -> Iterator[Any]:
+    """The records of splits as RecordBatches with these columns. What small splits give is joined: each batch has its
+    cost on the way to the JVM."""
+    pa = require_pyarrow()
+    schema = arrow_schema(columns)
+    waiting: list[Any] = []
+    rows = size = 0
+    most = FIRST_RECORDS
+    for split in splits:
+        for batch in read_columns(split, columns, small_first=most == FIRST_RECORDS):
+            made = to_arrow(batch, schema)
+            waiting.append(made)
+            rows += made.num_rows
+            size += made.nbytes
+            if rows >= most or size >= MAX_BYTES // 2:
+                yield from _joined(pa, waiting)
+                waiting, rows, size, most = [], 0, 0, MAX_RECORDS // 2
+    yield from _joined(pa, waiting)
+
+
+def _joined(pa: Any, batches: list[Any]) -> list[Any]:
+    if len(batches) < 2:
+        return batches
+    return list(pa.Table.from_batches(batches).combine_chunks().to_batches())
 
 
 def _bytes_array(pa: Any, kind: Any, cells: BinaryInput) -> Any:

@@ -1,5 +1,6 @@
 """The data source "kstore" for spark.read, spark.readStream and their writers, and dataframe(). Imports pyspark."""
 
+import json
 import os
 import re
 import shutil
@@ -13,10 +14,12 @@ from pyspark.sql.types import StructType
 
 from kstore.log.files.layout import TopicPartition
 from kstore.spark import columns as cols
-from kstore.spark.errors import failure
-from kstore.spark.options import SourceOptions
-from kstore.spark.plan import Logs, Split, Topics, chosen, resolve, split_ranges
-from kstore.spark.schema import TYPES, KStorePartition, all_columns, columns_of, read_arrow, spark_schema
+from kstore.spark.errors import SparkSourceError, failure
+from kstore.spark.logs import Logs, Paths
+from kstore.spark.options import SourceOptions, warn_of_passed_over
+from kstore.spark.packing import context_of, session_parallelism
+from kstore.spark.plan import Split, Topics, check_named, checked, chosen, resolve
+from kstore.spark.schema import TYPES, KStorePartition, all_columns, columns_of, spark_schema, tasks
 
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -24,16 +27,10 @@ except ImportError:  # Spark 3.5 has no data sources in Python; dataframe() does
     DataSource = DataSourceReader = object
 
 
-def plan(options: SourceOptions) -> list[Split]:
-    """The splits of a batch query."""
-    logs = Logs(options.root, options.isolation)
-    return split_ranges(
-        logs,
-        _ranges(logs, options),
-        min_partitions=options.min_partitions,
-        max_records_per_partition=options.max_records_per_partition,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
+def plan(options: SourceOptions, parallelism: int | None = None) -> list[tuple[Split, ...]]:
+    """What the tasks of a batch query read."""
+    logs = Logs(options.roots, options.isolation)
+    return tasks(logs, _ranges(logs, options), options, parallelism)
 
 
 def _ranges(logs: Logs, options: SourceOptions) -> dict[TopicPartition, tuple[int, int]]:
@@ -45,60 +42,85 @@ def _ranges(logs: Logs, options: SourceOptions) -> dict[TopicPartition, tuple[in
     return {tp: (starts[tp], ends[tp]) for tp in partitions}
 
 
-class KStoreReader(DataSourceReader):  # type: ignore[misc]
-    """A batch query. It has no pushFilters: Spark 4.1 to 4.3 would give wrong rows (spec spark 5.1)."""
+def _check_there(options: SourceOptions, *, is_batch: bool) -> None:
+    """Whether there is what options name. A stream that is restarted goes on where it was, so the start that its options
+    name may be gone, and they may lack partitions that came since. SparkSourceError."""
+    logs = Logs(options.roots, options.isolation)
+    if is_batch:
+        _ranges(logs, options)
+        return
+    partitions = chosen(logs, options.topics)
+    table = options.starting.table
+    if table is not None and options.fail_on_data_loss:
+        check_named(logs, partitions, table, "startingOffsets")
+        for tp in partitions:
+            offset = table.get(tp.topic, {}).get(tp.partition, 0)
+            if offset > logs.end(tp):
+                checked(logs, tp, offset, fail_on_data_loss=True)
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+
+class KStoreReader(DataSourceReader):  # type: ignore[misc]
+    """A batch query. It has no pushFilters: no released Spark gives right rows with it (tests/spark/filter_pushdown.md)."""
+
+    def __init__(
+        self, options: SourceOptions, columns: tuple[str, ...], parallelism: int | None = None
+    ) -> None:
         self.options = options
         self.columns = columns
+        self.parallelism = parallelism
 
     def partitions(self) -> list[KStorePartition]:
-        """The splits, planned now."""
-        return [KStorePartition(split) for split in plan(self.options)]
+        """What the tasks read, planned now."""
+        return [KStorePartition(task) for task in plan(self.options, self.parallelism)]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Arrow batches; of the one empty partition that Spark makes where there are none, nothing."""
         if partition is not None and partition.value is not None:
-            yield from read_arrow(partition.value, self.columns)
+            yield from cols.read_arrow(partition.value, self.columns)
 
 
 class KStoreDataSource(DataSource):  # type: ignore[misc]
     """Logs in kstore's directories, with the schema and options of Spark's Kafka source; `path` is the log directory."""
+
+    # How many tasks of the session can run at once, as far as register() knows.
+    parallelism: int | None = None
 
     @classmethod
     def name(cls) -> str:
         """What format() calls it."""
         return "kstore"
 
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        warn_of_passed_over(options)
+
     def schema(self) -> StructType:
-        """The columns where the user gives none. Also the first to be asked, so everything is checked here."""
+        """The columns where the user gives none. Then load() asks for it, so everything is checked here. Spark does not
+        say whether a batch query or a stream begins; what has an end is a batch query."""
         cols.require_pyarrow()
-        streams = ("startingoffsets", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
+        is_batch = any(name.lower().startswith("ending") for name in self.options)
         try:
             options = SourceOptions.of(self.options, stream=False)
-        except ValueError:
-            if not any(name.lower() in streams for name in self.options):
+        except SparkSourceError:
+            if is_batch:
                 raise
             options = SourceOptions.of(self.options, stream=True)
-        logs = Logs(options.root, options.isolation)
-        chosen(logs, options.topics)
-        # Spark does not say whether a batch query or a stream begins. What has an end is a batch query. A stream that is
-        # restarted goes on where it was, so its options may name offsets that are gone.
-        if any(name.lower().startswith("ending") for name in self.options):
-            _ranges(logs, options)
+        _check_there(options, is_batch=is_batch)
         return spark_schema(all_columns(options))
 
     def reader(self, schema: StructType) -> KStoreReader:
         """For spark.read."""
         cols.require_pyarrow()
-        return KStoreReader(SourceOptions.of(self.options, stream=False), columns_of(schema))
+        options = SourceOptions.of(self.options, stream=False)
+        return KStoreReader(options, columns_of(schema), self.parallelism)
 
     def streamReader(self, schema: StructType) -> Any:
         """For spark.readStream."""
         from kstore.spark.stream import KStoreStreamReader  # not in Spark 3.5
 
         cols.require_pyarrow()
-        return KStoreStreamReader(SourceOptions.of(self.options, stream=True), columns_of(schema))
+        options = SourceOptions.of(self.options, stream=True)
+        return KStoreStreamReader(options, columns_of(schema), self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For df.write."""
@@ -124,8 +146,10 @@ def register(spark: Any) -> None:
         )
     cols.require_pyarrow()
     _compare_pythons()
+    # A class of this session, pickled with what it holds: nothing else reaches the process that plans.
+    own = type("KStoreDataSource", (KStoreDataSource,), {"parallelism": session_parallelism(spark)})
     try:
-        spark.dataSource.register(KStoreDataSource)
+        spark.dataSource.register(own)
     except Exception as e:  # Spark 4.0 refuses the name once it has found pyspark_kstore, which is this one
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(e):
             raise
@@ -147,63 +171,65 @@ def _compare_pythons() -> None:
 
 def dataframe(
     spark: Any,
-    path: str | PathLike[str],
+    path: Paths,
     topics: Topics,
     *,
     columns: Sequence[str] | None = None,
     via: Literal["auto", "datasource", "mapInArrow"] = "auto",
     **options: Any,
 ) -> Any:
-    """A DataFrame of topics: names, a compiled pattern, or {topic: partitions}; options as of format("kstore").
+    """A DataFrame of topics in a log directory `path`, or in several: names, a compiled pattern, or {topic: partitions}; options as of format("kstore").
 
     `columns` is what to read of kstore.spark.COLUMNS: fewer are faster. Through the data source where Spark has them,
     else through mapInArrow, with the same columns and rows. It is a snapshot: records that come later are in another
     dataframe().
     """
     given = {name: _text(value) for name, value in options.items()} | _topic_option(topics)
-    given["path"] = fspath(path)
+    paths = [fspath(path)] if isinstance(path, str | PathLike) else [fspath(one) for one in path]
+    given["path"] = paths[0] if len(paths) == 1 else json.dumps(paths)
     chosen_columns = None if columns is None else tuple(columns)
     if chosen_columns is not None:
         for name in chosen_columns:
             if name not in TYPES:
                 raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(TYPES)}")
+    checked_options = SourceOptions.of(given, stream=False)
     if via == "datasource" or (via == "auto" and DataSource is not object):
         register(spark)
         reader = spark.read.format("kstore").options(**given)
-        if chosen_columns is not None:
+        if chosen_columns is not None:  # load() does not ask the source then
+            if context_of(spark) is not None:
+                _check_there(checked_options, is_batch=True)
             reader = reader.schema(spark_schema(chosen_columns))
         return reader.load()
     cols.require_pyarrow()
-    checked = SourceOptions.of(given, stream=False)
-    splits = plan(checked)
+    warn_of_passed_over(given)
+    planned = plan(checked_options, session_parallelism(spark))
     if chosen_columns is None:
-        chosen_columns = all_columns(checked)
+        chosen_columns = all_columns(checked_options)
     schema = spark_schema(chosen_columns)
-    if not splits:
+    if not planned:
         return spark.createDataFrame([], schema)
-    numbers = spark.range(len(splits), numPartitions=len(splits))
-    return numbers.mapInArrow(_MapInArrow(tuple(splits), chosen_columns), schema)
+    numbers = spark.range(len(planned), numPartitions=len(planned))
+    return numbers.mapInArrow(_MapInArrow(planned, chosen_columns), schema)
 
 
 class _MapInArrow:
-    """From rows with numbers of splits to their records."""
+    """From rows with numbers of tasks to the records that they read."""
 
-    def __init__(self, splits: tuple[Split, ...], columns: tuple[str, ...]) -> None:
-        self.splits = splits
+    def __init__(self, tasks: list[tuple[Split, ...]], columns: tuple[str, ...]) -> None:
+        self.tasks = tasks
         self.columns = columns
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_arrow(self.splits[number], self.columns)
+                yield from cols.read_arrow(self.tasks[number], self.columns)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        import json
-
         return json.dumps(value)
     return str(value)
 

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -12,7 +11,9 @@ from typing import Any, Literal
 from kstore.config import LogConfig
 from kstore.errors import InvalidConfigError
 from kstore.spark.errors import SparkSourceError, failure, translated
-from kstore.spark.plan import Bounds, Isolation, PerPartition, Topics
+from kstore.spark.logs import Isolation, local_path, roots_of
+from kstore.spark.packing import OPEN_COST_BYTES
+from kstore.spark.plan import LATEST, TARGET_BYTES, Bounds, PerPartition, Topics
 
 _SOURCE = (
     "subscribe",
@@ -27,6 +28,8 @@ _SOURCE = (
     "startingOffsetsByTimestampStrategy",
     "minPartitions",
     "maxRecordsPerPartition",
+    "maxPartitionBytes",
+    "openCostInBytes",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -35,21 +38,14 @@ _SOURCE = (
     "isolation",
 )
 _SINK = ("topic", "txnId", "numPartitions", "stagingPath", "lockWait", "ifPublished")
-_BOTH = ("path",)
-_OF_SPARK = ("checkpointLocation", "queryName")  # Spark hands these on
+_BOTH = ("path", "paths")
+_OF_SPARK = {"checkpointLocation", "queryName"}  # Spark hands these on
 NAMES = {name.lower(): name for name in (*_BOTH, *_SOURCE, *_SINK, *_OF_SPARK)}
 _CONFIG = "kstore."
-_CATALOG = (
-    "a table of the catalog (by CREATE TABLE … USING kstore or saveAsTable) does not work: Spark does not hand its options "
-    "on to a source in Python. CREATE TEMPORARY VIEW name USING kstore OPTIONS (path '…', subscribe '…') reads, "
-    "df.write.format('kstore') writes"
-)
-_OF_OTHERS = {
-    "location": _CATALOG,
-    "paths": "path is one log directory; of several, load() each and union() what they give",
-}
-"""What to do instead of options of Spark which are none of ours."""
-_ISOLATION = "kafka.isolation.level"
+_SUBSCRIPTIONS = {"subscribe", "subscribepattern", "assign"}
+_LOCATION = "location"  # of a table of the catalog
+_TAKEN_BY_SOURCE = {"kafka.isolation.level": "isolation"}
+_TAKEN_BY_SINK = {"kafka.compression.type": "kstore.compression.type"}
 _OF_CLIENTS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 _warned: set[str] = set()
 _TRIGGER_DELAY_MS = 15 * 60_000
@@ -60,38 +56,51 @@ def bad(text: str) -> SparkSourceError:
     return failure("KSTORE_INVALID_OPTION", text)
 
 
-def canonical(options: Mapping[str, str]) -> dict[str, str]:
+def _of_catalog() -> SparkSourceError:
+    return failure(
+        "KSTORE_UNSUPPORTED",
+        "a table of the catalog (by CREATE TABLE … USING kstore, saveAsTable or toTable) does not work: Spark does not hand "
+        "its options on to a source in Python. CREATE TEMPORARY VIEW name USING kstore OPTIONS (path '…', subscribe '…') "
+        "reads; df.write.format('kstore').mode('append').options(path='…', topic='…').save() writes",
+    )
+
+
+def canonical(options: Mapping[str, str], taken: Mapping[str, str] = _TAKEN_BY_SINK) -> dict[str, str]:
     """The options by their own names; KSTORE_INVALID_OPTION, with the nearest name, for one there is not.
 
-    Those of Spark's Kafka source that are for clients of a broker are passed over, with a warning the first time.
+    Those of Spark's Kafka source that are for clients of a broker are passed over, but for those that are `taken` under
+    another name.
     """
     known: dict[str, str] = {}
-    given = {name.lower(): value for name, value in options.items()}
-    level = given.get(_ISOLATION)
-    if level is not None and given.get("isolation", level) != level:
-        raise bad(f"isolation is {given['isolation']!r}, and {_ISOLATION} is {level!r}: leave one out")
     for name, value in options.items():
         lower = name.lower()
         if lower.startswith(_CONFIG):
             known[lower] = value
         elif lower in NAMES:
             known[NAMES[lower]] = value
-        elif lower in _OF_OTHERS:
-            raise bad(f"no option {name!r}: {_OF_OTHERS[lower]}")
-        elif lower == _ISOLATION:
-            known["isolation"] = value
-        elif lower.startswith(_OF_CLIENTS):
-            if lower not in _warned:
-                _warned.add(lower)
-                text = (
-                    f"option {name!r} is passed over: it is for a client of a broker, and there is none here"
-                )
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
-        else:
+        elif lower == _LOCATION:
+            raise _of_catalog()
+        elif not lower.startswith(_OF_CLIENTS):
             near = difflib.get_close_matches(lower, NAMES, 1, 0.5)
             hint = f"; the nearest is {NAMES[near[0]]}" if near else ""
             raise bad(f"no option {name!r}{hint}")
+    for name, value in options.items():
+        own = taken.get(name.lower())
+        if own is not None and known.setdefault(own, value) != value:
+            raise bad(f"{own} is {known[own]!r}, and {name} is {value!r}: leave one out")
     return known
+
+
+def warn_of_passed_over(options: Mapping[str, str]) -> None:
+    """A RuntimeWarning for each option that `canonical` passes over, the first time in this process."""
+    names = {name.lower() for name in options}
+    taken = _TAKEN_BY_SOURCE if names & _SUBSCRIPTIONS else _TAKEN_BY_SINK
+    for name in options:
+        lower = name.lower()
+        if lower.startswith(_OF_CLIENTS) and lower not in taken and lower not in _warned:
+            _warned.add(lower)
+            text = f"option {name!r} is passed over: it is for a client of a broker, and there is none here"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def _integer(options: Mapping[str, str], name: str, least: int) -> int | None:
@@ -123,6 +132,21 @@ def _duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
     if found is None or found[2] not in _UNITS_MS:
         raise bad(f"{name} is {text!r}, allowed is a time such as 15m; units are us, ms, s, m, min, h, d")
     return int(int(found[1]) * _UNITS_MS[found[2]])
+
+
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def _bytes(options: Mapping[str, str], name: str, least: int, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    found = re.fullmatch(r"([0-9]{1,15})\s*([kmgt]?)b?", text.strip().lower())
+    if found is None or int(found[1]) < least:
+        raise bad(
+            f"{name} is {text!r}, allowed is a size from {least}, such as 128m; units are b, k, m, g, t"
+        )
+    return int(found[1]) * _FACTORS[found[2]]
 
 
 def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
@@ -212,12 +236,8 @@ def _check_order(starting: Bounds, ending: Bounds) -> None:
         and starting.timestamp > ending.timestamp
     ):
         raise bad(f"startingTimestamp {starting.timestamp} lies after endingTimestamp {ending.timestamp}")
-    tables = [
-        None if bounds.timestamp is not None or bounds.timestamps is not None else bounds.offsets
-        for bounds in (starting, ending)
-    ]
     for name, first, last in (
-        ("Offsets", *tables),
+        ("Offsets", starting.table, ending.table),
         ("OffsetsByTimestamp", starting.timestamps, ending.timestamps),
     ):
         if isinstance(first, Mapping) and isinstance(last, Mapping):
@@ -233,30 +253,36 @@ def _check_order(starting: Bounds, ending: Bounds) -> None:
                         )
 
 
-def _local(url: str, name: str) -> str:
-    """A path of the file system, also from a URL such as Hadoop's file:/x and file:///x."""
-    found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", url)
-    if found is None:
-        return os.path.abspath(url)  # noqa: PTH100
-    if found[1].lower() != "file" or found[2] not in (None, "", "localhost"):
-        raise failure("KSTORE_UNSUPPORTED", f"{name} lies in a mounted file system", file=url)
-    return os.path.abspath(found[3])  # noqa: PTH100
+def _paths(options: Mapping[str, str]) -> list[str]:
+    """One log directory or several: Spark gives the list of load([…]) as JSON, under the name paths."""
+    if not options.keys() - _OF_SPARK:
+        raise _of_catalog()
+    if "path" in options and "paths" in options:
+        raise bad("path and paths are both given: leave one out")
+    name = "paths" if "paths" in options else "path"
+    text = options.get(name, "").strip()
+    if not text.startswith("["):
+        return [text]
+    found = _json(name, text)
+    if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+        raise bad(
+            f'{name} is {text!r}, allowed is a directory, or a JSON list such as ["/disk1/kafka", "/disk2/kafka"]'
+        )
+    return found
 
 
-def _path(options: Mapping[str, str]) -> str:
-    if not options:
-        raise bad(_CATALOG)
-    path = options.get("path", "").strip()
-    if not path:
-        raise bad("path is missing: the log directory, as in .load(path) or .option('path', …)")
-    return _local(path, "path")
+def _sink_path(options: Mapping[str, str]) -> str:
+    paths = roots_of(_paths(options))
+    if len(paths) > 1:
+        raise bad(f"a sink writes in one log directory, path names {len(paths)}: {', '.join(paths)}")
+    return paths[0]
 
 
 def _checkpoint(options: Mapping[str, str]) -> str | None:
     """Where Spark keeps a query's progress, if that is in this file system."""
     given = options.get("checkpointLocation")
     try:
-        return None if given is None else _local(given, "checkpointLocation")
+        return None if given is None else local_path(given, "checkpointLocation")
     except SparkSourceError:
         return None
 
@@ -265,12 +291,14 @@ def _checkpoint(options: Mapping[str, str]) -> str | None:
 class SourceOptions:
     """What to read; checked when it is made."""
 
-    root: str
+    roots: tuple[str, ...]
     topics: Topics
     starting: Bounds
     ending: Bounds
     min_partitions: int | None
     max_records_per_partition: int | None
+    max_partition_bytes: int
+    open_cost_bytes: int
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
@@ -281,9 +309,9 @@ class SourceOptions:
     @classmethod
     def of(cls, given: Mapping[str, str], *, stream: bool) -> "SourceOptions":
         """From a reader's options."""
-        options = canonical(given)
-        for name in _SINK:
-            if name in options:
+        options = canonical(given, _TAKEN_BY_SOURCE)
+        for name in options:
+            if name in _SINK or name.startswith(_CONFIG):
                 raise bad(f"{name} is an option of the writer")
         if stream:
             for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -297,17 +325,23 @@ class SourceOptions:
         least, most = (_integer(options, f"{m}OffsetsPerTrigger", 1) for m in ("min", "max"))
         if least is not None and most is not None and least > most:
             raise bad(f"minOffsetsPerTrigger, {least}, is more than maxOffsetsPerTrigger, {most}")
-        root, topics = _path(options), _topics(options)
+        roots, topics = roots_of(_paths(options)), _topics(options)
         starting = _bounds(options, "starting", "latest" if stream else "earliest")
         ending = _bounds(options, "ending", "latest")
+        if not stream and starting.table is not None:
+            for topic, own in starting.table.items():
+                if LATEST in own.values():
+                    raise bad(f"startingOffsets of {topic} has -1, the end, which only streams take")
         _check_order(starting, ending)
         return cls(
-            root,
+            roots,
             topics,
             starting,
             ending,
             _integer(options, "minPartitions", 1),
             _integer(options, "maxRecordsPerPartition", 1),
+            _bytes(options, "maxPartitionBytes", 1, TARGET_BYTES),
+            _bytes(options, "openCostInBytes", 0, OPEN_COST_BYTES),
             most,
             least,
             _duration_ms(options, "maxTriggerDelay", _TRIGGER_DELAY_MS),
@@ -336,7 +370,9 @@ class SinkOptions:
         """From a writer's options; kstore.NAME is the topic configuration NAME of what is written, in Kafka's notation."""
         options = canonical(given)
         for name in _SOURCE:
-            if name in options:
+            if (
+                name in options and name != "includeHeaders"
+            ):  # Spark's sink has it too; headers are the column's here
                 raise bad(f"{name} is an option of the reader")
         if_published = options.get("ifPublished", "skip").strip().lower()
         if if_published not in ("skip", "error"):
@@ -344,16 +380,18 @@ class SinkOptions:
         own = {
             name.removeprefix(_CONFIG): value for name, value in options.items() if name.startswith(_CONFIG)
         }
+        if own.get("compression.type") == "none":  # a producer's word for it
+            own["compression.type"] = "uncompressed"
         try:
             config = LogConfig.from_topic(own)
         except InvalidConfigError as e:
             raise translated(e) from None
         return cls(
-            _path(options),
+            _sink_path(options),
             options.get("topic"),
             options.get("txnId"),
             _integer(options, "numPartitions", 1) or 1,
-            _local(options["stagingPath"], "stagingPath") if "stagingPath" in options else None,
+            local_path(options["stagingPath"], "stagingPath") if "stagingPath" in options else None,
             _duration_ms(options, "lockWait", _LOCK_WAIT_MS) / 1000,
             if_published == "error",
             _checkpoint(options),

@@ -1,29 +1,26 @@
 """Splits: what each task of a job reads. Made on the driver from indexes and headers alone; needs no Spark."""
 
 import operator
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from os import PathLike, fspath
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy
 
 from kstore.engine.segment.segment import Segment
-from kstore.errors import KstoreError, LogNotFoundError
+from kstore.errors import KstoreError
 from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import failure, translated
-from kstore.store import LogStore
+from kstore.spark.logs import Isolation, Logs, Paths, roots_of
 
 TARGET_BYTES = 128 << 20
 EARLIEST, LATEST = -2, -1
 
 Topics: TypeAlias = str | Iterable[str] | Mapping[str, Iterable[int]] | re.Pattern[str]
 PerPartition: TypeAlias = Mapping[str, Mapping[int, int]]
-Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 
 class Piece(NamedTuple):
@@ -71,51 +68,16 @@ class Bounds:
     timestamps: PerPartition | None = None
     when_none_later: Literal["error", "latest"] = "error"
 
+    @property
+    def table(self) -> PerPartition | None:
+        """The offsets that are named for each partition, if these are what counts."""
+        if self.timestamp is not None or self.timestamps is not None or isinstance(self.offsets, str):
+            return None
+        return self.offsets
+
 
 START = Bounds("earliest")
 END = Bounds("latest")
-
-
-@dataclass(slots=True)
-class Logs:
-    """The logs of a directory, opened once each; `refresh` takes in what was written since."""
-
-    root: str
-    isolation: Isolation = "read_uncommitted"
-    _open: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
-
-    def names(self) -> list[TopicPartition]:
-        """The partitions that lie there, in order."""
-        try:
-            return LogStore(self.root).partitions
-        except LogNotFoundError:
-            raise failure("KSTORE_PATH_NOT_FOUND", "no log directory there", file=self.root) from None
-
-    def open(self, tp: TopicPartition) -> PartitionLog:
-        """The log of a partition, as it was when it was first asked for or last refreshed."""
-        log = self._open.get(tp)
-        if log is None:
-            try:
-                log = PartitionLog(f"{self.root}/{tp}")
-            except (KstoreError, OSError) as e:
-                raise translated(e, topic=tp.topic, partition=tp.partition) from e
-            self._open[tp] = log
-        return log
-
-    def refresh(self) -> None:
-        """Brings the open logs up to date; those that are gone are forgotten."""
-        for tp, log in list(self._open.items()):
-            try:
-                log.refresh()
-            except FileNotFoundError:
-                del self._open[tp]
-            except (KstoreError, OSError) as e:
-                raise translated(e, topic=tp.topic, partition=tp.partition) from e
-
-    def end(self, tp: TopicPartition) -> int:
-        """The offset after the last record that may be read."""
-        log = self.open(tp)
-        return log.last_stable_offset() if self.isolation == "read_committed" else log.log_end_offset
 
 
 def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
@@ -135,14 +97,29 @@ def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
                     "no such partition there",
                     topic=tp.topic,
                     partition=tp.partition,
-                    file=logs.root,
+                    file=logs.place,
                 )
         return asked
     names = set(topics.split(",") if isinstance(topics, str) else topics)
     names = {name.strip() for name in names}
     for name in sorted(names - {tp.topic for tp in there}):
-        raise failure("KSTORE_TOPIC_NOT_FOUND", "no such topic there", topic=name, file=logs.root)
+        raise failure("KSTORE_TOPIC_NOT_FOUND", "no such topic there", topic=name, file=logs.place)
     return [tp for tp in there if tp.topic in names]
+
+
+def check_named(logs: Logs, partitions: Iterable[TopicPartition], table: PerPartition, name: str) -> None:
+    """KSTORE_INVALID_OPTION if a table of offsets or timestamps names a partition that is not read, as in Kafka's source."""
+    read = set(partitions)
+    for topic, own in table.items():
+        for partition in own:
+            if (topic, partition) not in read:
+                raise failure(
+                    "KSTORE_INVALID_OPTION",
+                    f"{name} names this partition, which is not among those that are read",
+                    topic=topic,
+                    partition=partition,
+                    file=logs.place,
+                )
 
 
 def _of_partition(table: PerPartition, tp: TopicPartition, name: str) -> int:
@@ -188,6 +165,11 @@ def resolve(
     """Every bound as a number, now: later runs of the same job then read the same records."""
     found: dict[TopicPartition, int] = {}
     name = "startingOffsets" if start else "endingOffsets"
+    partitions = list(partitions)
+    if bounds.timestamp is None and bounds.timestamps is not None:
+        check_named(logs, partitions, bounds.timestamps, f"{name}ByTimestamp")
+    elif bounds.table is not None:
+        check_named(logs, partitions, bounds.table, name)
     for tp in partitions:
         log = logs.open(tp)
         first, end = log.log_start_offset, logs.end(tp)
@@ -237,7 +219,7 @@ def checked(logs: Logs, tp: TopicPartition, offset: int, *, fail_on_data_loss: b
 
 
 def plan_splits(
-    path: str | PathLike[str],
+    path: Paths,
     topics: Topics,
     *,
     starting: Bounds | Literal["earliest", "latest"] | PerPartition = START,
@@ -248,14 +230,16 @@ def plan_splits(
     isolation: Isolation = "read_uncommitted",
     fail_on_data_loss: bool = True,
 ) -> list[Split]:
-    """What the tasks of a job read of the log directory `path`: splits of about `target_bytes`, cut between batches.
+    """What a job reads of the log directory `path`, or of several: splits of about `target_bytes`, cut between batches.
+
+    pack_splits then says which of them share a task.
 
     `topics`: a name or several (also with commas), a compiled pattern, or {topic: partitions}. `starting`, `ending`:
     "earliest", "latest", {topic: {partition: offset}} with -2 and -1 for these, or Bounds, which can name times too.
     They are resolved here, once. `min_partitions` asks for at least about so many splits in all;
     `max_records_per_partition` cuts after at most so many offsets, to the next batch. SparkSourceError.
     """
-    logs = Logs(os.path.abspath(fspath(path)), isolation)  # noqa: PTH100 - links stay as executors see them
+    logs = Logs(roots_of(path), isolation)
     starting = starting if isinstance(starting, Bounds) else Bounds(starting)
     ending = ending if isinstance(ending, Bounds) else Bounds(ending)
     partitions = chosen(logs, topics)
@@ -433,7 +417,7 @@ def _split(
     firsts = [start] + [max(start, pieces[0].base_offset) for pieces in groups[1:]] + [stop]
     return [
         Split(
-            logs.root,
+            logs.root_of(tp),
             tp.topic,
             tp.partition,
             first,

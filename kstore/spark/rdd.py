@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, Literal
 
 from kstore.engine.record.batch import Record
 from kstore.spark import columns as cols
 from kstore.spark.errors import failure
+from kstore.spark.logs import Paths
+from kstore.spark.packing import pack_splits, parallelism_of
 from kstore.spark.plan import Split, Topics, plan_splits
 
 As = Literal["batches", "arrow", "records"]
@@ -20,27 +21,27 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionReader:
-    """From an iterator of splits to what they hold; made by partition_reader. Picklable: it holds names only."""
+    """From an iterator of splits, or of tuples of them, to what they hold; made by partition_reader. Picklable: it holds
+    names only."""
 
     as_: As
     columns: tuple[str, ...]
 
-    def __call__(self, splits: Iterable[Split]) -> Iterator[Any]:
-        for split in splits:
-            if self.as_ == "records":
-                yield from _tuples(split, self.columns)
-            else:
-                batches = cols.read_columns(split, self.columns)
-                if self.as_ == "batches":
-                    yield from batches
+    def __call__(self, items: Iterable[Split | Iterable[Split]]) -> Iterator[Any]:
+        for item in items:
+            splits = (item,) if isinstance(item, Split) else item
+            if self.as_ == "arrow":
+                yield from cols.read_arrow(splits, self.columns)
+                continue
+            for split in splits:
+                if self.as_ == "records":
+                    yield from _tuples(split, self.columns)
                 else:
-                    schema = cols.arrow_schema(self.columns)
-                    for batch in batches:
-                        yield cols.to_arrow(batch, schema)
+                    yield from cols.read_columns(split, self.columns)
 
 
 def partition_reader(as_: As = "batches", columns: Sequence[str] | None = None) -> PartitionReader:
-    """What to give to mapPartitions of an RDD of splits.
+    """What to give to mapPartitions of an RDD of splits, or of what pack_splits gives.
 
     "batches" yields ColumnBatch, numpy columns to aggregate in the worker; "arrow" yields pyarrow.RecordBatch in the
     schema of Spark's Kafka source; "records" yields tuples, (offset, timestamp in ms, key, value) unless `columns` says
@@ -58,17 +59,20 @@ def partition_reader(as_: As = "batches", columns: Sequence[str] | None = None) 
 
 def rdd(
     sc: Any,
-    path: str | PathLike[str],
+    path: Paths,
     topics: Topics,
     *,
     as_: As = "batches",
     columns: Sequence[str] | None = None,
     **plan: Any,
 ) -> Any:
-    """An RDD of what partition_reader yields, one partition a split; `plan` as for plan_splits."""
+    """An RDD of what partition_reader yields; `plan` as for plan_splits. A partition of it is a split, or several small
+    ones, as pack_splits has them; `min_partitions` asks for at least about so many."""
     reader = partition_reader(as_, columns)
     splits = plan_splits(path, topics, **plan)
-    return sc.parallelize(splits, max(1, len(splits))).mapPartitions(reader)
+    own = {name: plan[name] for name in ("max_records_per_partition", "target_bytes") if name in plan}
+    tasks = pack_splits(splits, parallelism=plan.get("min_partitions") or parallelism_of(sc), **own)
+    return sc.parallelize(tasks, max(1, len(tasks))).mapPartitions(reader)
 
 
 def _tuples(split: Split, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

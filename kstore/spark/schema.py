@@ -1,7 +1,6 @@
 """What Spark's readers and writers share: the columns in Spark's types, and what a task reads. Imports pyspark."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -15,10 +14,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kstore.log.files.layout import TopicPartition
 from kstore.spark import columns as cols
 from kstore.spark.errors import failure
+from kstore.spark.logs import Logs
 from kstore.spark.options import SourceOptions
-from kstore.spark.plan import Split
+from kstore.spark.packing import pack_splits
+from kstore.spark.plan import Split, split_ranges
 
 try:
     from pyspark.sql.datasource import InputPartition
@@ -64,15 +66,32 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_arrow(split: Split, columns: Sequence[str]) -> Iterator[Any]:
-    """The records of a split as Arrow batches with these columns."""
-    schema = cols.arrow_schema(columns)
-    for batch in cols.read_columns(split, columns):
-        yield cols.to_arrow(batch, schema)
+def tasks(
+    logs: Logs,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    options: SourceOptions,
+    parallelism: int | None,
+) -> list[tuple[Split, ...]]:
+    """What the tasks read of ranges of offsets that were resolved before. `parallelism`: how many can run at once."""
+    splits = split_ranges(
+        logs,
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+        target_bytes=options.max_partition_bytes,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    return pack_splits(
+        splits,
+        parallelism=options.min_partitions or parallelism,
+        max_records_per_partition=options.max_records_per_partition,
+        target_bytes=options.max_partition_bytes,
+        open_cost_bytes=options.open_cost_bytes,
+    )
 
 
 class KStorePartition(InputPartition):  # type: ignore[misc]
     """What a task reads."""
 
-    def __init__(self, value: Split) -> None:
+    def __init__(self, value: tuple[Split, ...]) -> None:
         self.value = value

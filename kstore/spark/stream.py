@@ -10,10 +10,12 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from kstore.log.files.layout import TopicPartition
+from kstore.spark.columns import read_arrow
 from kstore.spark.errors import failure
+from kstore.spark.logs import Logs
 from kstore.spark.options import SourceOptions
-from kstore.spark.plan import Logs, checked, chosen, resolve, split_ranges
-from kstore.spark.schema import KStorePartition, read_arrow
+from kstore.spark.plan import checked, chosen, resolve
+from kstore.spark.schema import KStorePartition, tasks
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -47,7 +49,9 @@ def _nested(ends: Mapping[TopicPartition, int]) -> _Offsets:
 class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """A streaming query: the logs stay open in Spark's planning process, and are refreshed at every trigger."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, options: SourceOptions, columns: tuple[str, ...], parallelism: int | None = None
+    ) -> None:
         if options.min_offsets_per_trigger is not None and ReadMinRows is None:
             raise failure(
                 "KSTORE_UNSUPPORTED",
@@ -56,13 +60,14 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             )
         self.options = options
         self.columns = columns
+        self.parallelism = parallelism
         self._logs: Logs | None = None
         self._frozen: _Ends | None = None
         self._triggered: float | None = None
         self._last: _Ends = {}  # where the last micro-batch ended: Spark 4.0 and 4.1 do not say
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "columns": self.columns}
+        return {"options": self.options, "columns": self.columns, "parallelism": self.parallelism}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -71,7 +76,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
     def _open(self) -> Logs:
         if self._logs is None:
-            self._logs = Logs(self.options.root, self.options.isolation)
+            self._logs = Logs(self.options.roots, self.options.isolation)
         return self._logs
 
     def initialOffset(self) -> _Offsets:
@@ -157,7 +162,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=offset,
-                file=f"{self.options.root}/{tp}",
+                file=self._open().place,
             )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KStorePartition]:
@@ -184,14 +189,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             if since < to:
                 lossy = {"fail_on_data_loss": self.options.fail_on_data_loss}
                 ranges[tp] = (checked(logs, tp, since, **lossy), checked(logs, tp, to, **lossy))
-        splits = split_ranges(
-            logs,
-            ranges,
-            min_partitions=self.options.min_partitions,
-            max_records_per_partition=self.options.max_records_per_partition,
-            fail_on_data_loss=self.options.fail_on_data_loss,
-        )
-        return [KStorePartition(split) for split in splits]
+        return [KStorePartition(task) for task in tasks(logs, ranges, self.options, self.parallelism)]
 
     # ---- in tasks -------------------------------------------------------------------------------------------------
 

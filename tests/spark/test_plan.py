@@ -177,7 +177,12 @@ def test_errors_name_code_and_place(tmp_path: Path) -> None:
     assert code(BROKER, "trimmed", ending={"trimmed": {0: 500}}) == "KSTORE_OFFSET_OUT_OF_RANGE"
     assert code(BROKER, "trimmed", ending={"trimmed": {0: -2}}) == "KSTORE_INVALID_OPTION"
     assert code(BROKER, "events", starting=Bounds(timestamp=2**50)) == "KSTORE_OFFSET_OUT_OF_RANGE"
+    assert code(BROKER, "events", starting={"events": {0: 5, 1: 0, 2: 0}}) == "KSTORE_INVALID_OPTION"
+    assert code(BROKER, "events", ending=Bounds(timestamps={"event": {0: 5}})) == "KSTORE_INVALID_OPTION"
     assert code(BROKER, "events", min_partitions=0) == "KSTORE_INVALID_OPTION"
+    assert code("", "events") == code([], "events") == code([BROKER, ""], "events") == "KSTORE_INVALID_OPTION"
+    assert code([BROKER, f"{BROKER}/"], "events") == "KSTORE_INVALID_OPTION"
+    assert code(BROKER / "events-0", "events") == "KSTORE_PATH_NOT_FOUND"
     late = Bounds(timestamp=2**50, when_none_later="latest")
     assert plan_splits(BROKER, "events", starting=late) == []
     assert plan_splits(BROKER, re.compile("nothing")) == []
@@ -188,7 +193,7 @@ def test_errors_name_code_and_place(tmp_path: Path) -> None:
 def test_options_in_any_case_and_their_values() -> None:
     given = {"PATH": "/x", "subscribe": "a, b", "MINPARTITIONS": "3", "includeheaders": "TRUE"}
     options = SourceOptions.of(given, stream=False)
-    assert (options.root, options.topics, options.min_partitions) == ("/x", ["a", "b"], 3)
+    assert (options.roots, options.topics, options.min_partitions) == (("/x",), ["a", "b"], 3)
     assert options.include_headers is True
     assert options.starting.offsets == "earliest"
     assert SourceOptions.of(given, stream=True).starting.offsets == "latest"
@@ -196,6 +201,10 @@ def test_options_in_any_case_and_their_values() -> None:
         {"minPartitions": "0"},
         {"startingOffsets": "latest"},
         {"startingOffsets": '{"a": {"0": true}}'},
+        {"startingOffsets": '{"a": {"0": -1}}'},
+        {"maxPartitionBytes": "0"},
+        {"maxPartitionBytes": "1 mile"},
+        {"openCostInBytes": "-1"},
         {"endingOffsets": "earliest"},
         {"isolation": "read"},
         {"assign": '{"a": [0]}'},

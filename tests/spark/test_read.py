@@ -193,6 +193,21 @@ def test_wrong_options_are_reported_at_load(
         reader(spark, broker, **options).load()
 
 
+@pytest.mark.parametrize("via", ["auto", "mapInArrow"])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"startingOffset": "earliest"}, "KSTORE_INVALID_OPTION"),
+        ({"startingOffsets": {"events": {"0": 0}}}, "KSTORE_INVALID_OPTION"),
+        ({"startingOffsets": {"events": {"0": 999, "1": 0}}}, "KSTORE_OFFSET_OUT_OF_RANGE"),
+        ({"startingTimestamp": 2**50}, "KSTORE_OFFSET_OUT_OF_RANGE"),
+    ],
+)
+def test_dataframe_reports_at_once(spark: Any, broker: Path, options: Any, code: str, via: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{code}: "):
+        kstore.spark.dataframe(spark, broker, "events", columns=["offset"], via=via, **options)
+
+
 @pytest.mark.datasource
 def test_tables_and_views_of_the_catalog(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import AnalysisException
@@ -211,10 +226,16 @@ def test_tables_and_views_of_the_catalog(spark: Any, tmp_path: Path) -> None:
             AnalysisException, match=r"table of the catalog .* does not work.*CREATE TEMPORARY VIEW"
         ):
             spark.sql("SELECT count(*) FROM kstore_two").collect()
+        with pytest.raises(AnalysisException, match=r"KSTORE_UNSUPPORTED: a table of the catalog"):
+            spark.sql("INSERT INTO kstore_two VALUES (X'00')")
     finally:
         spark.sql("DROP TABLE kstore_two")
     spark.sql(f"CREATE TEMPORARY VIEW kstore_three {options}")
     assert spark.sql("SELECT count(*) FROM kstore_three").collect()[0][0] == 5
+    spark.sql(f"CREATE TEMPORARY VIEW kstore_four (offset BIGINT) {options}")
+    assert [row.asDict() for row in spark.sql("SELECT * FROM kstore_four").collect()] == [
+        {"offset": offset} for offset in range(5)
+    ]
 
 
 @pytest.mark.datasource

@@ -1,0 +1,70 @@
+"""Which splits share a task, as small files share one in Spark's file sources. Needs no Spark."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kstore.spark.errors import failure
+from kstore.spark.plan import TARGET_BYTES, Split
+
+OPEN_COST_BYTES = 64 << 10
+PARALLELISM = 200  # where nobody says how many tasks run at once; so many partitions Spark makes of a shuffle
+
+
+def pack_splits(
+    splits: Iterable[Split],
+    *,
+    parallelism: int | None = None,
+    max_records_per_partition: int | None = None,
+    target_bytes: int = TARGET_BYTES,
+    open_cost_bytes: int = OPEN_COST_BYTES,
+) -> list[tuple[Split, ...]]:
+    """Splits that share a task: each tuple is what one task should read. Their order stays as it is.
+
+    `parallelism` is how many tasks can run at once (default 200): no task gets more than its share of all bytes, so that
+    all have something to do. Nor does it get more than `target_bytes`, or than `max_records_per_partition` offsets. A
+    split counts for its size, and for `open_cost_bytes` before the next one; one that is larger has a task for itself.
+    This is the formula of Spark's file sources. SparkSourceError.
+    """
+    splits = list(splits)
+    for name, value, least in (
+        ("parallelism", parallelism, 1),
+        ("maxRecordsPerPartition", max_records_per_partition, 1),
+        ("target_bytes", target_bytes, 1),
+        ("open_cost_bytes", open_cost_bytes, 0),
+    ):
+        if value is not None and value < least:
+            raise failure("KSTORE_INVALID_OPTION", f"{name} is {value}, allowed is at least {least}")
+    costs = [split.size + open_cost_bytes for split in splits]
+    most = min(target_bytes, max(open_cost_bytes, sum(costs) // (parallelism or PARALLELISM)))
+    groups: list[list[Split]] = []
+    size = records = 0
+    for split, cost in zip(splits, costs, strict=True):
+        records += split.stop - split.start
+        is_full = max_records_per_partition is not None and records > max_records_per_partition
+        if not groups or size + split.size > most or is_full:
+            groups.append([])
+            size, records = 0, split.stop - split.start
+        groups[-1].append(split)
+        size += cost
+    return [tuple(group) for group in groups]
+
+
+def parallelism_of(sc: Any) -> int:
+    """How many tasks of a SparkContext can run at once; a cluster's executors may still be on their way."""
+    if sc.master.startswith("local") or sc.getConf().contains("spark.default.parallelism"):
+        return int(sc.defaultParallelism)
+    return max(PARALLELISM, int(sc.defaultParallelism))
+
+
+def context_of(session: Any) -> Any:
+    """The SparkContext of a session; None over Spark Connect, where there is none."""
+    return getattr(session, "sparkContext", None)
+
+
+def session_parallelism(session: Any) -> int | None:
+    """The same of a session, where it is not configured as for Spark's file sources; None over Spark Connect."""
+    for name in ("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism"):
+        if number := session.conf.get(name, None):
+            return int(number)
+    sc = context_of(session)
+    return None if sc is None else parallelism_of(sc)
