@@ -10,14 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from os import PathLike, fspath
 from typing import Any, NamedTuple
 
 from pyspark.sql.streaming import StreamingQueryListener
 
 from kstore.errors import KstoreError
 from kstore.log.files.layout import TopicPartition
-from kstore.spark.plan import Isolation, Logs
+from kstore.spark.logs import Isolation, Logs, Paths, roots_of
 from kstore.store.metrics import head_of, labels_of
 
 try:
@@ -93,18 +92,16 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         ...
         lag.queries["orders"].offsets, lag.queries["orders"].ms
 
-    `path` is the log directory that the queries read, as the driver sees it. Without it, offsets come from the query's
-    progress (Spark 4.2 and later tell where the logs end), and times are unknown. `isolation` as the queries have it:
-    with "read_committed" a log ends where the first open transaction begins.
+    `path` is the log directory that the queries read, or several, as the driver sees them. Without it, offsets come from
+    the query's progress (Spark 4.2 and later tell where the logs end), and times are unknown. `isolation` as the queries
+    have it: with "read_committed" a log ends where the first open transaction begins.
 
     Each trigger is also logged, by logging.getLogger("kstore.spark.lag") at level INFO. Spark tells listeners a moment
     after the trigger, in a thread of its own. When a query has nothing to read, it tells them every 10 seconds.
     """
 
-    def __init__(
-        self, path: str | PathLike[str] | None = None, *, isolation: Isolation = "read_uncommitted"
-    ) -> None:
-        self._logs = None if path is None else Logs(fspath(path), isolation)
+    def __init__(self, path: Paths | None = None, *, isolation: Isolation = "read_uncommitted") -> None:
+        self._logs = None if path is None else Logs(roots_of(path), isolation)
         self._lock = threading.Lock()
         self._queries: dict[str, QueryLag] = {}
 
