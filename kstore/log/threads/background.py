@@ -48,7 +48,7 @@ class Background(threading.Thread):
         """RuntimeError if there can be no more threads; so at the end of the interpreter, when it would never run."""
         if sys.is_finalizing():
             raise RuntimeError("can't start new thread at interpreter shutdown")
-        self._started = _Started()  # type: ignore[assignment]
+        self._started = _Started()
         self._over = Wakeup()
         self._runs = {}
         # From here on these are only set, which takes no memory.
