@@ -9,6 +9,17 @@ import pytest
 
 import kstore
 
+# Each begins with something that takes long, a JVM: with `pytest -n`, one process runs all of a folder.
+TOGETHER = ("kafka", "spark")
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for folder in TOGETHER:
+            if item.path.is_relative_to(HERE / folder):
+                item.add_marker(pytest.mark.xdist_group(folder))
+
 
 @pytest.fixture
 def ram() -> Iterator[Path]:

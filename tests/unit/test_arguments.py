@@ -90,7 +90,7 @@ def test_out_of_range(
         {"clock": lambda: 2**63},
         {"durability": "groups"},
     ],
-    ids=str,
+    ids=lambda options: next(iter(options)),
 )
 def test_options_of_open(tmp_path: Path, options: dict[str, Any]) -> None:
     written(tmp_path / "t-0").close()

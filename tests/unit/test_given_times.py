@@ -52,7 +52,7 @@ def test_a_datetime_is_a_timestamp(tmp_path: Path, way: Way) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "error", "words"),
     [
-        (time.time(), TypeError, r"int\(time.time\(\) \* 1000\)"),
+        (1_700_000_000.25, TypeError, r"int\(time.time\(\) \* 1000\)"),
         (1.5, TypeError, "timestamp"),
         (True, TypeError, "timestamp"),
         ("now", TypeError, "timestamp"),
