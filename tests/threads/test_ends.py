@@ -222,6 +222,38 @@ def test_finalizers_in_any_order(tmp_path: Path, seed: int) -> None:
     assert len(list(kstore.open(tmp_path / "t-0"))) >= 50
 
 
+EMPTIED = """
+class Last:
+    def __init__(self, things):
+        self.things, self.vars = things, vars
+        self.modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "kstore"]
+
+    def __del__(self):  # as CPython does at the end: names of a module become None, whoever still needs them
+        for module in self.modules:
+            for name in list(self.vars(module)):
+                self.vars(module)[name] = None
+        self.things.clear()
+
+log = kstore.open(path, "a", **OPTIONS)
+say(log.extend([b"v" * 50] * 500)[-1])
+store = kstore.LogStore(os.path.dirname(path) + "/store", mode="a")
+store.create_topic("t", 2)
+[store.append("t", b"v") for _ in range(10)]
+cursor, rows = log.cursor("group"), iter(log.scan(batch_rows=10, threads=2))
+next(rows)
+things = [cursor, log, store, rows, store.log("t", 0), log.follow(0), log.appender(), kstore.open(path)]
+log.close()
+store.close()
+builtins.last = Last(things)
+del log, store, cursor, rows, things
+"""
+
+
+def test_finalizers_of_modules_that_are_empty(tmp_path: Path) -> None:
+    returned, acknowledged, said = ended(EMPTIED, tmp_path / "t-0")
+    assert (returned, acknowledged, said) == (0, [499], "")
+
+
 OTHER_INTERPRETER = """
 try:
     from concurrent import interpreters

@@ -1,6 +1,5 @@
 """A log directory that one store keeps as a whole: its lock, its clean marker, its checkpoints."""
 
-import contextlib
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -106,9 +105,11 @@ class DirectoryKeeper:
                 self._left = True
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it was not made to its end
+        try:
             if not self.has_left:
                 self._lock.writing.later(self._forget)
+        except AttributeError:  # it was not made to its end
+            pass
 
     def _forget(self) -> None:
         """Nobody has closed it, and it is garbage."""

@@ -419,8 +419,10 @@ class LogDirState:
             self._give_up()
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it was interrupted while it was made
+        try:  # noqa: SIM105 - at the end of the interpreter, contextlib may be gone
             self.leave_unclean()
+        except AttributeError:  # it was interrupted while it was made
+            pass
 
 
 class Session:

@@ -1,6 +1,5 @@
 """The page cache: what of a log it holds, and how a scan leaves it."""
 
-import contextlib
 import mmap
 from collections import deque
 from typing import NamedTuple
@@ -102,5 +101,7 @@ class PageCache:
         self._file = None
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it was interrupted while it was made
+        try:  # noqa: SIM105 - at the end of the interpreter, contextlib may be gone
             self.leave()
+        except AttributeError:  # it was interrupted while it was made
+            pass
