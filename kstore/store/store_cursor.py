@@ -198,7 +198,7 @@ class StoreCursor(TopicReader):
             if topic in (None, tp.topic) and partition in (None, tp.partition):
                 cursor.seek(place)
                 self._settled[tp] = -1  # it is under way until it is committed
-                self._pending[tp] = None
+                self._pending[tp] = self._moved[tp] = None
 
     def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:
         """Writes down that all records that were given out are done: all partitions in one step for each log directory, with
@@ -212,7 +212,12 @@ class StoreCursor(TopicReader):
         check_commit(durable, metadata)
         self._check_open()
         if record is None:
-            moved = [(c, c.position) for tp, c in self._places.items() if c.position != self._settled[tp]]
+            places, settled = self._places, self._settled
+            moved = [
+                (places[tp], places[tp].position)
+                for tp in list(self._moved)
+                if tp in places and places[tp].position != settled[tp]
+            ]
         elif isinstance(record, TopicRecord):
             cursor = self._places.get(TopicPartition(record.topic, record.partition))
             if cursor is None:
@@ -230,6 +235,9 @@ class StoreCursor(TopicReader):
             raise
         for cursor, offset in moved:
             self._settled[cursor._home.tp] = offset
+        if record is None:  # the others had no turn since
+            last = self._turn_of
+            self._moved = {tp: None for tp in self._moved if tp == last}
         if monotonic() >= self._next_look:
             self._look()
 

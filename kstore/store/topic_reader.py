@@ -125,6 +125,8 @@ class TopicReader:
         self._wanted: dict[TopicPartition, str] = {}
         self._places: dict[TopicPartition, Any] = {}
         self._pending: dict[TopicPartition, None] = {}  # which may have more
+        self._moved: dict[TopicPartition, None] = {}  # which had a turn
+        self._turn_of: TopicPartition | None = None  # the last of these
         self._numbers: dict[int, TopicPartition] = {}  # by the number that the watch knows them by
         self._watch: Inotify | None = None
         self._event = EventFd()
@@ -178,6 +180,7 @@ class TopicReader:
         finally:
             self._places.pop(tp, None)
             self._pending.pop(tp, None)
+            self._moved.pop(tp, None)
             self._watch, self._numbers = None, {}  # it would go on to tell of it
 
     def _gone(self, tp: TopicPartition) -> None:
@@ -263,6 +266,8 @@ class TopicReader:
         self, tp: TopicPartition, place: Place, of: Callable[[TopicPartition, Any], Iterator[_T]]
     ) -> Iterator[Iterator[_T]]:
         before = place.position
+        self._turn_of = tp
+        self._moved[tp] = None
         try:
             yield of(tp, place)
             if place.position >= before + TURN:
