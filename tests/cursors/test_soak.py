@@ -31,6 +31,7 @@ ROOM = 40  # descriptors, and maps, that a process may have more than it had aft
 MEMBER = r"""
 import os, random, sys, threading, zlib
 import kstore
+import numpy  # as columns do when they are first used: it has many maps
 
 path, group, out = sys.argv[1:]
 notes = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
