@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from kstore.log.files.directory_keeper import DirectoryKeeper
 from kstore.log.files.layout import TopicPartition
 from kstore.properties import parse_properties
 
+TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
+
 
 class LogDirectory:
     """A log directory: `partitions` are those in use, `others` names of directories that are none, `deleted` those of
@@ -37,6 +40,9 @@ class LogDirectory:
         self.partitions: list[TopicPartition] = []
         self.others: list[str] = []
         self.deleted: list[str] = []
+        self.listed_at = (
+            -1
+        )  # its time of change then; -1 if it had just changed, so that more may have come at that time
         if not (writing or path.is_dir()):
             raise LogNotFoundError(f"no log directory at {path}")
         try:
@@ -65,6 +71,9 @@ class LogDirectory:
             )
 
     def _list(self) -> None:
+        changed = self.path.stat().st_mtime_ns
+        if time.time_ns() - changed > TICK:
+            self.listed_at = changed
         with os.scandir(self.path) as entries:
             names = sorted(entry.name for entry in entries if _is_directory(entry))
         for name in names:

@@ -21,6 +21,7 @@ from kstore.log.cursors.cursor import checked_place, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
+from kstore.store.log_directory import TICK, LogDirectory
 from kstore.store.topic_catalog import TopicCatalog
 
 LOOK = 0.4  # s: how often to look which partitions there are
@@ -29,7 +30,6 @@ TURN = 1 << 14  # records of a partition before the others have their turn
 _TASK_TURN = 32  # records that one asyncio task takes before the others have a turn
 _SWEEP = 20  # partitions
 _T = TypeVar("_T")
-_TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
 
 
 class TopicRecord(NamedTuple):
@@ -73,6 +73,7 @@ class Topics(Protocol):
 
     _is_writing: bool
     _catalog: TopicCatalog
+    _directories: list[LogDirectory]
 
     @property
     def paths(self) -> tuple[Path, ...]: ...
@@ -144,10 +145,13 @@ class TopicReader:
             self._listed = store._catalog.places
         else:
             now = [path.stat().st_mtime_ns for path in store.paths if path.is_dir()]
-            if now == self._listed and time_ns() - max(now, default=0) > _TICK:
+            is_quiet = time_ns() - max(now, default=0) > TICK
+            if now == self._listed and is_quiet:
                 return
+            is_fresh = self._listed is None and now == [each.listed_at for each in store._directories]
             self._listed = now
-            store = self._store = type(store)(*store.paths)
+            if not (is_fresh and is_quiet):
+                store = self._store = type(store)(*store.paths)
         places = store._catalog.places
         self._wanted = {tp: str(places[tp].path_of(tp)) for tp in sorted(places) if self._wants(tp.topic)}
 
