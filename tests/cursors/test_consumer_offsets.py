@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.log.cursors.offset_commits import Commit, encode_value
 from kstore.store.consumer_offsets import commit_of, committed_in, partition_of
 from tests.helpers.processes import environment
 
@@ -227,3 +228,18 @@ def test_all_versions_of_a_commit() -> None:
             commit_of(record(wrong, b""))
     with pytest.raises(kstore.CorruptRecordError):
         commit_of(record(key, b"\0\5" + tail))
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 4096, 16382])
+def test_what_is_written_is_read(size: int) -> None:
+    """Around the sizes at which a length takes one byte more, with a topic id and without."""
+    key = b"\0\1\0\1g\0\1t\0\0\0\7"
+    position = kstore.OffsetAndMetadata(2**40, -1, "x" * size, 1_700_000_000_000)
+    for topic_id in (b"", b"0123456789abcdef"):
+        value = encode_value(Commit(position, topic_id))
+        assert commit_of(record(key, value)) == ("g", ("t", 7), position)
+        assert value.endswith(topic_id)
+    with pytest.raises(ValueError, match="16383"):
+        encode_value(Commit(position._replace(metadata="x" * 16383), b""))
+    with pytest.raises(ValueError, match="id"):
+        encode_value(Commit(position, b"short"))

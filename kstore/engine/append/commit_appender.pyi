@@ -1,5 +1,8 @@
 from kstore.engine.io.file import File
 
+def encode_value(offset: int, leader_epoch: int, metadata: bytes, timestamp: int, topic_id: bytes) -> bytes:
+    """An OffsetCommitValue of version 4; without a topic id, if that is empty. ValueError for what is too long."""
+
 def encode_commits(
     member: int, base_offset: int, timestamp: int, records: list[tuple[bytes, bytes | None]]
 ) -> bytes:

@@ -3,11 +3,13 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 from posix.stat cimport fstat, struct_stat
 
 from kstore.engine.io.file cimport File, gate
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields
+from libkstore.format cimport ks_store_u16, ks_store_u32, ks_store_u64
 
 cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 
@@ -31,6 +33,44 @@ cdef extern from *:
 
 cdef enum:
     READS = 0      # for the gate: it looks at something
+    VALUE_VERSION = 4
+    VALUE_HEAD = 14    # bytes: version, offset, leader epoch
+    VALUE_TAIL = 9     # time, number of tagged fields
+    ID_SIZE = 16
+
+
+def encode_value(
+    int64_t offset, int32_t leader_epoch, bytes metadata not None, int64_t timestamp, bytes topic_id not None
+):
+    """An OffsetCommitValue of version 4; without a topic id, if that is empty. ValueError for what is too long."""
+    cdef int64_t size = PyBytes_GET_SIZE(metadata)
+    cdef bint has_id = PyBytes_GET_SIZE(topic_id) != 0
+    if size + 1 >= 1 << 14 or (has_id and PyBytes_GET_SIZE(topic_id) != ID_SIZE):
+        raise ValueError(f"{size} bytes of metadata, {len(topic_id)} of an id")
+    cdef bytes value = PyBytes_FromStringAndSize(
+        NULL, VALUE_HEAD + 1 + (size + 1 >= 0x80) + size + VALUE_TAIL + (ID_SIZE + 2 if has_id else 0)
+    )
+    cdef uint8_t *p = <uint8_t *>PyBytes_AS_STRING(value)
+    ks_store_u16(p, VALUE_VERSION)
+    ks_store_u64(p + 2, <uint64_t>offset)
+    ks_store_u32(p + 10, <uint32_t>leader_epoch)
+    p += VALUE_HEAD
+    if size + 1 >= 0x80:
+        p[0] = <uint8_t>((size + 1) & 0x7F | 0x80)
+        p += 1
+        p[0] = <uint8_t>((size + 1) >> 7)
+    else:
+        p[0] = <uint8_t>(size + 1)
+    p += 1
+    memcpy(p, PyBytes_AS_STRING(metadata), <size_t>size)
+    p += size
+    ks_store_u64(p, <uint64_t>timestamp)
+    p[8] = has_id  # how many tagged fields
+    if has_id:
+        p[9] = 0
+        p[10] = ID_SIZE
+        memcpy(p + 11, PyBytes_AS_STRING(topic_id), ID_SIZE)
+    return value
 
 
 def encode_commits(int64_t member, int64_t base_offset, int64_t timestamp, list records not None):

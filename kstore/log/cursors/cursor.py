@@ -96,7 +96,7 @@ def check_commit(durable: object, metadata: object) -> None:
         raise TypeError(f"durable must be True or False, not {durable!r}")
     if not isinstance(metadata, str):
         raise TypeError(f"metadata must be a str, not {metadata!r}")
-    if len(metadata.encode()) > MAX_METADATA_BYTES:
+    if metadata and len(metadata.encode()) > MAX_METADATA_BYTES:
         raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
 
 
@@ -430,10 +430,13 @@ class Cursor:
         to the parent of this process, LogNotFoundError if the partition was deleted. OSError: the position is the old one or the new one.
         """
         check_commit(durable, metadata)
-        offset = self._position
         if isinstance(record, Record):
             offset = record.offset + 1
-        elif record is not None:
+        elif record is None:
+            offset = self._position
+        elif type(record) is int and record >= 0:  # most are
+            offset = record + 1
+        else:
             offset = integer("record", record) + 1
         commit_all([(self, offset)], durable, metadata)
 

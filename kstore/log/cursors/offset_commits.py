@@ -3,15 +3,15 @@
 import struct
 from typing import NamedTuple
 
+from kstore.engine.append import commit_appender
 from kstore.engine.record.batch import Record
 from kstore.errors import CorruptRecordError
 from kstore.log.files.layout import TopicPartition
 
 MAX_METADATA_BYTES = 4096  # Kafka's offset.metadata.max.bytes
-_KEY_VERSION, _VALUE_VERSION = 1, 4
+_KEY_VERSION = 1
 _HEAD = struct.Struct(">hqi")  # version, offset, leader epoch
 _TAIL = struct.Struct(">qBBB16s")  # time, one tagged field, its tag 0 and size, the topic id
-_SHORT_TAIL = struct.Struct(">qB")  # time, no tagged field
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 
 
@@ -44,14 +44,7 @@ def encode_key(group: str, tp: TopicPartition) -> bytes:
 def encode_value(commit: Commit) -> bytes:
     """An OffsetCommitValue; the id is where Kafka has that of the topic, if it has one."""
     offset, epoch, metadata, timestamp = commit.position
-    text = metadata.encode()
-    head = _HEAD.pack(_VALUE_VERSION, offset, epoch)
-    tail = (
-        _TAIL.pack(timestamp, 1, 0, 16, commit.partition_id)
-        if commit.partition_id
-        else _SHORT_TAIL.pack(timestamp, 0)
-    )
-    return head + _length(len(text) + 1) + text + tail
+    return commit_appender.encode_value(offset, epoch, metadata.encode(), timestamp, commit.partition_id)
 
 
 def decode(group: str, record: Record, file: str) -> tuple[TopicPartition, Commit | None]:
@@ -92,8 +85,3 @@ def _decode_value(value: bytes) -> Commit:
     if encode_value(commit) != value or offset < 0:
         raise ValueError(f"value {value!r}")
     return commit
-
-
-def _length(number: int) -> bytes:
-    """An unsigned varint of at most two bytes."""
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80, number >> 7])
