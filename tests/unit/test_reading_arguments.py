@@ -138,3 +138,22 @@ def test_what_holds_files_is_not_pickled_and_says_what_to_do(log: kstore.Partiti
     if isinstance(log, kstore.LogWriter):
         with log.appender() as out, pytest.raises(TypeError, match="pickled"):
             pickle.dumps(out)
+
+
+def test_some_fields_of_headers(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(2_000):
+            log.append(b"v" * (i % 7), timestamp=1_700_000_000_000 + i)
+        [segment] = log.segments
+        whole = segment.read_headers()
+        assert whole.dtype.names is not None
+        for fields in (["crc"], ["last_offset", "max_timestamp"], list(reversed(whole.dtype.names))):
+            some = segment.read_headers(fields=fields)
+            assert some.dtype.names == tuple(fields)
+            assert all((some[name] == whole[name]).all() for name in fields)
+            assert len(segment.read_headers(int(whole["position"][5]), fields)) == 1_995
+        with pytest.raises(TypeError, match=r"\['crc'\]"):
+            segment.read_headers(fields="crc")
+        for wrong in ([], ["crc", "crc"], ["codec"], ["", "crc"], [1]):
+            with pytest.raises(ValueError, match="fields"):
+                segment.read_headers(fields=wrong)  # type: ignore[arg-type]

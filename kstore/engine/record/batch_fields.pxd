@@ -16,4 +16,4 @@ cdef int put_field(
 ) noexcept nogil
 
 
-cdef object header_table(ReadWindow w, str path, int64_t start)
+cdef object header_table(ReadWindow w, str path, int64_t start, fields)

@@ -3,7 +3,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from kstore.engine.columns.array cimport Field, ArrayData, dictionary_of
 from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
@@ -12,6 +12,7 @@ from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_walk cimport FAR, LOOK, NEAR, WALK_DAMAGED, WALK_NONE, WALK_SYSTEM, step
 from libkstore.format cimport ks_batch, ks_codec, ks_fault
 
+from kstore.arguments import choice
 from kstore.engine.record.batch import TIMESTAMP_TYPES
 from kstore.engine.record.decompress import NAMES as CODECS
 
@@ -143,35 +144,88 @@ cdef object header_dtype():
     return header_layout
 
 
-cdef object header_table(ReadWindow w, str path, int64_t start):
+cdef struct projection:
+    int count                    # of fields; 0: all, as they are in `row`
+    int width
+    int[FIELD_COUNT + 1] places
+    int[FIELD_COUNT + 1] widths
+
+
+cdef object project(fields, projection *p):
+    """The layout of a table of these fields, in this order. TypeError, ValueError."""
+    import numpy
+
+    if isinstance(fields, str):
+        raise TypeError(f"fields are names, such as [{fields!r}], not a str")
+    known = {name: (kind, at) for name, kind, at in TABLE if at != NO_PLACE}
+    names = [choice("fields", name, known) for name in fields]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"fields are one or more different names, not {names}")
+    layout = numpy.dtype([(name, NUMPY_KINDS[known[name][0]]) for name in names])
+    for name in names:
+        p.places[p.count] = known[name][1]
+        p.widths[p.count] = int(NUMPY_KINDS[known[name][0]][1])
+        p.width += p.widths[p.count]
+        p.count += 1
+    if layout.itemsize != p.width:
+        raise MemoryError("the layout of headers")
+    return layout
+
+
+cdef inline void put_some(char *target, const row *r, const projection *p) noexcept nogil:
+    cdef const char *source
+    cdef int i
+    for i in range(p.count):
+        source = <const char *>r + p.places[i]
+        if p.widths[i] == 8:
+            memcpy(target, source, 8)
+        elif p.widths[i] == 4:
+            memcpy(target, source, 4)
+        else:
+            memcpy(target, source, <size_t>p.widths[i])
+        target += p.widths[i]
+
+
+cdef object header_table(ReadWindow w, str path, int64_t start, fields):
     """The headers of the batches that the window may show, from byte `start` on; see Segment.read_headers."""
     import numpy
 
     cdef ks_fault fault
     cdef int64_t position = start, size = 0, count = 0, room = 0, ahead = FAR
-    cdef row *rows = NULL
+    cdef row one
+    cdef row *target = &one
+    cdef projection chosen
     cdef Py_buffer view
-    table = numpy.empty(0, dtype=header_dtype())
+    memset(&chosen, 0, sizeof(chosen))
+    if fields is None:
+        layout = header_dtype()
+        chosen.width = sizeof(row)
+    else:
+        layout = project(fields, &chosen)
+    table = numpy.empty(0, dtype=layout)
     while True:
         # numpy asks for huge pages, which spares most of the page faults; its arrays are sized by what the rest
         # of the log would fill at the rate so far, so that the second is often the last. What is left may be a hole.
         room = 1024 if count == 0 else count + <int64_t>min(
             1.05 * count * (w.limit - position) / (position - start), 64.0 * count
         )
-        larger = numpy.empty(room + 64, dtype=header_dtype())
-        larger.view("u1")[:count * sizeof(row)] = table.view("u1")[:count * sizeof(row)]  # a row by field takes long
+        larger = numpy.empty(room + 64, dtype=layout)
+        larger.view("u1")[:count * chosen.width] = table.view("u1")[:count * chosen.width]  # a row by field takes long
         table = larger
         room = len(table)
         PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
         try:
-            rows = <row *>view.buf
             with nogil:
                 while count < room:
-                    size = step(w, position, ahead, &rows[count].batch, &fault)
+                    if chosen.count == 0:
+                        target = <row *>view.buf + count
+                    size = step(w, position, ahead, &target.batch, &fault)
                     if size < 0:
                         break
                     ahead = LOOK if size > NEAR else FAR
-                    rows[count].position = position
+                    target.position = position
+                    if chosen.count:
+                        put_some(<char *>view.buf + count * chosen.width, target, &chosen)
                     count += 1
                     position += size
         finally:

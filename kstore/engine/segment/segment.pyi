@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, final
 
 from numpy.typing import NDArray
@@ -166,8 +167,10 @@ class Segment:
         `start` on; headers only. Twice `start` where it ends behind `end`."""
     def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk:
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
-    def read_headers(self, start: int = 0) -> NDArray[Any]:
+    def read_headers(self, start: int = 0, fields: Sequence[str] | None = None) -> NDArray[Any]:
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
+
+        fields: names of columns. Default: all. Two or three of them take half the time, and little memory.
 
         Columns: position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id, size, crc,
         leader_epoch, last_offset_delta, base_sequence, records_count (-1 for magic 0 and 1), producer_epoch,

@@ -859,15 +859,17 @@ cdef class Segment:
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
         return walk_all(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
 
-    def read_headers(self, int64_t start=0):
+    def read_headers(self, int64_t start=0, fields=None):
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
+
+        fields: names of columns. Default: all. Two or three of them take half the time, and little memory.
 
         Columns: position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id, size, crc,
         leader_epoch, last_offset_delta, base_sequence, records_count (-1 for magic 0 and 1), producer_epoch,
         attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
         end that hold no whole batch are left out. The GIL is free while it runs.
         """
-        return header_table(self.fresh(), self.path, start)
+        return header_table(self.fresh(), self.path, start, fields)
 
     def __repr__(self):
         end = "" if self.end_offset == INT64_MAX else f", end_offset={self.end_offset}"
