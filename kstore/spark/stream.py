@@ -109,7 +109,10 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             most = self.options.max_offsets_per_trigger
         else:
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        if start is not None and self._frozen is None and not isinstance(limit, ReadAllAvailable):
+        waits = limit is not None and not isinstance(
+            limit, ReadAllAvailable
+        )  # before Spark 4.2 there is no limit
+        if waits and start is not None and self._frozen is None:
             new = sum(end - begin.get(tp, 0) for tp, end in ends.items())
             if self._waits(new):
                 return start

@@ -1,4 +1,8 @@
-"""One Spark session for all tests, local[2]; the tests are skipped where pyspark or Java is missing."""
+"""One Spark session for all tests; the tests are skipped where pyspark or Java is missing.
+
+It is local[2], or with KSTORE_SPARK_MASTER=cluster one on a standalone cluster of two workers, which is started and ended
+here. KSTORE_SPARK_MASTER=spark://… takes a cluster that is there, on this machine: tests share files with its executors.
+"""
 
 import importlib.util
 import os
@@ -40,25 +44,41 @@ def broker() -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the session runs; with the environment that executors need."""
     if MISSING is not None:
         pytest.skip(MISSING)
+    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    given = os.environ.get("KSTORE_SPARK_MASTER") or "local[2,3]"
+    if given != "cluster":
+        yield given
+        return
+    from examples.cluster import standalone
+
+    work = tmp_path_factory.mktemp("cluster")
+    with standalone(work, dict(os.environ), worker_memory="1g") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def spark(master: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     import warnings
 
     from pyspark.sql import SparkSession
 
-    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = (
-            SparkSession.builder.master("local[2,3]")
+            SparkSession.builder.master(master)
             .appName("kstore-tests")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.memory", "2g")
+            .config("spark.executor.memory", "1g")
+            .config("spark.task.maxFailures", "3")  # of a cluster; local[2,3] says it, too
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

@@ -14,7 +14,7 @@ LACKING = [
     n for n in ("grpc", "grpc_status", "google.rpc") if importlib.util.find_spec(n.split(".")[0]) is None
 ]
 PROGRAM = """
-import json, sys, warnings
+import json, sys, time, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.driver.host", "127.0.0.1").getOrCreate()
@@ -28,6 +28,15 @@ told["offsets"] = frame.where("partition = 0").selectExpr("max(offset)").first()
 told["mapInArrow"] = kstore.spark.dataframe(spark, broker, "events", via="mapInArrow").count()
 frame.selectExpr("key", "value").write.format("kstore").mode("append").options(path=out, topic="t").save()
 told["written"] = kstore.spark.dataframe(spark, out, "t", columns=["offset"]).count()
+lag = kstore.spark.LagListener(broker)
+spark.streams.addListener(lag)
+stream = spark.readStream.format("kstore").options(path=broker, subscribe="events", startingOffsets="earliest").load()
+writing = stream.writeStream.format("noop").option("checkpointLocation", out + ".checkpoint").queryName("all")
+writing.trigger(availableNow=True).start().awaitTermination()
+while "all" not in lag.queries:
+    time.sleep(0.1)
+spark.streams.removeListener(lag)
+told["lag"] = lag.queries["all"].offsets, lag.queries["all"].ms, len(lag.queries["all"].partitions)
 try:
     spark.read.format("kstore").options(path=broker, subscribe="nothing").load().count()
 except Exception as e:
@@ -49,7 +58,7 @@ def test_through_a_server(broker: Path, tmp_path: Path) -> None:
         [sys.executable, "-c", PROGRAM, str(broker), str(tmp_path / "out")],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=280,
         env=environment,
         cwd=tmp_path,
         check=False,
@@ -57,4 +66,5 @@ def test_through_a_server(broker: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert "KSTORE_TOPIC_NOT_FOUND: topic nothing" in told.pop("error")
+    assert told.pop("lag") == [0, 0, 2]
     assert told == {"connect": True, "count": 146, "offsets": 103, "mapInArrow": 146, "written": 146}

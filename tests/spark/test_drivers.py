@@ -37,6 +37,8 @@ USUAL = {
 }
 ALL = os.environ.get("KSTORE_CLUSTER") == "all"
 KILLS = int(os.environ.get("KSTORE_KILLS", "1"))
+DRIVER_S = 240  # its own limit; a test's limit is that of all its drivers, so that the one that hangs is told
+LIMIT_S = DRIVER_S * (KILLS + 3)
 
 
 def cases(where: str) -> list[Any]:
@@ -62,7 +64,7 @@ def environment() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def cluster(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a standalone cluster of two workers."""
-    from tests.spark.cluster import standalone
+    from examples.cluster import standalone
 
     with standalone(tmp_path_factory.mktemp("cluster"), environment) as url:
         yield url
@@ -87,7 +89,7 @@ class Driver:
 
     def run(self, death: dict[str, Any] | None = None, jobs: Sequence[int] = ()) -> None:
         """To the end, or killed: after this step of this commit."""
-        from tests.spark.cluster import ended
+        from examples.cluster import ended
 
         job = {
             "master": self.master,
@@ -101,15 +103,20 @@ class Driver:
         }
         environment = dict(self.environment)
         with ended(environment):
-            done = subprocess.run(
-                [sys.executable, str(DRIVER), json.dumps(job)],
-                env=environment,
-                cwd=self.work,
-                capture_output=True,
-                text=True,
-                timeout=240,
-                check=False,
-            )
+            try:
+                done = subprocess.run(
+                    [sys.executable, str(DRIVER), json.dumps(job)],
+                    env=environment,
+                    cwd=self.work,
+                    capture_output=True,
+                    text=True,
+                    timeout=DRIVER_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as e:
+                pytest.fail(
+                    f"a driver did not end within {DRIVER_S} s; death {death}, jobs {jobs}:\n{e.stderr!r:.3000}"
+                )
         assert done.returncode == (0 if death is None else -9), done.stderr[-3000:]
 
     def committed(self) -> int:
@@ -152,6 +159,7 @@ def killed(driver: Driver, moment: str) -> None:
     driver.check()
 
 
+@pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize(("moment", "age", "kind"), cases("local"))
 def test_a_driver_is_killed(
     moment: str, age: str, kind: str, environment: dict[str, str], tmp_path: Path
@@ -160,7 +168,7 @@ def test_a_driver_is_killed(
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize(("moment", "age", "kind"), cases("cluster"))
 def test_a_driver_of_a_cluster_is_killed(
     moment: str, age: str, kind: str, environment: dict[str, str], cluster: str, tmp_path: Path

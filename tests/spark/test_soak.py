@@ -1,0 +1,189 @@
+"""For KSTORE_SPARK_SOAK_MINUTES: AvailableNow every ten seconds on a cluster, while drivers, executors and another writer of
+the topic are killed at random. Every record is there once, and nothing is left in staging.
+"""
+
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from examples.cluster import MARK, ended, marked, standalone
+from kstore.spark.publish import Sink
+
+MINUTES = float(os.environ.get("KSTORE_SPARK_SOAK_MINUTES", "0"))
+SEED = int(os.environ.get("KSTORE_SPARK_SOAK_SEED", time.time_ns() % 1_000_000))
+CLUSTER = "KSTORE_TEST_CLUSTER"
+REPOSITORY = Path(__file__).parents[2]
+PROGRAM = Path(__file__).parent / "soak.py"
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.datasource,
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(MINUTES <= 0, reason="KSTORE_SPARK_SOAK_MINUTES says for how long"),
+    pytest.mark.timeout(MINUTES * 60 + 900),
+]
+
+
+class Program:
+    """One of the two programs, begun again whenever it has ended."""
+
+    def __init__(self, kind: str, job: dict[str, Any], work: Path, environment: dict[str, str]) -> None:
+        self.kind, self.job, self.work, self.environment = kind, job, work, environment
+        self.starts = 0
+        self.output = work / f"{kind}.out"
+        self._running = ExitStack()
+
+    def start(self) -> None:
+        self.starts += 1
+        job = json.dumps(self.job | {"name": f"other-{self.starts}"})
+        environment = dict(self.environment)
+        self._running.enter_context(ended(environment))  # with Java and all else that it starts
+        self.mark = environment[MARK]
+        with self.output.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, str(PROGRAM), self.kind, job],
+                env=environment,
+                cwd=self.work,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    def end(self) -> None:
+        self._running.close()
+        self.process.wait()
+
+    def keep_alive(self) -> None:
+        """A driver may fail, as its cluster and its Java may be gone; the other writer may not."""
+        if self.process.poll() is not None:
+            assert self.kind == "driver", self.output.read_text("utf-8", "replace")[-3000:]
+            self.end()
+            self.start()
+
+
+@contextmanager
+def running(program: Program) -> Iterator[Program]:
+    program.start()
+    try:
+        yield program
+    finally:
+        program.end()
+
+
+def executors(cluster: str) -> list[int]:
+    """Those of the cluster."""
+    found = []
+    for pid in marked(CLUSTER, cluster):
+        with suppress(OSError):
+            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def kill(what: str, driver: Program, other: Program, cluster: str, chance: random.Random) -> bool:
+    """Whether there was something to kill."""
+    if what == "driver":
+        driver.end()  # all of it at once
+        driver.start()
+        return True
+    if what == "other writer":
+        other.end()
+        other.start()
+        return True
+    if what == "executor":
+        pids = executors(cluster)
+    elif what == "driver's Python":
+        pids = [driver.process.pid]
+    else:  # its Java, or one of the processes in which it plans and commits
+        pids = [pid for pid in marked(MARK, driver.mark) if pid != driver.process.pid]
+    if not pids:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(chance.choice(pids), signal.SIGKILL)
+    return True
+
+
+KILLS = ("executor", "executor", "other writer", "driver", "driver's Python", "driver's other processes")
+
+
+def test_every_ten_seconds(tmp_path: Path) -> None:
+    from pyspark import __version__
+
+    if __version__ < "4.2":
+        pytest.skip("needs several micro-batches of one AvailableNow")
+    data, out, stop = tmp_path / "data", tmp_path / "out", tmp_path / "stop"
+    noted = tmp_path / "noted"
+    for partition in (0, 1):
+        kstore.open(data / f"in-{partition}", "a").close()
+        kstore.open(out / f"out-{partition}", "a").close()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    chance = random.Random(SEED)
+    killed: collections.Counter[str] = collections.Counter()
+    job = {name: str(tmp_path / name) for name in ("data", "out", "checkpoint", "stop", "noted")}
+    cluster = str(uuid.uuid4())
+    count = 0
+    with (
+        standalone(tmp_path, environment | {CLUSTER: cluster}) as url,
+        running(Program("driver", job | {"master": url}, tmp_path, environment)) as driver,
+        running(Program("other", job, tmp_path, environment)) as other,
+    ):
+        deadline = time.monotonic() + MINUTES * 60
+        next_kill = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            for partition in (0, 1):
+                with kstore.open(data / f"in-{partition}", "a") as log:
+                    size = chance.randint(1, 150)
+                    log.extend([f"{number}".encode() for number in range(count, count + size)])
+                    count += size
+            driver.keep_alive()
+            other.keep_alive()
+            if time.monotonic() > next_kill:
+                what = chance.choice(KILLS)
+                if kill(what, driver, other, cluster, chance):
+                    killed[what] += 1
+                    next_kill = time.monotonic() + chance.uniform(4, 40)
+            time.sleep(chance.uniform(0.5, 1.5))
+        stop.touch()
+        assert other.process.wait(120) == 0
+        while driver.process.wait(300) != 0:
+            driver.keep_alive()
+        runs = driver.output.read_text("utf-8", "replace").splitlines()
+        starts = driver.starts
+    given, acknowledged = sorted(str(n) for n in range(count)), noted.read_text("utf-8").split()
+    found = []
+    for partition in (0, 1):
+        with kstore.open(out / f"out-{partition}") as log, kstore.open(data / f"in-{partition}") as source:
+            mine = [(record.value or b"").decode() for record in log]
+            of_source = sorted((record.value or b"").decode() for record in source)
+            assert sorted(value for value in mine if not value.startswith("other-")) == of_source
+            found += mine
+    others = [value for value in found if value.startswith("other-")]
+    assert len(others) == len(set(others))
+    assert set(acknowledged) <= set(others)
+    assert sorted(set(found) - set(others)) == given
+    status = Sink(out).status()
+    assert (status.pending, status.jobs) == (None, ())
+    [last] = status.queries.values()
+    failed = sum(line.startswith("failed") for line in runs)
+    print(
+        f"\nseed {SEED}: {count} records, {len(others)} of another writer, {last.number + 1} micro-batches, {runs.count('run')} "
+        f"runs, {failed} failed, {starts} drivers, killed {dict(killed)}"
+    )
