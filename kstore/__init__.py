@@ -55,6 +55,7 @@ _SOURCES = {
     "kstore.log.send.sending": "Sent",
     "kstore.log.write.appender": "Appender",
     "kstore.log.write.retention": "Decision",
+    "kstore.log.compact.key_files": "KeyFileReport",
     "kstore.log.writer": "LogWriter",
     "kstore.descriptors": "OpenFiles limit_open_files open_files",
     "kstore.opening": "get_include open open_async",

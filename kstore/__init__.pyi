@@ -40,6 +40,7 @@ from kstore.errors import ReentrantCallError as ReentrantCallError
 from kstore.errors import TransactionCoordinatorFencedError as TransactionCoordinatorFencedError
 from kstore.errors import UnexpectedAppendOffsetError as UnexpectedAppendOffsetError
 from kstore.errors import UnsupportedCodecError as UnsupportedCodecError
+from kstore.log.compact.key_files import KeyFileReport as KeyFileReport
 from kstore.log.compact.report import CompactedSegment as CompactedSegment
 from kstore.log.compact.report import Compaction as Compaction
 from kstore.log.compact.report import ErasedSegment as ErasedSegment
@@ -107,6 +108,7 @@ __all__ = [
     "InvalidRecordError",
     "InvalidTimestampError",
     "InvalidTxnStateError",
+    "KeyFileReport",
     "KstoreError",
     "LogChangedError",
     "LogClosedError",

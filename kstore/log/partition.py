@@ -42,7 +42,7 @@ from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
-from kstore.log.read.by_key import given, last_offset, offsets_of
+from kstore.log.read.by_key import given, last_record, offsets_of
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -472,8 +472,7 @@ class PartitionLog:
                     if record is not None:
                         check_inside(now, record.offset)
                         if self._traffic is not None:
-                            self._traffic.add(2, 1)
-                            self._traffic.add(3, len(record.key or b"") + len(record.value or b""))
+                            self._count(self._traffic, record)
                         return record
                 check_complete(now)
             except CorruptFileError as e:
@@ -484,29 +483,55 @@ class PartitionLog:
         """The last record with this key; None if there is none.
 
         If its value is None, the key was deleted: Kafka calls such a record a tombstone. Segments are looked through from
-        the newest to the oldest, without an index of keys, so a key that was written long ago takes as long as a scan of
-        what came after it.
+        the newest to the oldest. A segment with a .keys file, which make_key_files() of a LogWriter makes, tells at once
+        where its last record of the key is. Of another one all records are looked at, the first time; the second time a
+        map of its keys is made in memory, as long as the maps of all logs take no more than 128 MiB.
 
         isolation="read_committed" passes over records of aborted and open transactions. TypeError if `key` is not bytes.
         CorruptRecordError if the log is damaged where the record is looked for.
         """
-        log = self._twin(self._for_reading())
+        now = self._for_reading()
+        committed = isolation != "read_uncommitted" and self._is_committed(isolation)
+        if type(key) is not bytes:
+            key = self._checked_key(key)
 
         def scan(start: int, stop: int) -> Scan:
-            return log.scan(["offset"], start=start, stop=stop, key=given(key), isolation=isolation)
+            return self._twin(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
 
-        scan(0, 0)  # which checks the arguments
-        offset = last_offset(log.segments, log.log_end_offset, scan)
-        return None if offset is None else log.get(offset)
+        try:
+            record, offset = last_record(now, key, committed, scan)
+        except CorruptFileError as e:
+            raise_told(now, e)
+        if record is None:
+            return None if offset < 0 else self._twin(now).get(offset)
+        if self._traffic is not None:
+            self._count(self._traffic, record)
+        return record
+
+    @staticmethod
+    def _count(traffic: Traffic, record: Record) -> None:
+        traffic.add(2, 1)
+        traffic.add(3, len(record.key or b"") + len(record.value or b""))
+
+    def _checked_key(self, key: bytes) -> bytes:
+        """A key, as a scan takes it, as bytes. TypeError."""
+        self.scan(["offset"], start=0, stop=0, key=given(key))
+        return bytes(key)
 
     def history(self, key: bytes, *, isolation: _Isolation = "read_uncommitted") -> Iterator[Record]:
         """An iterator of all records with this key that are in the log now, the oldest first.
 
         A compaction leaves the last one only. `isolation` and errors are those of `last`.
         """
-        log = self._twin(self._for_reading())
-        scan = log.scan(["offset"], key=given(key), isolation=isolation)
-        return map(log.get, offsets_of(scan))
+        now = self._for_reading()
+        self._is_committed(isolation)
+        key = self._checked_key(key)
+        log = self._twin(now)
+
+        def scan(start: int, stop: int) -> Scan:
+            return log.scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
+
+        return map(log.get, offsets_of(now, key, scan))
 
     def records(
         self,

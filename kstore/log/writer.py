@@ -49,6 +49,7 @@ from kstore.errors import (
 from kstore.log.compact.cleaned import CLEANED, SWAP, Cleaned
 from kstore.log.compact.compactor import LogState, compact, last_offsets
 from kstore.log.compact.erasure import Match, erase, matching
+from kstore.log.compact.key_files import KeyFileMaker, KeyFileReport, make_key_files
 from kstore.log.compact.report import Compaction, Erasure
 from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.home import Home
@@ -62,6 +63,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
+from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
@@ -104,6 +106,7 @@ class LogWriter(RecordAppender, PartitionLog):
     _left = True
     _log_dir: LogDirState
     _flusher: Flusher | None = None
+    _key_maker: KeyFileMaker | None = None
     _has_timer = True  # whether it flushes by flush_ms itself
     _stops_compacting = False
     _async: "AsyncAppender | None" = None
@@ -125,6 +128,7 @@ class LogWriter(RecordAppender, PartitionLog):
         log_start_offset: int | None = None,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         producer_id_expiration_ms: int = 86_400_000,
+        key_files: bool = False,
     ) -> None:
         if not self._left:
             raise RuntimeError(f"{self.path} is open already: make another LogWriter")
@@ -142,7 +146,7 @@ class LogWriter(RecordAppender, PartitionLog):
             log_start_offset = integer("log_start_offset", log_start_offset)
         if leader_epoch is not None:
             leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
-        for name, flag in (("keep_cut", keep_cut), ("clean", clean)):
+        for name, flag in (("keep_cut", keep_cut), ("clean", clean), ("key_files", key_files)):
             if not isinstance(flag, bool | None):
                 raise TypeError(f"{name} must be True or False, not {flag!r}")
         if not isinstance(topic_id, uuid.UUID | None):
@@ -181,6 +185,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 self._begin_epoch_for_cursors(begin=not self._loaded.recovery.clean)
             self._appenders = set()
             self._flusher = Flusher(self, self._config.flush_ms if self._has_timer else MAX64)
+            if key_files:
+                self._key_maker = KeyFileMaker(self)
+                self._key_files_due()
             _writers.add(self)
             self._report_recovery()
         except BaseException:
@@ -232,6 +239,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if segments:
             active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
             active.prepare_indexes()
+            unlink(segments[-1].path_of(layout.KEYS), missing_ok=True)  # it was sealed once
         else:
             active = self._make_active(layout.segment_stem(end), end, now, end)
         self._publish(SealedSegments(segments[:-1]), active)
@@ -271,7 +279,7 @@ class LogWriter(RecordAppender, PartitionLog):
     ) -> ActiveSegment:
         config = self._config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        return ActiveSegment(
+        active = ActiveSegment(
             self._directory,
             stem,
             base_offset,
@@ -285,6 +293,8 @@ class LogWriter(RecordAppender, PartitionLog):
             max_decompressed_bytes=self._max_decompressed_bytes,
             preallocate=config.preallocate,
         )
+        active._keys = KeyIndex()
+        return active
 
     def _make_segment(self) -> SegmentFactory:
         """Makes segments of this log as its configuration is now."""
@@ -464,6 +474,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 active = self._make_active(stem, base, now, self._end_offset)
                 self._producer_states.write_snapshot(base)
                 sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
+                sealed._keys = old._keys
                 files: list[File | str] = [*old.files()]
                 if base in self._producer_states.snapshots:
                     files.append(self._producer_states.snapshots.path_of(base))
@@ -479,6 +490,11 @@ class LogWriter(RecordAppender, PartitionLog):
         self._reports.info("%s: a segment begins at offset %d (%s)", self.path, base, reason)
         if self._flusher is not None:
             self._flusher.sealed()
+        self._key_files_due()
+
+    def _key_files_due(self) -> None:
+        if self._key_maker is not None:
+            self._key_maker.sealed()
 
     def _begin_lower(self, base: int, now: int) -> None:
         """Begins the active segment, which is empty, at a lower offset: the append with a gap that it was begun for has
@@ -803,6 +819,27 @@ class LogWriter(RecordAppender, PartitionLog):
             sync_directory(self._directory)
             self._store(self._point_to_store(), self._start_to_store())
 
+    # ---- finding by key -------------------------------------------------------------------------------------------
+
+    def make_key_files(self) -> list[KeyFileReport]:
+        """Makes a .keys file beside each sealed segment that has none, so that `last` and `history` find a key without a
+        look at all records. Returns a KeyFileReport for every sealed segment, oldest first.
+
+        The file takes about 11 bytes for each key of the segment, and Kafka passes it over. It tells for which state of
+        the .log it was made, and each part has a checksum: one that does not fit, or is damaged, is not believed, and made
+        again. It goes with its segment. Other threads may append and read meanwhile. With key_files=True, open() has it
+        done in the background whenever a segment is sealed or compacted.
+
+        While it works on a segment, it takes memory, at most about twice log_cleaner_dedupe_buffer_size, and no compaction runs.
+        LogClosedError if the log is closed meanwhile. OSError: files that were made before stay.
+        """
+        self._refuse_reentrance()
+        return make_key_files(self)
+
+    def _sealed_segments(self) -> list[Segment]:
+        sealed: SealedSegments = self._sealed
+        return sealed.first(len(sealed))
+
     # ---- compaction -----------------------------------------------------------------------------------------------
 
     def compact(self, *, dry_run: bool = False) -> Compaction:
@@ -838,6 +875,7 @@ class LogWriter(RecordAppender, PartitionLog):
             if self._traffic is not None:
                 for at, count in ((5, 1), (6, done.records_removed), (7, done.bytes_gained)):
                     self._traffic.add(at, count)
+            self._key_files_due()
             text = "%s: compacted offsets %d to %d (exclusive): %d bytes less"
             self._reports.info(text, self.path, done.first_dirty_offset, done.end_offset, done.bytes_gained)
         self._reports.pass_on()
@@ -888,6 +926,7 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._deleted.unlink(MAX64)
                     sync_directory(self._directory)
         if done.segments and not dry_run:
+            self._key_files_due()
             text = "%s: erased %d records from %d segments: %s"
             self._reports.info(text, self.path, done.records_erased, len(done.segments), reason)
         self._reports.pass_on()
@@ -1081,6 +1120,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self.active.seal()
             self._remove(gone, now_ms)
             sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
+        unlink(kept[-1].path_of(layout.KEYS), missing_ok=True)
         rest = rest_of(kept[-1], offset, self._make_segment())
         active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
         active.prepare_indexes()
@@ -1192,6 +1232,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._end()
         with self._compacting:
             pass  # it stops now, and nothing of it is left in the directory that another may open next
+        if self._key_maker is not None:
+            self._key_maker.stop()
         if self._flusher is not None:
             self._flusher.stop()
         self._drain()  # who syncs now has taken files that must be on the disk before the marker says so
@@ -1269,6 +1311,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._end()
         with self._compacting:
             pass
+        if self._key_maker is not None:
+            self._key_maker.stop(wait=False)
         if self._flusher is not None:
             self._flusher.stop(wait=False)
         self._leave(clean=False)
@@ -1287,6 +1331,8 @@ class LogWriter(RecordAppender, PartitionLog):
         forgotten = not (self._closed or self._log_dir.has_left)  # in a forked child it is the parent's
         gathered = sum(appender._gathered_count for appender in self._appenders)
         self._end()
+        if self._key_maker is not None:
+            self._key_maker.stop(wait=False)
         if self._flusher is not None:
             self._flusher.stop(wait=False)
         self._log_dir.leave_unclean()

@@ -288,6 +288,12 @@ def _(world: World) -> None:
 # ---- rolling, flushing, settings -------------------------------------------------------------------------------------
 
 
+@operation("make_key_files", eleven)
+def _(world: World) -> None:
+    world.log.roll()
+    world.log.make_key_files()
+
+
 @operation("roll", eleven)
 @operation("roll, unsynced", unsynced)
 @operation("roll with producers", with_producers)

@@ -51,20 +51,6 @@ from libkstore.format cimport (
 from kstore.engine.segment.index import TimestampOffset
 from kstore.errors import OffsetOverflowError, RecordTooLargeError
 
-cdef extern from "offset_map.h" nogil:
-    ctypedef struct ks_key_hash:
-        pass
-    ctypedef struct ks_offset_map:
-        int64_t used
-        int64_t slot_count
-    int ks_map_grow(ks_offset_map *m, int64_t slot_count)
-    int ks_map_init(ks_offset_map *m, int64_t slot_count, const uint8_t *secret)
-    void ks_map_free(ks_offset_map *m)
-    ks_key_hash ks_hash_key(const ks_offset_map *m, const uint8_t *key, size_t size)
-    void ks_map_prefetch(const ks_offset_map *m, ks_key_hash hash)
-    void ks_map_put(ks_offset_map *m, ks_key_hash hash, int64_t offset)
-    int64_t ks_map_get(const ks_offset_map *m, ks_key_hash hash)
-
 cdef enum:
     TOGETHER = 32          # records whose slots of the map are fetched from memory at a time
     FIRST_SLOTS = 1 << 12  # of a map
@@ -101,11 +87,6 @@ cdef class OffsetMap:
     A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
     records behind it nothing is known.
     """
-
-    cdef ks_offset_map map
-    cdef int64_t most_slots
-    cdef readonly int64_t latest_offset
-    cdef readonly int64_t max_entries
 
     def __cinit__(self, int64_t slots, double load_factor=0.9, *, int64_t most_keys=INT64_MAX):
         """`most_keys`: no more will come, so the map need not have room for them."""

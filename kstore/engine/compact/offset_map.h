@@ -78,9 +78,9 @@ static inline uint64_t ks_load_le64(const uint8_t *p)
            | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
 }
 
-static inline ks_key_hash ks_hash_key(const ks_offset_map *m, const uint8_t *key, size_t size)
+static inline ks_key_hash ks_hash_with(const uint64_t *secret, const uint8_t *key, size_t size)
 {
-    uint64_t k0 = m->secret[0], k1 = m->secret[1], word;
+    uint64_t k0 = secret[0], k1 = secret[1], word;
     uint64_t v0 = k0 ^ 0x736f6d6570736575u, v1 = k1 ^ 0x646f72616e646f6du ^ 0xee;
     uint64_t v2 = k0 ^ 0x6c7967656e657261u, v3 = k1 ^ 0x7465646279746573u;
     uint64_t last = (uint64_t)size << 56;
@@ -108,6 +108,11 @@ static inline ks_key_hash ks_hash_key(const ks_offset_map *m, const uint8_t *key
     KS_SIP_ROUND;
     hash.b = v0 ^ v1 ^ v2 ^ v3;
     return hash;
+}
+
+static inline ks_key_hash ks_hash_key(const ks_offset_map *m, const uint8_t *key, size_t size)
+{
+    return ks_hash_with(m->secret, key, size);
 }
 
 /* Where a key is looked for first: the hash as a fraction of the slots. */

@@ -48,6 +48,7 @@ cdef class ActiveSegment:
     cdef readonly File transaction_file   # made when there is something for it
     cdef ks_extent staged
     cdef ks_extent published
+    cdef public object _keys        # of all its views
     cdef long version            # odd while `published` changes
     cdef int64_t allocated
     cdef bint allocates

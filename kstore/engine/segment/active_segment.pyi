@@ -1,4 +1,4 @@
-from typing import Final, final
+from typing import Any, Final, final
 
 from kstore.engine.io.file import File
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
@@ -27,6 +27,7 @@ class ActiveSegment:
         max_decompressed_bytes: int = ...,
         preallocate: bool = False,
     ) -> ActiveSegment: ...
+    _keys: Any
     @property
     def base_offset(self) -> int: ...
     @property

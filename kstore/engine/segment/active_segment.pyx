@@ -310,6 +310,7 @@ cdef class ActiveSegment:
             extent.indexed.max_timestamp, extent.indexed.max_timestamp_offset
         )
         segment._transaction_index = self._transaction_index
+        segment._keys = self._keys
         self._view_size = extent.size
         self._view = (segment, extent.next_offset)
         return self._view

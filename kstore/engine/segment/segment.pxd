@@ -28,6 +28,7 @@ cdef class Segment:
     cdef TimeIndex _time_index
     cdef object _transaction_index
     cdef object _max_timestamp_so_far
+    cdef public object _keys         # what lookups by key know of it, None at first
     cdef object __weakref__
 
     cdef File opened(self)

@@ -57,6 +57,7 @@ class Segment:
         index_interval_bytes: int = ...,
         max_decompressed_bytes: int = ...,
     ) -> Segment: ...
+    _keys: Any
     @property
     def base_offset(self) -> int: ...
     @property

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 SEGMENT_KINDS = (".log", ".index", ".timeindex", ".txnindex")
 INDEX_KINDS = SEGMENT_KINDS[1:]
+KEYS = ".keys"  # where the last record of each key of a segment is: a file that Kafka passes over
+KEYS_DRAFT = ".keys.tmp"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -106,6 +108,16 @@ def parse_file(name: str) -> FileName | None:
     if not dot or offset is None or dot + kind not in SEGMENT_KINDS:
         return None
     return FileName(stem, offset, dot + kind, second + extra)
+
+
+def is_key_file(name: str) -> bool:
+    """Whether kstore gives this very name to an index of keys, or to what will be one."""
+    offset = parse_offset(name)
+    return (
+        offset is not None
+        and offset >= 0
+        and name in (segment_stem(offset) + kind for kind in (KEYS, KEYS_DRAFT))
+    )
 
 
 def segment_stem(base_offset: int) -> str:

@@ -1,9 +1,16 @@
-"""Where the records of a key are: every record is looked at, segment by segment, the newest first."""
+"""Where the records of a key are: segment by segment, as far as their indexes of keys do not tell."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
+from kstore.engine.record.batch import Record
 from kstore.engine.segment.segment import Segment
+from kstore.log.read.key_index import ABSENT, UNKNOWN, index_of
 from kstore.log.read.scan import Scan
+from kstore.log.recovery.loader import Loaded
+
+Scanned = Callable[
+    [int, int], Scan
+]  # from one offset to another: the column of offsets of records with the key
 
 
 def given(key: bytes | None) -> bytes:
@@ -13,19 +20,63 @@ def given(key: bytes | None) -> bytes:
     return key
 
 
-def last_offset(segments: Sequence[Segment], end: int, scan: Callable[[int, int], Scan]) -> int | None:
-    """The last offset that a scan finds, None if it finds none. `scan(start, stop)` gives the column of offsets."""
+def last_record(now: Loaded, key: bytes, committed: bool, scan: Scanned) -> tuple[Record | None, int]:
+    """The last record of a key, and its offset; -1 if there is none. The record is None if it was not read yet."""
+    segments, start, end = now.segments, now.log_start_offset, now.log_end_offset
+    newest = segments[-1] if segments else None
     for segment in reversed(segments):
-        found = [
-            int(batch.column("offset").values[-1]) for batch in scan(segment.base_offset, end) if len(batch)
-        ]
-        if found:
-            return found[-1]
-        end = segment.base_offset
-    return None
+        if segment.end_offset <= start:
+            break
+        index = segment._keys or index_of(segment)
+        file = index.file
+        offset = UNKNOWN if file is None else file.find(key)
+        if offset == UNKNOWN:
+            offset = index.find(segment, key, segment is not newest)
+        if offset != ABSENT:
+            if offset != UNKNOWN:
+                if offset < start:
+                    break  # where it was deleted, and so was all before
+                record = segment.get(offset)
+                if (
+                    record is not None
+                    and record.key == key
+                    and record.offset == offset < end
+                    and (not committed or any(map(len, scan(offset, offset + 1))))
+                ):
+                    return record, offset
+            found = [
+                int(batch.column("offset").values[-1])
+                for batch in scan(segment.base_offset, min(segment.end_offset, end))
+                if len(batch)
+            ]
+            if found:
+                return None, found[-1]
+    return None, -1
 
 
-def offsets_of(scan: Scan) -> Iterator[int]:
-    """The offsets that a scan finds, in order."""
-    for batch in scan:
-        yield from map(int, batch.column("offset").values)
+def offsets_of(now: Loaded, key: bytes, scan: Scanned) -> Iterator[int]:
+    """The offsets of all records of a key, in order."""
+    for start, stop in _spans(now, key):
+        for batch in scan(start, stop):
+            yield from map(int, batch.column("offset").values)
+
+
+def _spans(now: Loaded, key: bytes) -> Iterator[tuple[int, int]]:
+    """From where to where records of a key may be."""
+    begun = -1
+    newest: Segment | None = now.segments[-1] if now.segments else None
+    for segment in now.segments:
+        if segment.end_offset <= now.log_start_offset:
+            continue
+        offset = index_of(segment).find(segment, key, segment is not newest)
+        if offset == ABSENT:
+            if begun >= 0:
+                yield begun, segment.base_offset
+            begun = -1
+        elif begun < 0:
+            begun = segment.base_offset
+        if offset >= 0:
+            yield begun, offset + 1
+            begun = -1
+    if begun >= 0:
+        yield begun, now.log_end_offset

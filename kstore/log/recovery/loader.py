@@ -284,6 +284,12 @@ class _Loader:
                     self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
                     if offset not in self.listing.removed:
                         self.orphans.append(offset)
+            elif name.endswith((layout.KEYS, layout.KEYS_DRAFT)) and layout.is_key_file(name):
+                if name.endswith(layout.KEYS_DRAFT):
+                    if self.writing:  # else somebody may be at work on it
+                        self.listing.delete(Code.KEYS_UNFINISHED, name)
+                elif name.removesuffix(layout.KEYS) not in known_stems:
+                    self.listing.delete(Code.KEYS_WITHOUT_LOG, name)
         ends = [*(offset for offset, _ in stems[1:]), MAX64][: len(stems)]
         suffixes = self.listing.suffixes if self.listing.renamed else None
         segments = []

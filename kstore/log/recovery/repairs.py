@@ -79,6 +79,7 @@ class Repairs:
                 self.kept.append(f"{path}{kind}.0{CUT}")
             else:
                 unlink(path + kind, missing_ok=True)
+        unlink(path + layout.KEYS, missing_ok=True)
 
     def split(self, segment: Segment, parts: Sequence[Segment]) -> None:
         """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec 8.7)."""
@@ -112,6 +113,7 @@ class Repairs:
             name = segment.stem + kind
             if name not in names:
                 self.delete(name)
+        self.delete(segment.stem + layout.KEYS)
         for name in names:
             self.rename(name + ".swap", name)
         sync_directory(self.directory)

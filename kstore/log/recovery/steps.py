@@ -24,6 +24,8 @@ class Code(StrEnum):
     OTHER_NAME_OF_A_SEGMENT = "other_name_of_a_segment"
     NO_NAME_OF_AN_INDEX = "no_name_of_an_index"
     INDEX_WITHOUT_LOG = "index_without_log"
+    KEYS_WITHOUT_LOG = "keys_without_log"
+    KEYS_UNFINISHED = "keys_unfinished"
     NO_OFFSET_INDEX = "no_offset_index"
     NO_TIME_INDEX = "no_time_index"
     BROKEN_TRANSACTION_INDEX = "broken_transaction_index"
@@ -61,6 +63,8 @@ _WORDS: dict[Code, tuple[str, str]] = {
     ),
     Code.NO_NAME_OF_AN_INDEX: ("orphan", "not the name of an index; Kafka refuses to load this"),
     Code.INDEX_WITHOUT_LOG: ("orphan", "{be} deleted: an index without a log"),
+    Code.KEYS_WITHOUT_LOG: ("orphan", "{be} deleted: an index of keys without a log"),
+    Code.KEYS_UNFINISHED: ("leftover", "{be} deleted: an index of keys that was not finished"),
     Code.NO_OFFSET_INDEX: ("missing_index", "no offset index: it is rebuilt from the log"),
     Code.NO_TIME_INDEX: (
         "missing_index",

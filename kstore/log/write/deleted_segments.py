@@ -31,6 +31,7 @@ class DeletedSegments:
 
         If a full disk has no room for the longer name, the file goes at once.
         """
+        unlink(segment.path_of(layout.KEYS), missing_ok=True)
         segment.remember_file()
         with contextlib.suppress(CorruptFileError, LogChangedError, OSError):
             _ = segment.transaction_index  # readers of this process need it even when the file is gone

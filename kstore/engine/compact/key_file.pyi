@@ -1,0 +1,23 @@
+from typing import NamedTuple, final
+
+from kstore.engine.compact.cleaner import OffsetMap
+
+class Marks(NamedTuple):
+    base_offset: int
+    size: int
+    inode: int
+    ctime_ns: int
+
+def packed(map: OffsetMap, marks: Marks) -> bytes | None: ...
+
+@final
+class KeyFile:
+    def __new__(cls, path: str) -> KeyFile: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def marks(self) -> Marks: ...
+    @property
+    def size(self) -> int: ...
+    def find(self, key: bytes) -> int: ...
+    def count(self) -> int: ...

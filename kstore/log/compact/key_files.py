@@ -1,0 +1,199 @@
+"""Making the .keys files of sealed segments: a file beside each that tells where the last record of every key is."""
+
+import atexit
+import contextlib
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from kstore.config import MAX32, LogConfig
+from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
+from kstore.engine.compact.key_file import KeyFile, packed
+from kstore.engine.io.file import File, rename, unlink
+from kstore.engine.io.mutex import Mutex
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClosedError
+from kstore.log.compact.throttle import Throttle
+from kstore.log.files import layout
+from kstore.log.read.key_index import SLOT_BYTES, Everything, index_of, marks_of
+from kstore.log.threads.background import Background
+
+_TICK_NS = 20_000_000  # two changes of a file that lie so far apart have different times on every file system
+
+
+class KeyFileReport(NamedTuple):
+    """What make_key_files() did for one segment, the one at `base_offset`.
+
+    `keys` is how many keys its .keys file has, `size` the bytes of that file. If it has none, `keys` is -1 and `reason` says
+    why: its keys are too many for log_cleaner_dedupe_buffer_size, or a batch of it is damaged, say. `made` says whether the
+    file was made now.
+    """
+
+    base_offset: int
+    keys: int
+    size: int
+    made: bool
+    reason: str
+
+
+class Keyed(Protocol):
+    """What the making asks of its log."""
+
+    _compacting: Mutex
+
+    @property
+    def config(self) -> LogConfig: ...
+    def _held(self) -> AbstractContextManager[object]: ...
+    def _check_compacting(self) -> None: ...
+    def _check_place(self) -> None: ...
+    def _sync_sealed(self) -> None: ...
+    def _sealed_segments(self) -> Sequence[Segment]: ...
+
+
+def make_key_files(log: Keyed, check: Callable[[], None] | None = None) -> list[KeyFileReport]:
+    """Makes those that are missing. What is made of a segment must not outlive bytes that are not on the disk yet, so these
+    are brought there first. `check` is called now and then, and raises what ends it. OSError, LogClosedError."""
+    check = check or log._check_compacting
+    check()
+    log._sync_sealed()
+    done = []
+    for segment in list(log._sealed_segments()):
+        with log._compacting:  # a compaction need not wait for more than one segment, nor who closes the log
+            check()
+            with contextlib.suppress(LogChangedError):  # it is deleted
+                done.append(_Making(log, segment, check).run())
+    return done
+
+
+class _Making:
+    """Of one file."""
+
+    def __init__(self, log: Keyed, segment: Segment, check: Callable[[], None]) -> None:
+        self._log = log
+        self._check = check
+        self._segment = segment
+        self._path = segment.path_of(layout.KEYS)
+        self._marks = marks_of(segment)
+
+    def run(self) -> KeyFileReport:
+        there = self._there()
+        if there is not None:
+            return there
+        ahead = self._marks.ctime_ns + _TICK_NS - time.time_ns()
+        if ahead > _TICK_NS:
+            return self._none("its .log was changed later than now, by the clock")
+        if ahead > 0:  # what somebody changes while it is read has another time then
+            time.sleep(ahead / 1e9)
+        try:
+            keys = self._read()
+        except CorruptFileError as e:
+            return self._none(str(e))
+        content = None if keys is None else packed(keys, self._marks)
+        if keys is None or content is None:
+            return self._none("its keys do not fit into log_cleaner_dedupe_buffer_size")
+        if not self._put(content):
+            return self._none("it was changed meanwhile")
+        return KeyFileReport(self._marks.base_offset, len(keys), len(content), True, "")
+
+    def _none(self, reason: str) -> KeyFileReport:
+        return KeyFileReport(self._marks.base_offset, -1, 0, False, reason)
+
+    def _there(self) -> KeyFileReport | None:
+        """Of a file that is there and sound."""
+        with contextlib.suppress(OSError, CorruptFileError):
+            file = KeyFile(self._path)
+            if file.marks == self._marks and (keys := file.count()) >= 0:
+                return KeyFileReport(self._marks.base_offset, keys, file.size, False, "")
+        return None
+
+    def _read(self) -> OffsetMap | None:
+        """The keys of the segment; None if they do not fit. CorruptFileError."""
+        config, segment = self._log.config, self._segment
+        throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, self._check)
+        keys = OffsetMap(
+            min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES,
+            most_keys=segment.end_offset - segment.base_offset,
+        )
+        builder = MapBuilder(keys, Everything(), segment.base_offset)
+        builder.open(segment, 0)
+        while done := builder.run(throttle.step):
+            throttle.passed(done)
+        return None if builder.is_full else keys
+
+    def _put(self, content: bytes) -> bool:
+        """Writes the file, and gives it its name if the segment is what it was. OSError."""
+        draft = self._segment.path_of(layout.KEYS_DRAFT)
+        try:
+            file = File(draft, "w")
+            file.write(0, content)
+            file.sync()
+            with self._log._held():
+                self._log._check_place()
+                sealed = any(segment is self._segment for segment in self._log._sealed_segments())
+                if sealed and marks_of(self._segment) == self._marks:
+                    rename(draft, self._path)
+                    index_of(self._segment).use(KeyFile(self._path))
+                    return True
+            unlink(draft)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the next opening does it too
+                unlink(draft, missing_ok=True)
+            raise
+        return False
+
+
+_makers: "weakref.WeakSet[KeyFileMaker]" = weakref.WeakSet()
+
+
+class KeyFileMaker:
+    """Makes the .keys files of a log in the background. Its thread lives while there is something to do."""
+
+    def __init__(self, log: Keyed) -> None:
+        self._log = weakref.ref(log)
+        self._thread: Background | None = None
+        self._is_due = self._is_stopped = False
+        _makers.add(self)
+
+    def sealed(self) -> None:
+        """There is a segment without one."""
+        self._is_due = True
+        if not self._is_stopped and (
+            self._thread is None or self._thread.is_over or not self._thread.is_begun
+        ):
+            self._thread = Background(target=self._run, name="kstore-keys", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads: the next time
+                self._thread.start()
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Ends it; what it is at is given up."""
+        self._is_stopped = True
+        if wait and self._thread is not None:
+            self._thread.wait()
+
+    def _run(self) -> None:
+        while self._is_due and not self._is_stopped:
+            self._is_due = False
+            log = self._log()
+            if log is None:
+                return
+            # without them lookups are slower; a disk that fails tells so where something is lost by it
+            with contextlib.suppress(OSError, KstoreError, MemoryError):
+                make_key_files(log, partial(self._check, log))
+            del log
+
+    def _check(self, log: Keyed) -> None:
+        log._check_compacting()
+        if self._is_stopped:
+            raise LogClosedError("the program ends")
+
+
+def _stop_all() -> None:
+    """Before the interpreter ends: a thread that it stopped with a lock would keep every other from it."""
+    for maker in list(_makers):
+        maker.stop()
+
+
+atexit.register(_stop_all)

@@ -1,0 +1,139 @@
+"""Where the last record of a key is in one segment: its .keys file tells, or a map in memory."""
+
+import os
+import threading
+import weakref
+
+from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
+from kstore.engine.compact.key_file import KeyFile, Marks
+from kstore.engine.record.batch import RecordBatch
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError, LogChangedError
+from kstore.log.files import layout
+
+ABSENT = -1  # no record of the segment has the key
+UNKNOWN = -2  # nobody knows without a look at all records
+SLOT_BYTES = 24  # of a map, for each key
+STEP = 1 << 20  # bytes of a log between two looks at signals
+_MOST_MEMORY = 128 << 20  # of all maps of the process
+_LEAST_MEMORY = 4 << 20  # of one
+
+
+class Everything:
+    """Says of each batch that its records count, as those do who read what is not committed."""
+
+    def can_discard(self, batch: RecordBatch) -> bool:
+        """False."""
+        return False
+
+
+_mapped: "weakref.WeakSet[KeyIndex]" = weakref.WeakSet()
+_guard = threading.Lock()  # of the set; nobody waits for it
+
+
+def marks_of(segment: Segment) -> Marks:
+    """What tells the .log of a segment, as it is now, from all others. LogChangedError, OSError."""
+    found = os.fstat(segment.file().fileno())
+    return Marks(segment.base_offset, found.st_size, found.st_ino, found.st_ctime_ns)
+
+
+def key_file_of(segment: Segment) -> KeyFile | None:
+    """The .keys file of a sealed segment; None if there is none that was made for this .log as it is."""
+    try:
+        file = KeyFile(segment.path_of(layout.KEYS))
+        fits = file.marks == marks_of(segment) and file.marks.size == segment.size and not segment.origin
+    except (OSError, CorruptFileError, LogChangedError):
+        return None
+    return file if fits else None
+
+
+class KeyIndex:
+    """Of one segment. The first lookup that finds no .keys file has to read the segment; the second one makes a map in
+    memory, if there is room among the maps of all segments. Threads may share it: while one makes the map, others read.
+    """
+
+    def __init__(self) -> None:
+        self.file: KeyFile | None = None
+        self._map: OffsetMap | None = None
+        self._covered = 0  # bytes of the log that the map knows
+        self._was_asked = self._is_unfit = False
+        self._reserved = 0  # bytes that the map may take
+        self._busy = threading.Lock()
+
+    def use(self, file: KeyFile) -> None:
+        """From here on this file tells."""
+        self.file = file
+        self._map = None
+        _mapped.discard(self)
+
+    def find(self, segment: Segment, key: bytes, is_sealed: bool) -> int:
+        """The offset of the last record with this key, or with one that looks the same: ask the record whose it is. ABSENT or
+        UNKNOWN."""
+        file = self.file
+        if file is not None:
+            found = file.find(key)
+            if found != UNKNOWN:
+                return found
+            self.file = None
+        if not self._busy.acquire(False):
+            return UNKNOWN
+        try:
+            keys = self._map
+            if keys is None:
+                if is_sealed:
+                    self.file = file = key_file_of(segment)
+                    if file is not None and (found := file.find(key)) != UNKNOWN:
+                        return found
+                    self.file = None
+                keys = self._mapped(segment)
+            if keys is None or (self._covered < segment.size and not self._catch_up(segment, keys)):
+                return UNKNOWN
+            return keys.get(key) if self._covered == segment.size else UNKNOWN  # others may have read further
+        finally:
+            self._busy.release()
+
+    def _mapped(self, segment: Segment) -> OffsetMap | None:
+        """A map, if this is not the first time that one would be of use."""
+        if self._was_asked and not self._is_unfit:
+            self._begin(segment)
+        self._was_asked = True
+        return self._map
+
+    def _begin(self, segment: Segment) -> None:
+        if not _guard.acquire(blocking=False):
+            return
+        try:
+            room = (_MOST_MEMORY - sum(index._reserved for index in _mapped)) // 2
+            if room < _LEAST_MEMORY:
+                return
+            most_keys = max(segment.end_offset - segment.base_offset, 0)
+            self._reserved = min(room, 2 * (most_keys + 1) * SLOT_BYTES + _LEAST_MEMORY // 2)
+            self._covered = 0
+            self._map = OffsetMap(room // SLOT_BYTES, most_keys=most_keys)
+            _mapped.add(self)
+        finally:
+            _guard.release()
+
+    def _catch_up(self, segment: Segment, keys: OffsetMap) -> bool:
+        """Takes in what was appended. False if that cannot be: all of it must be read then."""
+        builder = MapBuilder(keys, Everything(), segment.base_offset)
+        try:
+            builder.open(segment, self._covered)
+            while done := builder.run(STEP):
+                self._covered += done
+        except (CorruptFileError, LogChangedError):  # who reads it says what is wrong
+            self._is_unfit = True
+        if self._is_unfit or builder.is_full:
+            self._is_unfit = True
+            self._map = None
+            _mapped.discard(self)
+            return False
+        return True
+
+
+def index_of(segment: Segment) -> KeyIndex:
+    """What is known of the keys of a segment."""
+    index: KeyIndex | None = segment._keys
+    if index is None:
+        index = segment._keys = KeyIndex()
+    return index
