@@ -150,7 +150,7 @@ def test_every_ten_seconds(tmp_path: Path) -> None:
         while time.monotonic() < deadline:
             for partition in (0, 1):
                 with kstore.open(data / f"in-{partition}", "a") as log:
-                    size = chance.randint(1, 150)
+                    size = chance.randint(1, 40)
                     log.extend([f"{number}".encode() for number in range(count, count + size)])
                     count += size
             driver.keep_alive()
@@ -159,11 +159,11 @@ def test_every_ten_seconds(tmp_path: Path) -> None:
                 what = chance.choice(KILLS)
                 if kill(what, driver, other, cluster, chance):
                     killed[what] += 1
-                    next_kill = time.monotonic() + chance.uniform(4, 40)
+                    next_kill = time.monotonic() + chance.uniform(5, 60)
             time.sleep(chance.uniform(0.5, 1.5))
         stop.touch()
         assert other.process.wait(120) == 0
-        while driver.process.wait(300) != 0:
+        while driver.process.wait(600) != 0:  # it has all to read that is left
             driver.keep_alive()
         runs = driver.output.read_text("utf-8", "replace").splitlines()
         starts = driver.starts
