@@ -147,7 +147,7 @@ next(rows)
 ENDS = {"return": ("", 0), "exit": ("\nsys.exit(3)", 3), "exception": ("\nraise SystemExit(4)", 4)}
 
 
-def ended(script: str, path: Path) -> tuple[int, list[int], str]:
+def ended(script: str, path: Path, begin: str = BEGIN) -> tuple[int, list[int], str]:
     """Exit code, what was acknowledged, stderr."""
     done = subprocess.run(
         [
@@ -157,7 +157,7 @@ def ended(script: str, path: Path) -> tuple[int, list[int], str]:
             "-X",
             "faulthandler",
             "-c",
-            BEGIN + script,
+            begin + script,
             str(path),
         ],
         cwd=path.parent,
@@ -294,6 +294,15 @@ def test_another_interpreter_is_refused(tmp_path: Path) -> None:
         pytest.skip("this Python cannot make another interpreter")
     assert (returned, acknowledged, said) == (0, [0, 1], "")
     assert kstore.open(tmp_path / "t-0").recovery.clean
+
+
+def test_a_python_without_the_gil_is_refused(tmp_path: Path) -> None:
+    """Free-threaded CPython takes it again for kstore's modules, unless PYTHON_GIL=0 forbids that."""
+    script = BEGIN.replace("import kstore\n", "sys._is_gil_enabled = lambda: False\nimport kstore\n")
+    returned, _, said = ended(LOG, tmp_path / "t-0", begin=script)
+    assert returned == 1
+    assert "ImportError: kstore needs the GIL" in said
+    assert not (tmp_path / "t-0").exists()
 
 
 SPAWNED = """

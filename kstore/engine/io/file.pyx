@@ -11,6 +11,7 @@ The file is long because no other file makes these system calls.
 import errno as _errno
 import mmap
 import os
+import sys
 import weakref
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -110,6 +111,9 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     MOST = 1 << 30  # bytes of one system call: Linux stops a little below 2 GiB
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():  # a Python without that function always has one
+    raise ImportError("kstore needs the GIL, which guards its table of open files: leave out PYTHON_GIL=0 and -X gil=0")
 
 # What a tracer is told of: the numbers in file.pxd.
 TRACED = ("write", "truncate", "allocate", "map", "unmap", "syncs", "sync")
