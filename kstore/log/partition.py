@@ -494,12 +494,8 @@ class PartitionLog:
         committed = isolation != "read_uncommitted" and self._is_committed(isolation)
         if type(key) is not bytes:
             key = self._checked_key(key)
-
-        def scan(start: int, stop: int) -> Scan:
-            return self._twin(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
-
         try:
-            record, offset = last_record(now, key, committed, scan)
+            record, offset = last_record(now, key, committed, self._by_scans)
         except CorruptFileError as e:
             raise_told(now, e)
         if record is None:
@@ -507,6 +503,11 @@ class PartitionLog:
         if self._traffic is not None:
             self._count(self._traffic, record)
         return record
+
+    def _by_scans(self, now: Loaded, key: bytes, committed: bool, start: int, stop: int) -> Scan:
+        """The offsets of records of a key in a range, for lookups that have to look at all records there."""
+        isolation: _Isolation = "read_committed" if committed else "read_uncommitted"
+        return self._twin(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
 
     @staticmethod
     def _count(traffic: Traffic, record: Record) -> None:

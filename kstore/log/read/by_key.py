@@ -20,13 +20,17 @@ def given(key: bytes | None) -> bytes:
     return key
 
 
-def last_record(now: Loaded, key: bytes, committed: bool, scan: Scanned) -> tuple[Record | None, int]:
+def last_record(
+    now: Loaded, key: bytes, committed: bool, scan: Callable[[Loaded, bytes, bool, int, int], Scan]
+) -> tuple[Record | None, int]:
     """The last record of a key, and its offset; -1 if there is none. The record is None if it was not read yet."""
     segments, start, end = now.segments, now.log_start_offset, now.log_end_offset
     newest = segments[-1] if segments else None
     for segment in reversed(segments):
         if segment.end_offset <= start:
             break
+        if segment is newest and segment.size == 0:
+            continue
         index = segment._keys or index_of(segment)
         file = index.file
         offset = UNKNOWN if file is None else file.find(key)
@@ -41,12 +45,12 @@ def last_record(now: Loaded, key: bytes, committed: bool, scan: Scanned) -> tupl
                     record is not None
                     and record.key == key
                     and record.offset == offset < end
-                    and (not committed or any(map(len, scan(offset, offset + 1))))
+                    and (not committed or any(map(len, scan(now, key, committed, offset, offset + 1))))
                 ):
                     return record, offset
             found = [
                 int(batch.column("offset").values[-1])
-                for batch in scan(segment.base_offset, min(segment.end_offset, end))
+                for batch in scan(now, key, committed, segment.base_offset, min(segment.end_offset, end))
                 if len(batch)
             ]
             if found:

@@ -86,9 +86,10 @@ class KeyIndex:
                         return found
                     self.file = None
                 keys = self._mapped(segment)
-            if keys is None or (self._covered < segment.size and not self._catch_up(segment, keys)):
+            size = segment.size
+            if keys is None or (self._covered < size and not self._catch_up(segment, keys)):
                 return UNKNOWN
-            return keys.get(key) if self._covered == segment.size else UNKNOWN  # others may have read further
+            return keys.get(key) if self._covered == size else UNKNOWN  # others may have read further
         finally:
             self._busy.release()
 
