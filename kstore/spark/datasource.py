@@ -192,6 +192,9 @@ def dataframe(
         for name in chosen_columns:
             if name not in TYPES:
                 raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(TYPES)}")
+    parallelism = session_parallelism(spark)
+    if parallelism is not None and "minpartitionnum" not in {name.lower() for name in given}:
+        given["minPartitionNum"] = str(parallelism)
     checked_options = SourceOptions.of(given, stream=False)
     if via == "datasource" or (via == "auto" and DataSource is not object):
         register(spark)
@@ -203,7 +206,7 @@ def dataframe(
         return reader.load()
     cols.require_pyarrow()
     warn_of_passed_over(given)
-    planned = plan(checked_options, session_parallelism(spark))
+    planned = plan(checked_options)
     if chosen_columns is None:
         chosen_columns = all_columns(checked_options)
     schema = spark_schema(chosen_columns)

@@ -30,6 +30,7 @@ _SOURCE = (
     "maxRecordsPerPartition",
     "maxPartitionBytes",
     "openCostInBytes",
+    "minPartitionNum",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -299,6 +300,7 @@ class SourceOptions:
     max_records_per_partition: int | None
     max_partition_bytes: int
     open_cost_bytes: int
+    parallelism: int | None
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
@@ -342,6 +344,7 @@ class SourceOptions:
             _integer(options, "maxRecordsPerPartition", 1),
             _bytes(options, "maxPartitionBytes", 1, TARGET_BYTES),
             _bytes(options, "openCostInBytes", 0, OPEN_COST_BYTES),
+            _integer(options, "minPartitionNum", 1),
             most,
             least,
             _duration_ms(options, "maxTriggerDelay", _TRIGGER_DELAY_MS),

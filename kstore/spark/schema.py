@@ -72,7 +72,8 @@ def tasks(
     options: SourceOptions,
     parallelism: int | None,
 ) -> list[tuple[Split, ...]]:
-    """What the tasks read of ranges of offsets that were resolved before. `parallelism`: how many can run at once."""
+    """What the tasks read of ranges of offsets that were resolved before. `parallelism`: how many can run at once, if the
+    options do not say."""
     splits = split_ranges(
         logs,
         ranges,
@@ -83,7 +84,7 @@ def tasks(
     )
     return pack_splits(
         splits,
-        parallelism=options.min_partitions or parallelism,
+        parallelism=options.min_partitions or options.parallelism or parallelism,
         max_records_per_partition=options.max_records_per_partition,
         target_bytes=options.max_partition_bytes,
         open_cost_bytes=options.open_cost_bytes,

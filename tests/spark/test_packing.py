@@ -3,7 +3,6 @@
 import json
 import pickle
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import kstore.spark
 from kstore.spark import Split, pack_splits, partition_reader, plan_splits
 from kstore.spark.columns import FIRST_RECORDS, MAX_RECORDS, arrow_schema
 from kstore.spark.errors import SparkSourceError
-from kstore.spark.packing import OPEN_COST_BYTES
+from kstore.spark.packing import OPEN_COST_BYTES, session_parallelism
 from kstore.spark.plan import Piece
 
 NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -140,6 +139,7 @@ def test_micro_batches_are_packed_too(many: Path) -> None:
         spans = [split.stop - split.start for split in task.value]
         assert sum(spans) <= 100 or len(spans) == 1
     assert len(planned(openCostInBytes="200m")) == splits
+    assert 5 < len(planned(minPartitionNum="100")) < splits
 
 
 @pytest.mark.spark
@@ -157,16 +157,28 @@ def test_frames_have_few_tasks_and_all_rows_in_order(spark: Any, many: Path) -> 
         for tp in kstore.LogStore(many)
         if (log := kstore.open(many / str(tp))).log_end_offset
     }
-    frames: list[Callable[[], Any]] = [
-        lambda: kstore.spark.dataframe(spark, many, "t", columns=["partition", "offset"]),
-        lambda: kstore.spark.dataframe(spark, many, "t", columns=["partition", "offset"], via="mapInArrow"),
-    ]
-    for frame in frames:
-        assert 2 <= frame().rdd.getNumPartitions() <= 5
-        assert offsets(frame()) == ends
+
+    def tasks(parallelism: int | None) -> int:
+        return len(pack_splits(plan_splits(many, "t"), parallelism=parallelism))
+
+    usual, hundred = tasks(session_parallelism(spark)), tasks(100)
+    assert usual < len(plan_splits(many, "t"))
+    assert usual != hundred
+    for via in ("datasource", "mapInArrow"):
+        frame = kstore.spark.dataframe(spark, many, "t", columns=["partition", "offset"], via=via)
+        assert frame.rdd.getNumPartitions() == usual
+        assert offsets(frame) == ends
+        spark.conf.set("spark.sql.files.minPartitionNum", "100")
+        try:
+            frame = kstore.spark.dataframe(spark, many, "t", columns=["offset"], via=via)
+            assert frame.rdd.getNumPartitions() == hundred
+        finally:
+            spark.conf.unset("spark.sql.files.minPartitionNum")
+        told = kstore.spark.dataframe(spark, many, "t", via=via, minPartitionNum=100)
+        assert told.rdd.getNumPartitions() == hundred
     wide = kstore.spark.dataframe(spark, many, "t", minPartitions=60)
     assert wide.rdd.getNumPartitions() >= min(60, len(ends))
-    assert 2 <= kstore.spark.rdd(spark.sparkContext, many, "t").getNumPartitions() <= 5
+    assert kstore.spark.rdd(spark.sparkContext, many, "t").getNumPartitions() == usual
     halves = [many / "one", many / "two"]
     for at, half in enumerate(halves):
         half.mkdir()

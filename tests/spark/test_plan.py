@@ -205,6 +205,7 @@ def test_options_in_any_case_and_their_values() -> None:
         {"maxPartitionBytes": "0"},
         {"maxPartitionBytes": "1 mile"},
         {"openCostInBytes": "-1"},
+        {"minPartitionNum": "0"},
         {"endingOffsets": "earliest"},
         {"isolation": "read"},
         {"assign": '{"a": [0]}'},
