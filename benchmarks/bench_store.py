@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import kstore
@@ -61,38 +64,81 @@ def bench_store_extend(race: Race, data: Data) -> None:
     )
 
 
-def bench_store_open(race: Race, data: Data) -> None:
-    """A directory of 1,000 partitions that was closed cleanly: opened for writing and closed;
-    or walked through, with a stat of each file."""
+_DIES = """
+import os, sys, kstore
+store = kstore.LogStore(sys.argv[1], mode="a", background=False, max_open_partitions=16)
+for number in store.topics["t"]:
+    store.log("t", number).append(b"v")
+for directory in store._directories:
+    directory.keeper.store()  # as the background does every minute
+os._exit(0)
+"""
+
+
+def partitions(path: Path) -> int:
+    """Makes a store of so many partitions with ten records each: KSTORE_BENCH_PARTITIONS (1000)."""
     count = int(os.environ.get("KSTORE_BENCH_PARTITIONS", "1000"))
-    path = data.work / "partitions"
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
     with kstore.LogStore(path, mode="a", background=False) as store:
         store.create_topic("t", count)
         store.extend("t", [b"v"] * 10 * count, [b"%d" % i for i in range(10 * count)])
+    return count
+
+
+def walk(path: Path) -> int:
+    """Looks at every file; how many directories there are."""
+    found = 0
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                found += 1
+                with os.scandir(entry.path) as files:
+                    for file in files:
+                        file.stat()
+    return found
+
+
+def bench_store_open(race: Race, data: Data) -> None:
+    """A directory of KSTORE_BENCH_PARTITIONS (1,000) that was closed cleanly: opened for writing and closed;
+    or walked through, with a stat of each file."""
+    path = data.work / "partitions"
+    count = partitions(path)
 
     def opened(_: None) -> tuple[int, int]:
         with kstore.LogStore(path, mode="a", background=False) as store:
             return count, len(store)
 
-    def walked(_: None) -> tuple[int, int]:
-        found = 0
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    found += 1
-                    with os.scandir(entry.path) as files:
-                        for file in files:
-                            file.stat()
-        return count, found
-
     race(
         "store_open",
         "partition",
         InProcess("kstore", lambda *args: None, opened),
-        InProcess("a walk", lambda *args: None, walked),
+        InProcess("a walk", lambda *args: None, lambda _: (count, walk(path))),
         goals=(Goal("a walk", time=5),),
         rounds=min(race.rounds, 11),
+    )
+    shutil.rmtree(path)
+
+
+def bench_store_open_unclean(race: Race, data: Data) -> None:
+    """The same after the program was killed that had appended to each partition, and 16 of them open: opened for writing;
+    closing is not counted. Or walked through."""
+    path = data.work / "partitions"
+    count = partitions(path)
+    stores: list[kstore.LogStore] = []
+
+    def kill(*args: int) -> None:
+        subprocess.run([sys.executable, "-c", _DIES, str(path)], check=True)
+
+    def opened(_: None) -> tuple[int, int]:
+        stores.append(kstore.LogStore(path, mode="a", background=False))
+        return count, len(stores[-1])
+
+    race(
+        "store_open_unclean",
+        "partition",
+        InProcess("kstore", kill, opened, warm_up=0, clear=lambda _: stores.pop().close()),
+        InProcess("a walk", lambda *args: None, lambda _: (count, walk(path))),
+        rounds=min(race.rounds, 5),
     )
     shutil.rmtree(path)

@@ -33,10 +33,30 @@ with kstore.open("orders-1", "a", config=config) as log:
     log.extend([b"a", b"b"])
 ```
 
-A log does not keep its configuration: give it at every opening. Of a partition in the directory of a [store](store.md) the
-topic's options hold, as the store keeps them, for `kstore.open` and the command line, too; what you name counts before them, and
-`config=` says all. `log.configure(retention_ms=…)` changes it while the log is open. `LogConfig.from_topic` reads a topic's options in Kafka's notation, `LogConfig.from_server_properties` a
-broker's file, in which most options have another name, shown below as *server.properties*.
+Options that you give are kept in the directory of the log, in the file `kstore-config.json`, which a broker passes over. They
+count at every opening, and for the command line, until you give others: what is given counts before what is kept, by name and in
+`config=` alike. `log.configure(retention_ms=…)` changes an option while the log is open, and is kept too. None gives an option
+its default back, and forgets it: `kstore.open("orders-0", "a", retention_ms=None)`. `kstore describe orders-0` shows what is kept,
+`kstore alter orders-0 --config retention.ms=-1` changes it, `--delete-config retention.ms` forgets it. `--config` of other
+commands holds for that command, and is not kept; nor are options of a broker or store, not of a topic, such as
+`log_cleaner_dedupe_buffer_size`.
+
+```python
+with kstore.open("orders-0", "a") as log:
+    print(log.config.retention_ms, log.config.segment_bytes)
+```
+```output
+-1 67108864
+```
+
+Of a partition in the directory of a [store](store.md) that knows the topic, the topic's options hold, as the store keeps them:
+change these with `store.alter_topic` or `kstore alter DIR TOPIC`. What you give to `kstore.open` there counts before them, and is
+not kept. A store does not look at `kstore-config.json`.
+
+`log.config` is what holds, `log.config.given_options()` what of it somebody has given. Nothing is deleted by age unless somebody has given `retention_ms`, also if it is the default of 7 days.
+
+`LogConfig.from_topic` reads a topic's options in Kafka's notation, `LogConfig.from_server_properties` a broker's file, in which
+most options have another name, shown below as *server.properties*.
 
 An option that does not exist, and a value that is not allowed, is refused with `InvalidConfigError` before anything is
 written.

@@ -74,50 +74,51 @@ _NO_EFFECT = (
 
 
 class ConfigOptions(TypedDict, total=False):
-    """The options of LogConfig as keyword arguments of kstore.open, for type checkers. help(kstore.LogConfig) has them."""
+    """The options of LogConfig as keyword arguments of kstore.open, for type checkers. help(kstore.LogConfig) has them.
+    None gives an option its default back."""
 
-    segment_bytes: int
+    segment_bytes: int | None
     internal_segment_bytes: int | None
-    segment_ms: int
-    segment_jitter_ms: int
-    segment_index_bytes: int
-    index_interval_bytes: int
-    flush_messages: int
-    flush_ms: int
-    retention_bytes: int
-    retention_ms: int
-    max_message_bytes: int
-    cleanup_policy: Sequence[str]
-    delete_retention_ms: int
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
-    min_cleanable_dirty_ratio: float
-    file_delete_delay_ms: int
-    preallocate: bool
-    compression_type: Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]
-    compression_gzip_level: int
-    compression_lz4_level: int
-    compression_zstd_level: int
-    message_timestamp_type: Literal["CreateTime", "LogAppendTime"]
-    message_timestamp_before_max_ms: int
-    message_timestamp_after_max_ms: int
-    min_insync_replicas: int
-    unclean_leader_election_enable: bool
-    remote_storage_enable: bool
-    local_retention_ms: int
-    local_retention_bytes: int
-    remote_log_copy_disable: bool
-    remote_log_delete_on_disable: bool
-    log_cleaner_dedupe_buffer_size: int
-    log_cleaner_io_buffer_load_factor: float
-    log_cleaner_io_max_bytes_per_second: float
-    log_cleaner_enable: bool
-    log_cleaner_backoff_ms: int
-    log_retention_check_interval_ms: int
-    log_flush_offset_checkpoint_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
-    offsets_retention_minutes: int
-    offsets_retention_check_interval_ms: int
+    segment_ms: int | None
+    segment_jitter_ms: int | None
+    segment_index_bytes: int | None
+    index_interval_bytes: int | None
+    flush_messages: int | None
+    flush_ms: int | None
+    retention_bytes: int | None
+    retention_ms: int | None
+    max_message_bytes: int | None
+    cleanup_policy: Sequence[str] | None
+    delete_retention_ms: int | None
+    min_compaction_lag_ms: int | None
+    max_compaction_lag_ms: int | None
+    min_cleanable_dirty_ratio: float | None
+    file_delete_delay_ms: int | None
+    preallocate: bool | None
+    compression_type: Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"] | None
+    compression_gzip_level: int | None
+    compression_lz4_level: int | None
+    compression_zstd_level: int | None
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] | None
+    message_timestamp_before_max_ms: int | None
+    message_timestamp_after_max_ms: int | None
+    min_insync_replicas: int | None
+    unclean_leader_election_enable: bool | None
+    remote_storage_enable: bool | None
+    local_retention_ms: int | None
+    local_retention_bytes: int | None
+    remote_log_copy_disable: bool | None
+    remote_log_delete_on_disable: bool | None
+    log_cleaner_dedupe_buffer_size: int | None
+    log_cleaner_io_buffer_load_factor: float | None
+    log_cleaner_io_max_bytes_per_second: float | None
+    log_cleaner_enable: bool | None
+    log_cleaner_backoff_ms: int | None
+    log_retention_check_interval_ms: int | None
+    log_flush_offset_checkpoint_interval_ms: int | None
+    log_flush_start_offset_checkpoint_interval_ms: int | None
+    offsets_retention_minutes: int | None
+    offsets_retention_check_interval_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,12 +405,16 @@ class LogConfig:
         text="How often a LogStore looks for such positions. Of a store, not of a topic.",
     )
 
+    _given: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
+
     def __new__(cls, **options: Any) -> Self:
         """Refuses unknown names in kstore's own words; what is known is for the dataclass's own constructor."""
         for name in options:
             if name not in _KEYS:
                 raise _unknown(name, "no such option")
-        return object.__new__(cls)
+        self = object.__new__(cls)
+        object.__setattr__(self, "_given", frozenset(options))
+        return self
 
     def __post_init__(self) -> None:
         for name, key in _KEYS.items():
@@ -452,7 +457,13 @@ class LogConfig:
 
         InvalidConfigError for an unknown option or a value that is not allowed.
         """
-        return dataclasses.replace(self, **changes)
+        return type(self)(**{name: getattr(self, name) for name in self._given} | changes)
+
+    def given_options(self) -> dict[str, Any]:
+        """The options that were given, by name, also where they are the defaults: `LogConfig(**config.given_options())` is
+        the same configuration. What was not given is left to what is kept of a log, or to a store.
+        """
+        return {name: getattr(self, name) for name in _KEYS if name in self._given}
 
     def to_topic(self) -> dict[str, str]:
         """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes": "1048576"}.
@@ -494,7 +505,25 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
 
-_KEYS: dict[str, _Key] = {field.name: field.metadata["key"] for field in dataclasses.fields(LogConfig)}
+def changed(config: LogConfig, changes: Mapping[str, Any]) -> LogConfig:
+    """The configuration with these changes: None gives an option its default back, as if it had not been given.
+    InvalidConfigError."""
+    for name in changes:
+        if name not in _KEYS:
+            raise _unknown(name, "no such option")
+    options = {**config.given_options(), **changes}
+    return LogConfig(**{name: value for name, value in options.items() if value is not None})
+
+
+def given_in_text(config: LogConfig) -> dict[str, str]:
+    """The options that were given and that a topic has, in Kafka's notation."""
+    given = config.given_options().items()
+    return {_dotted(n): as_text(value) for n, value in given if _KEYS[n].of_topic and value is not None}
+
+
+_KEYS: dict[str, _Key] = {
+    field.name: field.metadata["key"] for field in dataclasses.fields(LogConfig) if "key" in field.metadata
+}
 _THROTTLES = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 _TOPIC_NAMES = {name.replace("_", ".") for name, key in _KEYS.items() if key.of_topic} | _THROTTLES
 _TOPIC_NAME_OF = {s.name: name for name, key in _KEYS.items() for s in key.synonyms}

@@ -1,7 +1,9 @@
 """kstore.open, and where the C headers are."""
 
+import errno
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -9,11 +11,11 @@ from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number
-from kstore.config import ConfigOptions, LogConfig
+from kstore.config import ConfigOptions, LogConfig, changed, given_in_text
 from kstore.errors import LogNotFoundError
 from kstore.log.files.lock import once_free, pauses
 from kstore.log.files.log_dir_state import kept_options
-from kstore.log.files.topic_file import in_python
+from kstore.log.files.option_file import in_python
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
@@ -76,8 +78,9 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
 
     Options for writing:
         config: a LogConfig. Each of its options may also be given by name, such as segment_bytes=1 << 20, and counts
-            before `config`. Without `config`, what is not named is what a LogStore keeps of the topic, if the partition is
-            in the directory of one. The configuration of other logs is not stored: give it at every opening.
+            before `config`. Options that are given are kept in the directory of the log, and count at every opening until
+            others are given; None gives an option its default back. If the partition is in the directory of a LogStore
+            that knows the topic, nothing is kept, and what is not given is what the store keeps of the topic.
         durability: when append() returns. "none" (default): when the operating system has the record; it is safe from
             a power cut after flush() or close(). "group" or "each", which do the same: when it is safe from a power
             cut; one sync serves all threads that wait for it.
@@ -105,6 +108,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             directory that holds partitions), and for reading there still is none after `wait`.
         LogLockedError: another writer has the log open, and still has it after `wait`.
         InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
+        CorruptCheckpointError: what is kept of the configuration is damaged: remove the file, and give the options again.
         TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
         OSError: a file cannot be read or written.
     """
@@ -121,17 +125,45 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     config = options.pop("config", None)
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
         raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
-    if config is None:
-        kept = in_python(kept_options(Path(path)))
-        options = kept | options
-        named = "retention_ms" in options
-    else:
-        named = True
-    if options:
-        config = (config or LogConfig()).replace(**options)
-    _check_directory(Path(path), create=mode == "a")
-    log = once_free(lambda: LogWriter(path, config, create=mode == "a", **own), wait)
-    log._names_retention = named
+    changes = (config.given_options() if config is not None else {}) | options
+    return open_writer(path, changes, create=mode == "a", wait=wait, keeps=True, **own)
+
+
+def open_writer(
+    path: str | PathLike[str],
+    changes: Mapping[str, Any],
+    *,
+    create: bool,
+    wait: float,
+    keeps: bool,
+    **own: Any,
+) -> LogWriter:
+    """A partition for writing, whose configuration is what is kept of it, with these changes, which are kept if `keeps`."""
+    changed(LogConfig(), changes)  # refuses what is none
+    _check_directory(Path(path), create=create)
+    return once_free(lambda: _opened(path, changes, create, keeps, own), wait)
+
+
+def _opened(
+    path: str | PathLike[str], changes: Mapping[str, Any], create: bool, keeps: bool, own: Mapping[str, Any]
+) -> LogWriter:
+    kept = kept_options(Path(path))
+    config = changed(LogConfig(**in_python(kept.options)), changes)
+    log = LogWriter(path, config, create=create, **own)
+    try:
+        now = kept_options(Path(path))  # others may have changed it before the lock was taken
+        if now != kept:
+            config = changed(LogConfig(**in_python(now.options)), changes)
+            log._use(config)
+        log._keeps_config = not now.of_store
+        if keeps and log._keeps_config and given_in_text(config) != now.options:
+            _keep(log, config)
+    except BaseException:
+        try:
+            log.close()
+        finally:
+            log.abandon()
+        raise
     return log
 
 
@@ -153,6 +185,17 @@ async def open_async(path: str | PathLike[str], *, wait: float = 0, **options: A
                 raise
         await asyncio.sleep(min(pause, left))
     raise AssertionError
+
+
+def _keep(log: LogWriter, config: LogConfig) -> None:
+    """Keeps the options that were given. A full disk is no reason not to open: how else could something be deleted? OSError."""
+    try:
+        log._use(config)
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        text = f"{log.path}: the options that were given count, but are not kept for the next opening: {e}"
+        warnings.warn(text, stacklevel=6)
 
 
 def _check_directory(path: Path, *, create: bool) -> None:

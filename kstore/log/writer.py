@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choice, integer
-from kstore.config import MAX64, LogConfig
+from kstore.config import MAX64, LogConfig, changed, given_in_text
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.file import (
@@ -56,8 +56,9 @@ from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
 from kstore.log.files.listing import list_directory
-from kstore.log.files.lock import is_locked
+from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
 from kstore.log.files.log_dir_state import LogDirState, directory_of
+from kstore.log.files.option_file import write_options
 from kstore.log.follow.follow_source import FollowSource, WriterSource
 from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager
@@ -108,6 +109,10 @@ class LogWriter(RecordAppender, PartitionLog):
     _flusher: Flusher | None = None
     _key_maker: KeyFileMaker | None = None
     _has_timer = True  # whether it flushes by flush_ms itself
+    _prepares_late = (
+        False  # whether the index files get room at the first append only, not at the opening as Kafka's do
+    )
+    _keeps_config = False  # whether changes of the configuration are kept in the directory
     _stops_compacting = False
     _async: "AsyncAppender | None" = None
     _appenders: "set[Appender] | tuple[()]" = ()  # kept, so that what they gathered is appended though nobody has them
@@ -137,7 +142,6 @@ class LogWriter(RecordAppender, PartitionLog):
         if not (config is None or isinstance(config, LogConfig)):
             raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
         self._config = config or LogConfig()
-        self._names_retention = config is not None  # whether somebody said how long records are kept
         self._max_decompressed_bytes = integer("max_decompressed_bytes", max_decompressed_bytes)
         self._producer_id_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1)
         if recovery_point is not None:
@@ -238,7 +242,8 @@ class LogWriter(RecordAppender, PartitionLog):
         segments = loaded.segments
         if segments:
             active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
-            active.prepare_indexes()
+            if not self._prepares_late:
+                active.prepare_indexes()
             unlink(segments[-1].path_of(layout.KEYS), missing_ok=True)  # it was sealed once
         else:
             active = self._make_active(layout.segment_stem(end), end, now, end)
@@ -258,6 +263,7 @@ class LogWriter(RecordAppender, PartitionLog):
             # What lies behind the recovery point may be in the page cache only, whoever wrote it.
             durable = min(recovery.recovery_point, end)
             owed = [s.path for s in segments if s.end_offset > durable]
+        owed += self._producer_states.snapshots.unsynced
         self._owe_sync(owed, True)
         self._begin(active, end, max(durable, 0))
 
@@ -294,6 +300,11 @@ class LogWriter(RecordAppender, PartitionLog):
             preallocate=config.preallocate,
         )
         active._keys = KeyIndex()
+        if (
+            self.active is not None and self.active.stem == stem
+        ):  # the same file, opened once more: truncation does that
+            vouch_no_more(self.active.files()[0])
+        vouch_for(active.files()[0])
         return active
 
     def _make_segment(self) -> SegmentFactory:
@@ -363,16 +374,29 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._config
 
     def configure(self, **changes: Any) -> None:
-        """Changes options of the open log: log.configure(retention_ms=86_400_000). The names are those of LogConfig.
+        """Changes options of the open log: log.configure(retention_ms=86_400_000). The names are those of LogConfig; None gives
+        an option its default back.
 
-        InvalidConfigError for an unknown option or a value that is not allowed: nothing is changed then.
+        If the log keeps its configuration, which it does unless it is in the directory of a store that knows the topic, the
+        change is kept too, durably. InvalidConfigError for an unknown option or a value that is not allowed, OSError if it
+        cannot be kept: nothing is changed then.
         """
-        config = self._config.replace(**changes)
+        self._change_config(lambda config: changed(config, changes))
+
+    def _use(self, config: LogConfig) -> None:
+        """Goes on with another configuration, and keeps what was given of it. OSError: with the one until now."""
+        self._change_config(lambda _: config)
+
+    def _change_config(self, change: Callable[[LogConfig], LogConfig]) -> None:
         with self._held():
             self._check_usable()
-            self._apply_limits(limits_of(config, self._durability))
+            config = change(self._config)
+            limits = limits_of(config, self._durability)
+            if self._keeps_config:
+                self._check_place()
+                write_options(Path(self._directory), given_in_text(config))
+            self._apply_limits(limits)
             self._config = config
-            self._names_retention = self._names_retention or "retention_ms" in changes
             assert self._flusher is not None
             self._flusher.flush_every(config.flush_ms if self._has_timer else MAX64)
 
@@ -717,7 +741,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if a group has committed nothing, nothing is deleted.
         Files are renamed to .deleted, and removed by a later retain() or by close() when file_delete_delay_ms is over.
 
-        The log does not keep its configuration. If it was opened without retention_ms and without `config`, segments
+        If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one before, segments
         that only Kafka's default of 7 days would delete are kept, and InvalidConfigError says so.
 
         It works on a full disk. OSError if a file cannot be renamed or removed: older segments are deleted then, that
@@ -762,11 +786,11 @@ class LogWriter(RecordAppender, PartitionLog):
     def _refuse_defaults(self, decisions: Sequence[Decision]) -> None:
         """Nothing goes by a configuration that nobody has given."""
         by_default = next((d for d in decisions if d.rule == "time"), None)
-        if by_default is not None and not self._names_retention:
+        if by_default is not None and "retention_ms" not in self._config.given_options():
             raise InvalidConfigError(
                 f"{self.path} was opened without retention_ms, and by Kafka's default of 7 days the segment at offset "
                 f"{by_default.base_offset} would be deleted: {by_default.reason}. Give open() the retention that is "
-                "meant, such as retention_ms=-1, or config=kstore.LogConfig() for the defaults"
+                "meant, such as retention_ms=-1, or retention_ms=604_800_000 for the default"
             )
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:
@@ -1298,10 +1322,13 @@ class LogWriter(RecordAppender, PartitionLog):
     def _leave(self, *, clean: bool) -> None:
         """Gives the directory up."""
         _writers.discard(self)
+        is_mine = not self._log_dir.has_left  # not the parent's of a fork
         try:
             self._log_dir.leave(clean=clean)
         finally:
             self._left = self._log_dir.has_left
+            if is_mine and self.active is not None:  # else it was not loaded to its end
+                vouch_no_more(self.active.files()[0])
 
     def abandon(self) -> None:
         """Closes the log without flushing, as if the process had died: the next opening recovers it."""

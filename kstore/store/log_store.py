@@ -34,11 +34,14 @@ from kstore.log.cursors.group_file import groups_in, read_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
+from kstore.log.files.directory_keeper import DirectoryKeeper
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
-from kstore.log.files.topic_file import MOST_PARTITIONS, in_python
+from kstore.log.files.option_file import in_python
+from kstore.log.files.topic_file import MOST_PARTITIONS
 from kstore.log.partition import PartitionLog
 from kstore.log.read.scan import Scan
+from kstore.log.recovery.work_left import work_left
 from kstore.log.write.retention import Decision
 from kstore.log.writer import LogWriter
 from kstore.store.consumer_offsets import (
@@ -52,6 +55,7 @@ from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.log_directory import LogDirectory
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
 from kstore.store.open_partitions import OpenPartitions, default_limit
+from kstore.store.recovery import ParallelWork, threads_for
 from kstore.store.store_cursor import StoreCursor
 from kstore.store.store_scan import StoreScan
 from kstore.store.table import Table
@@ -79,6 +83,18 @@ class _StoreLog(LogWriter):
     """A log that a store flushes by flush_ms."""
 
     _has_timer = False
+
+
+class _RecoveredLog(LogWriter):
+    """A log that is opened to be recovered: perhaps nobody appends to it."""
+
+    _prepares_late = True
+
+
+class _RecoveredStoreLog(_StoreLog):
+    """Both."""
+
+    _prepares_late = True
 
 
 class LogStore:
@@ -165,8 +181,9 @@ class LogStore:
             idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
         self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
         _check_log_options(self._log_options)
-        self._names_retention = config is not None or "retention_ms" in options
-        self._expires_cursors = config is not None or "offsets_retention_minutes" in options
+        self._expires_cursors = "offsets_retention_minutes" in options or (
+            config is not None and "offsets_retention_minutes" in config.given_options()
+        )
         self._changing = Mutex()
         self._directories: list[LogDirectory] = []
         self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**options))
@@ -216,35 +233,53 @@ class LogStore:
     # ---- opening --------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """What a broker does with logs that were not closed cleanly: each is loaded once."""
+        """What a broker does with logs that were not closed cleanly: each is loaded once, unless there is nothing to do."""
         for directory in self._catalog.live():
             keeper = directory.keeper
             assert keeper is not None
             if keeper.was_clean:
                 continue
+            work: dict[TopicPartition, int] = {}
             for tp in sorted(directory.partitions):
-                if tp.topic == layout.CLUSTER_METADATA:
-                    continue
-                try:
-                    self._open_writer(tp).close()
-                except (OSError, KstoreError) as e:
-                    keeper.failed(tp)
-                    self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
+                if tp.topic != layout.CLUSTER_METADATA:
+                    with self._noting_failures(tp, keeper):
+                        path = directory.path_of(tp)
+                        interval = self._catalog.config_of(tp.topic).index_interval_bytes
+                        work[tp] = work_left(path, keeper.state_of(path, tp), interval)
+
+            def recover(tp: TopicPartition, keeper: DirectoryKeeper = keeper) -> None:
+                with self._noting_failures(tp, keeper):
+                    log = self._open_writer(tp, recovers=True)
+                    if not self._open_logs.keep(tp, log):
+                        log.close()
+
+            todo = [tp for tp, size in work.items() if size]
+            ParallelWork(recover, todo).run(threads_for(work.values()))
             for name in directory.others:
                 if name.endswith(("-future", "-stray")):  # nobody has looked at these
                     keeper.failed(TopicPartition(name, 0))
             keeper.all_recovered()
 
-    def _open_writer(self, tp: TopicPartition) -> LogWriter:
+    @contextlib.contextmanager
+    def _noting_failures(self, tp: TopicPartition, keeper: DirectoryKeeper) -> Iterator[None]:
+        """A partition that cannot be recovered is told by `health`, and the directory is not clean."""
+        try:
+            yield
+        except (OSError, KstoreError) as e:
+            keeper.failed(tp)
+            self._open_logs.failures[tp] = f"{type(e).__name__}: {e}"
+
+    def _open_writer(self, tp: TopicPartition, *, recovers: bool = False) -> LogWriter:
         directory = self._catalog.places.get(tp)
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
         self._work.opened(tp)
-        kind = _StoreLog if self._is_busy else LogWriter
+        kind: type[LogWriter] = _StoreLog if self._is_busy else LogWriter
+        if recovers:
+            kind = _RecoveredStoreLog if self._is_busy else _RecoveredLog
         log = kind(
             directory.path_of(tp), self._catalog.config_of(tp.topic), create=False, **self._log_options
         )
-        log._names_retention = self._says_retention(tp.topic)
         log._traffic = self._traffic_of(tp.topic)
         count_recovery(log._traffic, log.recovery)
         return log
@@ -254,7 +289,7 @@ class LogStore:
 
     def _says_retention(self, topic: str) -> bool:
         """Whether somebody has said how long records of a topic are kept."""
-        return self._names_retention or "retention.ms" in self._catalog.own_options(topic)
+        return "retention_ms" in self._catalog.config_of(topic).given_options()
 
     def _now(self) -> int:
         clock: Callable[[], int] | None = self._log_options.get("clock")
@@ -815,20 +850,13 @@ class LogStore:
                 options.pop(name.replace("_", "."), None)
             options |= self._catalog.checked_options({k: v for k, v in config.items() if v is not None})
             self._catalog.checked_options(in_python(options))
-            before = self._catalog.config_of(topic)
             with self._catalog.change(f"configuration of topic {topic}"):
                 self._catalog.set_options(found, options)
                 self._work.forget({found.partition(number) for number in found.numbers})
                 after = self._catalog.config_of(topic)
-                changes = {
-                    option.name: getattr(after, option.name)
-                    for option in LogConfig.describe()
-                    if getattr(after, option.name) != getattr(before, option.name)
-                }
                 for tp, log in self._open_logs.all_open():
                     if tp.topic == topic:
-                        log.configure(**changes)
-                        log._names_retention = self._says_retention(topic)
+                        log._use(after)
                 self._changed()
                 self._catalog.spread(self._catalog.live()[1:])
         return self.describe(topic)

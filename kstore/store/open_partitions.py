@@ -70,6 +70,14 @@ class OpenPartitions:
                 self._check_open()
             return log
 
+    def keep(self, tp: TopicPartition, log: LogWriter) -> bool:
+        """Takes a log that was opened just now, if there is room for it. Before the store is used."""
+        with self._guard:
+            if len(self._logs) >= self._limit or tp in self._logs or self._closed:
+                return False
+            self._logs[tp] = _Open(log)
+            return True
+
     def peek(self, tp: TopicPartition) -> LogWriter | None:
         """The log of a partition if it is open, which does not count as use."""
         found = self._logs.get(tp)

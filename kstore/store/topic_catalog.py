@@ -11,12 +11,12 @@ from kstore.config import LogConfig
 from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, LogNotFoundError
 from kstore.kinds import as_text
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.option_file import in_python
 from kstore.log.files.topic_file import (
     MOST_PARTITIONS,
     Change,
     KnownTopic,
     TopicTable,
-    in_python,
     merged,
     newest,
     read_table,

@@ -27,6 +27,7 @@ from kstore.log.cursors.group_file import groups_in
 from kstore.log.files import layout
 from kstore.log.files.checkpoints import salvage_offsets
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.listing import list_directory
 from kstore.log.write.append_limits import limits_of
 from kstore.log.write.reports import Reports
 from kstore.log.writer import LogWriter
@@ -349,6 +350,12 @@ def _active_of(store: Any, tp: TopicPartition) -> int:
     return _CLOSED if log is None else log.active.base_offset
 
 
+def bases_of(path: Path) -> list[int]:
+    """The base offsets of the .log files in a directory, oldest first: no file is looked at. OSError."""
+    offsets = map(layout.segment_offset, list_directory(str(path)))
+    return sorted(offset for offset in offsets if offset is not None)
+
+
 def files_of(path: Path) -> list[tuple[int, int]]:
     """The base offsets and sizes of the .log files in a directory, oldest first. OSError."""
     found = []
@@ -367,16 +374,19 @@ def _segment(path: Path, base: int) -> Segment:
 
 def _retention_due(store: Any, tp: TopicPartition, path: Path, now: int) -> int:
     """When retention may find something to delete in a partition that is closed: in the oldest segment, if at all."""
-    files, config = files_of(path), store._catalog.config_of(tp.topic)
-    if len(files) > 1 and files[1][0] <= store._catalog.places[tp].keeper.log_start_of(path, tp):
+    bases, config = bases_of(path), store._catalog.config_of(tp.topic)
+    if len(bases) > 1 and bases[1] <= store._catalog.places[tp].keeper.log_start_of(path, tp):
         return now
-    if not (config.deletes and any(size for _, size in files)):
+    if not (config.deletes and bases):
         return MAX64
-    if 0 <= config.retention_bytes <= sum(size for _, size in files[1:]):
-        return now
-    if config.retention_ms < 0:
+    if config.retention_bytes >= 0:
+        files = files_of(path)
+        if any(size for _, size in files) and config.retention_bytes <= sum(size for _, size in files[1:]):
+            return now
+    oldest = _segment(path, bases[0])
+    if config.retention_ms < 0 or (len(bases) == 1 and oldest.size == 0):
         return MAX64
-    due: int = _segment(path, files[0][0]).largest_timestamp + config.retention_ms + 1
+    due: int = oldest.largest_timestamp + config.retention_ms + 1
     if due <= now and not store._says_retention(tp.topic):
         raise InvalidConfigError(_NOBODY_SAID)
     return due

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from kstore.log.files.topic_file import in_python
+from kstore.log.files.option_file import in_python
 from kstore.store import LogStore
 from kstore.tools.numbers import whole
 from kstore.tools.settings import settings_of
@@ -13,11 +13,18 @@ from kstore.tools.writing import add_wait_argument
 partition_count = whole("a number of partitions", 1, 1 << 20)
 
 
-def add_store_arguments(parser: argparse.ArgumentParser, *, topic: bool = True) -> None:
-    """The log directory, others of the same store, and the topic."""
-    parser.add_argument("directory", metavar="DIR", help="log directory, such as data, with partitions in it")
+def add_store_arguments(
+    parser: argparse.ArgumentParser, *, topic: bool = True, or_partition: bool = False
+) -> None:
+    """The log directory, others of the same store, and the topic; `or_partition`: or one partition, without a topic."""
+    one = "; without TOPIC: the directory of a partition" if or_partition else ""
+    parser.add_argument(
+        "directory", metavar="DIR", help=f"log directory, such as data, with partitions in it{one}"
+    )
     if topic:
-        parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
+        parser.add_argument(
+            "topic", metavar="TOPIC", help="name of the topic", nargs="?" if or_partition else None
+        )
     parser.add_argument(
         "--also",
         action="append",
@@ -27,9 +34,9 @@ def add_store_arguments(parser: argparse.ArgumentParser, *, topic: bool = True) 
     )
 
 
-def add_changing_arguments(parser: argparse.ArgumentParser) -> None:
+def add_changing_arguments(parser: argparse.ArgumentParser, *, or_partition: bool = False) -> None:
     """The same for what changes a topic."""
-    add_store_arguments(parser)
+    add_store_arguments(parser, or_partition=or_partition)
     add_wait_argument(parser)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import kstore
+from kstore import opening
 from kstore.config import LogConfig
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
@@ -50,23 +51,15 @@ def add_wait_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def names_retention(args: argparse.Namespace) -> bool:
-    """Whether these options say how long records are kept; a broker's file says so also by leaving it at the default."""
-    return bool(args.server_properties) or "retention.ms" in _own_options(args)
-
-
 def config_of(args: argparse.Namespace) -> LogConfig:
-    """The configuration that these options name. InvalidConfigError."""
-    topic = _own_options(args)
-    if args.server_properties:
-        return LogConfig.from_server_properties(args.server_properties, topic)
-    return LogConfig.from_topic(topic)
+    """The configuration that these options name, over what is kept of the log. InvalidConfigError.
 
-
-def _own_options(args: argparse.Namespace) -> dict[str, str]:
-    """What --config says, over what a store keeps of the topic."""
-    given = settings_of(args.config)
-    return kept_options(Path(args.directory)) | given
+    A broker's file says how long records are kept also by leaving it at the default."""
+    topic = kept_options(Path(args.directory)).options | settings_of(args.config)
+    if not args.server_properties:
+        return LogConfig.from_topic(topic)
+    config = LogConfig.from_server_properties(args.server_properties, topic)
+    return config.replace(retention_ms=config.retention_ms)
 
 
 def note_name(directory: str) -> None:
@@ -111,15 +104,18 @@ def open_writer(
     args: argparse.Namespace,
     mode: Literal["a", "r+"],
     durability: Literal["none", "group", "each"] = "none",
+    config: LogConfig | None = None,
 ) -> LogWriter:
-    """The log that these options name, open for writing; an unclean stop is recovered first."""
+    """The log that these options name, open for writing; an unclean stop is recovered first. The configuration, which they
+    name too unless it is given, holds for this command and is not kept."""
     is_new = mode == "a" and not any(Path(args.directory).glob("*.log"))
     if mode == "a":
         note_name(args.directory)
-    log = kstore.open(
+    log = opening.open_writer(
         args.directory,
-        mode,
-        config=config_of(args),
+        (config or config_of(args)).given_options(),
+        create=mode == "a",
+        keeps=False,
         keep_cut=args.keep_cut,
         durability=durability,
         wait=args.wait,

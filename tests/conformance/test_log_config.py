@@ -116,7 +116,7 @@ def test_kafka_config_to_props() -> None:
     config = LogConfig()
     assert {name: get(config, name) for name in DEFAULTS} == DEFAULTS
     assert {name: get(config, name) for name in BROKER_DEFAULTS} == BROKER_DEFAULTS
-    assert len(LogConfig.__slots__) == len(DEFAULTS | BROKER_DEFAULTS)
+    assert len(LogConfig.describe()) == len(DEFAULTS | BROKER_DEFAULTS)
     assert LogConfig.from_topic({}) == LogConfig.from_server_properties({}) == config
     assert config.to_topic() == {}
 

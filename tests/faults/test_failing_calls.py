@@ -33,6 +33,7 @@ def test_the_story_ends_well(ram: Path) -> None:
     assert {r.value for r in log} == {v for o, v in story.acked.items() if o >= log.log_start_offset}
 
 
+@pytest.mark.filterwarnings("ignore:.*not kept for the next opening")
 @pytest.mark.parametrize(
     ("error", "how"),
     [(errno.EIO, "error"), (errno.ENOSPC, "error"), (errno.ENOSPC, "half"), (errno.EIO, "half")],

@@ -140,7 +140,7 @@ class Replay:
         assert self.log is not None
         self.config.update(op["config"])
         config = kstore.LogConfig.from_topic(self.config)
-        self.log.configure(**{name: getattr(config, name) for name in config.__slots__})
+        self.log.configure(**{option.name: getattr(config, option.name) for option in config.describe()})
 
     def assign_epoch(self, op: dict[str, Any]) -> None:
         assert self.log is not None
@@ -215,6 +215,8 @@ def files_of(directory: Path) -> dict[str, list[object]]:
     """{name: [size, crc32c]} of what lies in a partition directory."""
     found = {}
     for path in sorted(directory.iterdir()):
+        if path.name == "kstore-config.json":  # which Kafka passes over
+            continue
         data = path.read_bytes()
         found[path.name] = [len(data), f"{crc32c(data):08x}"]
     return found

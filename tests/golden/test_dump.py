@@ -27,6 +27,7 @@ def dumped(name: str, decoder: str | None, capsys: pytest.CaptureFixture[str]) -
 
 
 # Scenarios with a file that is damaged: kstore's dump of it ends with 1.
+NOT_CLOSED = ("broker_running/", "broker_killed/")  # indexes have room behind their entries
 DAMAGED = {"crash_bad_crc", "crash_middle_segment", "crash_snapshots_damaged", "crash_transactions"}
 
 
@@ -53,7 +54,9 @@ def test_dump(
             assert out == expected, name
             told = [line for line in err.splitlines(keepends=True) if not line.startswith("kstore: ")]
             assert "".join(told).replace(f"{partition}/", "") == theirs, name
-            assert code == 0 or scenario.name in DAMAGED  # Kafka's tool ends with 0 for all of them
+            assert code == 0 or (
+                scenario.name in DAMAGED or scenario.name.startswith(NOT_CLOSED)
+            )  # Kafka's tool ends with 0 for all of them
 
 
 def test_dump_of_the_bootstrap_snapshot(

@@ -12,6 +12,7 @@ import kstore
 from kstore import LogStore, TopicPartition
 from kstore.engine.io.file import calls_made, fail_call
 from kstore.testing import failing
+from kstore.testing.faults import count_calls
 from tests.helpers.markers import marker
 
 DAY = 86_400_000
@@ -111,6 +112,7 @@ def test_partitions_are_not_opened_for_nothing(tmp_path: Path, clock: Clock) -> 
         looked: list[Path] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "scandir", looked.append)
+            patch.setattr(os, "listdir", looked.append)
             clock.pass_on(store, 300_000, runs=10)
         assert looked == []
         clock.pass_on(store, DAY)
@@ -124,6 +126,26 @@ def test_partitions_are_not_opened_for_nothing(tmp_path: Path, clock: Clock) -> 
         }
         assert all(0 < start < 20 for start in starts(store, "large"))
         assert store.health().ok
+
+
+def test_an_idle_store_asks_the_system_for_nothing(tmp_path: Path, clock: Clock) -> None:
+    """However many partitions there are, once each was looked at, until something can be due; of those that are open only where
+    their directory is."""
+    with make(tmp_path, clock) as store:
+        store.create_topic("t", 20)
+        store.create_topic("compacted", 20, cleanup_policy="compact")
+        fill(store, count=2)
+        fill(store, "compacted", count=2)
+    with make(tmp_path, clock) as store:
+        clock.pass_on(store, 300_000, runs=2)
+        assert not list(store._open_logs)
+        for _ in range(10):
+            assert count_calls(lambda: clock.pass_on(store, 15_000)) == 0
+        assert count_calls(lambda: clock.pass_on(store, 300_000)) == 0
+        for number in range(5):
+            store.log("t", number)
+        clock.pass_on(store, 300_000, runs=2)
+        assert count_calls(lambda: clock.pass_on(store, 300_000)) <= 5
 
 
 def test_what_nobody_has_said_deletes_nothing(

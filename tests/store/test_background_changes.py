@@ -208,11 +208,11 @@ def test_a_change_of_configuration_that_is_interrupted(
         log = store.log("t", 1)
         clock.pass_on(store, 300_000, runs=2)
 
-        def configure(log: kstore.LogWriter, **changes: Any) -> None:
+        def use(log: kstore.LogWriter, config: kstore.LogConfig) -> None:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(kstore.LogWriter, "configure", configure)
+            patch.setattr(kstore.LogWriter, "_use", use)
             with pytest.raises(KeyboardInterrupt):
                 store.alter_topic("t", retention_ms=DAY)
         assert store.health().unfinished != ""

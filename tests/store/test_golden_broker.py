@@ -7,6 +7,8 @@ import pytest
 
 import kstore
 from kstore import LogStore
+from tests.golden.answers import all_lines
+from tests.golden.scenarios import Scenario, scenarios
 
 BROKER = Path(__file__).parents[1] / "golden" / "data" / "broker" / "data"
 
@@ -62,3 +64,61 @@ def test_what_is_not_touched_stays(data: Path) -> None:
             assert (data / path.relative_to(BROKER)).read_bytes() == path.read_bytes(), path
     for path in BROKER.glob("*-checkpoint"):
         assert set((data / path.name).read_text().split("\n")) == set(path.read_text().split("\n"))
+
+
+def unpacked(name: str, into: Path) -> tuple[Path, dict[kstore.TopicPartition, Scenario]]:
+    """A copy of the log directory of a broker, and Kafka's answers about each partition."""
+    found = [scenario for scenario in scenarios() if scenario.name.startswith(f"{name}/")]
+    data = found[0].unpack(into).parent
+    return data, {kstore.TopicPartition(*_split(each.partition)): each for each in found}
+
+
+def _split(name: str) -> tuple[str, int]:
+    topic, _, number = name.rpartition("-")
+    return topic, int(number)
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+@pytest.mark.parametrize("name", ["broker", "broker_running", "broker_killed"])
+def test_whole_directories_read(name: str, tmp_path: Path) -> None:
+    """Stopped, copied file by file while it ran, and killed: the records that Kafka's own classes read."""
+    data, answers = unpacked(name, tmp_path)
+    store = LogStore(data)
+    assert set(store) == set(answers)
+    for tp, scenario in answers.items():
+        log = store.open(*tp)
+        *expected, summary = scenario.lines("records.jsonl")
+        assert all_lines(log) == expected, tp
+        assert (log.log_start_offset, log.log_end_offset, log.last_stable_offset()) == (
+            summary["log_start_offset"],
+            summary["log_end_offset"],
+            summary["last_stable_offset"],
+        )
+    if name == "broker_killed":
+        assert [
+            other for other in store.others if other.startswith("doomed-0.") and other.endswith("-delete")
+        ]
+
+
+@pytest.mark.parametrize("name", ["broker", "broker_running", "broker_killed"])
+def test_whole_directories_written(name: str, tmp_path: Path) -> None:
+    """They are recovered, go on where Kafka's own recovery would, and are closed cleanly."""
+    data, answers = unpacked(name, tmp_path)
+    ends_of = {tp: each.lines("records.jsonl")[-1]["log_end_offset"] for tp, each in answers.items()}
+    with LogStore(data, mode="a", retention_ms=-1, message_timestamp_after_max_ms=2**62) as store:
+        assert store.health().ok
+        for tp, end in ends_of.items():
+            if not tp.topic.startswith("__") and tp.topic != "state_store":
+                log = store.log(*tp)
+                assert isinstance(log, kstore.LogWriter)
+                assert log.append(b"v", b"k") == end
+    after = LogStore(data)
+    assert after.closed_cleanly
+    for tp, end in ends_of.items():
+        log = after.open(*tp)
+        if tp.topic == "__cluster_metadata":
+            continue
+        assert log.recovery.clean
+        assert not log.recovery.findings
+        assert log.log_end_offset == end + (not tp.topic.startswith("__") and tp.topic != "state_store")
+        assert all(record.offset < log.log_end_offset for record in log)

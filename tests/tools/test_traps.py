@@ -353,6 +353,9 @@ def test_retention_needs_a_configuration(tmp_path: Path, capsys: pytest.CaptureF
     path = str(tmp_path / "t-0")
     with kstore.open(path, "a", retention_ms=-1) as log:
         log.append(b"kept for ever", timestamp=T)
+    assert run(capsys, "retain", path, "--defaults")[0] == 0  # for what is not kept of the log
+    assert len(list(kstore.open(path))) == 1
+    kstore.open(path, "a", retention_ms=None).close()
     for more in ([], ["--dry-run"]):
         code, out, err = run(capsys, "retain", path, *more)
         assert (code, out) == (2, "")

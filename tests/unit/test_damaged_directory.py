@@ -192,7 +192,7 @@ def test_retention_needs_a_configuration(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a", retention_ms=-1, internal_segment_bytes=500) as log:
         log.extend([b"x" * 100] * 20, timestamps=[1_000_000_000_000] * 20, batch_bytes=0)
         log.delete_records(12)
-    with kstore.open(tmp_path / "t-0", "a") as log:
+    with kstore.open(tmp_path / "t-0", "a", retention_ms=None) as log:  # which was kept until now
         for dry_run in (True, False):  # a dry run refuses what the real one refuses
             with pytest.raises(
                 kstore.InvalidConfigError, match=r"opened without retention_ms.*retention_ms=-1"

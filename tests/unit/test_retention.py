@@ -1,14 +1,17 @@
 """Retention in UnifiedLogTest, as far as it is a decision (spec 9.1, 9.2, 13.10), and what holds for any log."""
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kstore
 from kstore.config import LogConfig
 from kstore.log.write.retention import Decision, SegmentFacts, decide
+from kstore.testing.faults import count_calls
 
 NOW = 1_000_000
 BATCH = 70  # bytes of a record in a batch of its own
@@ -290,3 +293,21 @@ def test_more_room_keeps_more(case: tuple[list[SegmentFacts], dict[str, int], Lo
     assert count(config, high_watermark=offsets["high_watermark"] - more) <= before
     assert count(config, now_ms=offsets["now_ms"] + more) >= before
     assert count(config.replace(cleanup_policy="")) <= before
+
+
+@pytest.mark.parametrize("limit", [-1, 10**9])
+def test_segments_that_stay_are_not_looked_at(tmp_path: Path, limit: int) -> None:
+    """Each check looks at the oldest alone; the first of an opening at the sizes of all, if there is a limit to them."""
+    options: dict[str, Any] = {"retention_ms": 10**12, "retention_bytes": limit}
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=300, **options) as writer:
+        writer.extend([b"x" * 150] * 400, batch_bytes=0)
+        assert len(writer.segments) > 300
+        writer.retain()
+        assert count_calls(writer.retain) <= 2
+        writer.roll()
+        assert count_calls(writer.retain) <= 4
+    with kstore.open(tmp_path / "t-0", "a") as writer:
+        first = count_calls(writer.retain)
+        assert first <= 20 if limit < 0 else first > 300
+        assert count_calls(writer.retain) <= 2
+        assert not any(decision.delete for decision in writer.retain())

@@ -322,6 +322,8 @@ cdef class ActiveSegment:
 
         The blocks allocated ahead are given back. LogFailedError if another program has shortened an index file."""
         cdef int status = 0
+        if self.offsets is not None:  # those on the disk may be of before a recovery
+            self.prepare()
         if self.time_map is not None:
             self.times.put(self.staged.indexed.max_timestamp, self.staged.indexed.max_timestamp_offset)
             self.check_indexes()

@@ -49,6 +49,7 @@ cdef class OffsetIndex(IndexEntries):
         return ks_entry_position(self.data, <size_t>slot)
 
     cdef int put(self, int64_t offset, int64_t position) noexcept nogil
+    cdef void keep_rising(self, int64_t offset, int64_t position) noexcept nogil
 
 
 cdef class TimeIndex(IndexEntries):
@@ -61,6 +62,7 @@ cdef class TimeIndex(IndexEntries):
         return ks_time_entry_offset(self.data, <size_t>slot, self.base_offset)
 
     cdef int put(self, int64_t timestamp, int64_t offset) noexcept nogil
+    cdef void keep_rising(self, int64_t offset) noexcept nogil
 
 
 # What the next entries of a segment's indexes follow from.

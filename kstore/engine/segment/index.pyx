@@ -355,6 +355,15 @@ cdef class OffsetIndex(IndexEntries):
                 )
             last, at = self.offset_at(slot), self.position_at(slot)
 
+    cdef void keep_rising(self, int64_t offset, int64_t position) noexcept nogil:
+        """Keeps the entries up to the first that does not rise, or is not below these."""
+        cdef int64_t slot, last = self.base_offset - 1, at = -1
+        for slot in range(self.count):
+            if not (last < self.offset_at(slot) < offset and at < self.position_at(slot) < position):
+                self.count = slot
+                return
+            last, at = self.offset_at(slot), self.position_at(slot)
+
     def sanity_check(self):
         """Kafka's own, weaker check (spec 3.2): the last offset is not below the base offset."""
         if self.count and self.last_offset < self.base_offset:
@@ -464,6 +473,15 @@ cdef class TimeIndex(IndexEntries):
                     expected=f"timestamp above {last} and offset not below {at}",
                     found=(self.timestamp_at(slot), self.offset_at(slot)),
                 )
+            last, at = self.timestamp_at(slot), self.offset_at(slot)
+
+    cdef void keep_rising(self, int64_t offset) noexcept nogil:
+        """Keeps the entries up to the first that does not rise, or lies above this offset."""
+        cdef int64_t slot, last = -1, at = self.base_offset
+        for slot in range(self.count):
+            if self.timestamp_at(slot) <= last or not at <= self.offset_at(slot) <= offset:
+                self.count = slot
+                return
             last, at = self.timestamp_at(slot), self.offset_at(slot)
 
     def sanity_check(self):

@@ -81,15 +81,17 @@ cdef object error_of(const ks_fault *fault, str path, int64_t position, int64_t 
 
 
 cdef object recovery_walk(
-    ReadWindow w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify
+    ReadWindow w, str path, int64_t base_offset, int64_t end_offset, int64_t interval, bint verify,
+    OffsetIndex offsets=None, TimeIndex times=None,
 ):
     """A RecoveryWalk of what the window may show, checksums verified if asked. The GIL is free meanwhile.
+
+    `offsets` and `times`, if they are given: the indexes up to the batch that the last entry of `offsets` names. The walk
+    begins there, and adds to them.
 
     Offsets that do not rise from batch to batch are damage too (Kafka does not look); of two batches that contradict
     each other the one out of line is blamed.
     """
-    cdef OffsetIndex offsets = OffsetIndex(base_offset)
-    cdef TimeIndex times = TimeIndex(base_offset)
     cdef ks_batch b
     cdef ks_fault fault
     cdef int64_t position = 0, size = 0, have, count = 0, next_offset = base_offset
@@ -104,8 +106,12 @@ cdef object recovery_walk(
     epochs = []
     memset(&fault, 0, sizeof(fault))
     indexed.since_entry = 0
-    indexed.max_timestamp = -1
-    indexed.max_timestamp_offset = base_offset
+    if offsets is None:
+        offsets = OffsetIndex(base_offset)
+        times = TimeIndex(base_offset)
+    if offsets.count:
+        position = offsets.position_at(offsets.count - 1)
+    indexed.max_timestamp, indexed.max_timestamp_offset = times.last_entry
     with nogil:
         while True:
             size = step(w, position, ahead, &b, &fault)

@@ -59,5 +59,7 @@ cdef class Segment:
     cdef object time_fault(self, TimeIndex times, int64_t slot, found)
     cdef File index_file(self, str kind)
     cdef bytes contents(self, str kind, int64_t width, str absent=*)
+    cdef bytes used_contents(self, str kind, int64_t width)
+    cdef bint is_named(self, OffsetIndex index, int64_t slot, ReadWindow w, ks_batch *b) except -1
     cdef int check_last_time(self) except -1
     cdef int load_between(self, ReadWindow w, int64_t position, int64_t end) except -1

@@ -168,6 +168,13 @@ class Segment:
         `start` on; headers only. Twice `start` where it ends behind `end`."""
     def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk:
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
+    def walk_on(self, until: int = ...) -> RecoveryWalk | None:
+        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their last
+        entries, of offsets below `until`. None if they do not fit the log.
+
+        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead in the
+        indexes, or behind, and entries of its past may follow those that count. So the last entry that names a sound
+        batch is looked for, and the walk begins at the one before, of which all is written."""
     def read_headers(self, start: int = 0, fields: Sequence[str] | None = None) -> NDArray[Any]:
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
 

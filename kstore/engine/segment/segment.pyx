@@ -46,6 +46,7 @@ from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError
 
 cdef enum:
     LEAST_BATCH = 26  # bytes: a message of magic 0 with neither key nor value
+    MOST_UNSURE = 64  # entries at the end of a live index that name no batch: of one that was truncated, or is being written
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -195,6 +196,23 @@ cdef class Segment:
                 "size of an index", file=self.path_of(kind), position=most, expected=f"at most {most}", found=size
             )
         return file.read(0, size)
+
+    cdef bytes used_contents(self, str kind, int64_t width):
+        """The entries of an index file of a live log: behind them are zeros, in room that was set aside. None if there is no
+        such file."""
+        cdef File file = self.index_file(kind)
+        cdef int64_t low = 0, high, middle
+        if file is None:
+            return None
+        high = min(file.length() // width, self.limit() // LEAST_BATCH + 2)
+        while low < high:
+            middle = (low + high) // 2
+            if any(file.read(middle * width, width)):
+                low = middle + 1
+            else:
+                high = middle
+        entries = file.read(0, low * width)
+        return entries[:len(entries) // width * width]
 
     cdef File index_file(self, str kind):
         """One of its index files; None if there is none.
@@ -858,6 +876,68 @@ cdef class Segment:
     def recovery_walk(self, *, bint verify=True):
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
         return walk_all(self.fresh(), self.path, self.base_offset, self.end_offset, self.index_interval_bytes, verify)
+
+    cdef bint is_named(self, OffsetIndex index, int64_t slot, ReadWindow w, ks_batch *b) except -1:
+        """Whether the entry names a batch, and that is sound."""
+        cdef ks_fault fault
+        cdef int64_t position = index.position_at(slot), have
+        cdef int64_t size = step(w, position, NEAR, b, &fault)
+        if size >= 0 and b.last_offset == index.offset_at(slot) and b.base_offset >= self.base_offset:
+            have = w.fill(position, size, size)
+            if have < 0:
+                w.raise_failure(have)
+            return have >= size and ks_check_batch(w.at(position), w.at(position) + have, b, &fault) == KS_OK
+        if size == WALK_SYSTEM:
+            w.raise_failure(-1)
+        return False
+
+    def walk_on(self, int64_t until=INT64_MAX):
+        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their last
+        entries, of offsets below `until`. None if they do not fit the log.
+
+        Only before the segment is shared. For a segment that is being written: the writer may be a step ahead in the
+        indexes, or behind, and entries of its past may follow those that count. So the last entry that names a sound
+        batch is looked for, and the walk begins at the one before, of which all is written."""
+        cdef OffsetIndex offsets
+        cdef TimeIndex times
+        cdef ReadWindow w
+        cdef ks_batch b
+        cdef int64_t slot, promised
+        if self.origin or self.suffixes:
+            return None
+        w = self.fresh()
+        entries, timed = self.used_contents(".index", KS_OFFSET_ENTRY), self.used_contents(".timeindex", KS_TIME_ENTRY)
+        if entries is None or timed is None:
+            return None
+        offsets = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
+        times = TimeIndex(self.base_offset, timed, path=self.path_of(".timeindex"))
+        offsets.keep_rising(until, self.limit())
+        slot = offsets.count - 1
+        while slot > 0 and not self.is_named(offsets, slot, w, &b):
+            slot -= 1
+            if slot < offsets.count - MOST_UNSURE:
+                return None
+        if slot <= 0 or not self.is_named(offsets, slot - 1, w, &b):
+            return None
+        promised = offsets.offset_at(slot)
+        offsets.count = slot
+        times.keep_rising(offsets.last_offset)
+        self._offset_index, self._time_index = offsets, times
+        try:
+            self.check_last_time()
+        except (CorruptIndexError, CorruptRecordError):
+            self._offset_index = self._time_index = None
+            return None
+        self._offset_index = self._time_index = None
+        found = walk_all(
+            w, self.path, self.base_offset, self.end_offset, self.index_interval_bytes, True, offsets, times
+        )
+        if found.next_offset <= promised or found.disordered or found.overflow:
+            return None
+        if found.error is not None and not found.torn and any(self.peek(found.valid_bytes)):
+            return None  # and not room that was set aside
+        self._transaction_index = None  # perhaps of a moment before
+        return found
 
     def read_headers(self, int64_t start=0, fields=None):
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.

@@ -8,7 +8,7 @@ from kstore.engine.io.file import sync_directory, unlink
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, User
-from kstore.log.files.log_dir_state import SESSIONS, HeldCheckpoints, Session
+from kstore.log.files.log_dir_state import SESSIONS, HeldCheckpoints, Session, State
 
 
 class DirectoryKeeper:
@@ -71,6 +71,11 @@ class DirectoryKeeper:
         with self._lock.writing:
             if not self.has_left:
                 self._held.store()
+
+    def state_of(self, path: Path, name: TopicPartition) -> State:
+        """What is known of a partition beside its own files. OSError."""
+        with self._lock.writing:
+            return self._held.state_of(path, name)
 
     def log_start_of(self, path: Path, name: TopicPartition) -> int:
         """The log start offset of a partition, as far as the checkpoints tell. OSError."""

@@ -8,6 +8,7 @@ import struct
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,8 @@ from kstore.errors import KstoreError, LogLockedError
 from kstore.log.files import layout
 
 _FLOCK = struct.Struct("@hhqqi")  # struct flock: type, whence, start, length, pid
+_OWN_LENGTH = 1 << 62  # bytes that kstore locks; a broker locks all, so the lock tells whose it is
+_SIGN_TRIES = 3
 _MOST_PAUSE = 0.05  # s, between two looks whether a lock is free
 Made = TypeVar("Made")
 _guard = Mutex(inner=True)
@@ -130,14 +133,64 @@ def pauses() -> Iterator[float]:
 
 def is_locked(directory: Path) -> bool:
     """Whether a log in this directory, or whose state it keeps, is open for writing, here or in another process."""
+    return holder_in(directory) is not Holder.NOBODY
+
+
+class Holder(Enum):
+    """Who has a directory locked."""
+
+    NOBODY = 0
+    KSTORE = 1
+    BROKER = 2
+
+
+def holder_in(directory: Path) -> Holder:
+    """Who has this directory locked, here or in another process."""
     key = os.path.realpath(directory)
-    if key in _held:
-        return True
+    with _guard:  # closing the file would drop the lock that another thread is taking
+        if key in _held:
+            return Holder.KSTORE
+        try:
+            file = File(f"{key}/{layout.LOCK}")
+            found = conflict_in(file.fd, 0, 0)
+        except (OSError, struct.error):
+            return Holder.NOBODY
+        if found is None:
+            return Holder.NOBODY
+        return Holder.KSTORE if found[2] == _OWN_LENGTH else Holder.BROKER
+
+
+def vouch_for(log: File) -> None:
+    """Tells readers that this process has loaded the log of whose last segment this is the .log, until `vouch_no_more` or
+    its end: what lies there is what the process has seen or written.
+
+    The lock is on the file, where no broker takes one. A reader that is just looking has it for a moment; where it cannot
+    be had, readers know nothing, and look at every batch.
+    """
+    for attempt in range(_SIGN_TRIES):
+        if attempt:
+            time.sleep(0.001 * attempt)
+        with contextlib.suppress(OSError):
+            fcntl.flock(log.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+
+
+def vouch_no_more(log: File) -> None:
+    """Takes the sign back, also where a child of fork still has the descriptor."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(log.fd, fcntl.LOCK_UN)
+
+
+def is_vouched_for(log: File) -> bool:
+    """Whether a process has the log open for writing, and has loaded it."""
     try:
-        file = File(f"{key}/{layout.LOCK}")
-    except OSError:
+        fcntl.flock(log.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system that knows no such locks
         return False
-    return holder_of(file.fd) is not None
+    vouch_no_more(log)
+    return False
 
 
 class PartitionLock:
@@ -190,7 +243,7 @@ def _locked(path: str) -> File:
     while True:
         file = File(path, "a")
         try:
-            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
             if os.fstat(file.fd).st_ino == Path(path).stat().st_ino:
                 return file
         except FileNotFoundError:

@@ -18,6 +18,7 @@ from kstore.errors import CorruptCheckpointError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, PartitionLock, User
+from kstore.log.files.option_file import read_options
 from kstore.log.files.topic_file import read_table, topic_being_deleted
 
 _SIGNS = (
@@ -58,14 +59,22 @@ def name_of(path: Path) -> TopicPartition:
     return tp or TopicPartition("log", 0)
 
 
-def kept_options(path: Path) -> dict[str, str]:
-    """What a store keeps of the topic whose partition is at a path: its own options in Kafka's notation. Empty, if no store
-    knows it. CorruptCheckpointError, OSError."""
+class KeptOptions(NamedTuple):
+    """What is kept of a partition's configuration, in Kafka's notation, and whether a store keeps it."""
+
+    options: dict[str, str]
+    of_store: bool
+
+
+def kept_options(path: Path) -> KeptOptions:
+    """The options of the topic, if the partition at a path is in the directory of a store that knows it; else what is kept
+    in the partition. CorruptCheckpointError, OSError."""
     directory = directory_of(path)
-    if directory == Path(os.path.abspath(path)):  # noqa: PTH100
-        return {}
-    known = read_table(directory).topics.get(name_of(path).topic)
-    return {} if known is None else dict(known.options)
+    if directory != Path(os.path.abspath(path)):  # noqa: PTH100
+        known = read_table(directory).topics.get(name_of(path).topic)
+        if known is not None:
+            return KeptOptions(dict(known.options), True)
+    return KeptOptions(read_options(path), False)
 
 
 class State(NamedTuple):

@@ -5,24 +5,21 @@ counts. A change of topics is written here first, in one step, and carried out t
 crash finds it done, or carries it out.
 """
 
-import json
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from kstore.config import LogConfig
 from kstore.engine.io.file import File, read_whole, write_whole
-from kstore.engine.record.hashes import crc32c
-from kstore.errors import CorruptCheckpointError, InvalidConfigError
+from kstore.errors import InvalidConfigError
 from kstore.log.files import layout
+from kstore.log.files.checked_json import corrupt, decode, encode
 from kstore.log.files.layout import TopicPartition
 
 NAME = "kstore-topics.json"
 _VERSION = 1
 MOST_PARTITIONS = 1 << 20  # of a topic: far more than a broker copes with
-_CRC = re.compile(rb'\{\n "crc32c": (\d{1,10}),\n')  # of what follows
+_WHAT = "table of topics"
 _NO_CHANGE = b'"change": null\n}\n'  # how the file ends then
 
 
@@ -94,8 +91,7 @@ class TopicTable:
             for name, topic in sorted(self.topics.items())
         }
         content = {"version": _VERSION, "number": self.number, "topics": topics, "change": change}
-        rest = json.dumps(content, indent=1).encode().removeprefix(b"{\n") + b"\n"
-        return b'{\n "crc32c": %d,\n' % crc32c(rest) + rest
+        return encode(content)
 
 
 def read_table(directory: Path) -> TopicTable:
@@ -105,20 +101,17 @@ def read_table(directory: Path) -> TopicTable:
         data = read_whole(str(path))
     except FileNotFoundError:
         if path.is_symlink():
-            raise _corrupt(path, "a file", "a link that leads nowhere") from None
+            raise corrupt(path, _WHAT, "a file", "a link that leads nowhere") from None
         return TopicTable()
-    crc = _CRC.match(data)  # without it, who edited the file took it away
-    if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
-        raise _corrupt(path, f"CRC-32C {int(crc[1])}, or no line with one", found)
     try:
-        content = json.loads(data)
+        content = decode(path, data, _WHAT)
         if content["version"] != _VERSION:
-            raise _corrupt(path, f"version {_VERSION}", content["version"])
+            raise corrupt(path, _WHAT, f"version {_VERSION}", content["version"])
         topics = {name: _topic_in(name, entry) for name, entry in content["topics"].items()}
         change = content["change"]
         return TopicTable(_count(content["number"]), topics, None if change is None else _change_in(change))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as e:
-        raise _corrupt(path, "a table of topics", f"{type(e).__name__}: {e}") from None
+        raise corrupt(path, _WHAT, "a table of topics", f"{type(e).__name__}: {e}") from None
 
 
 def topic_being_deleted(directory: Path) -> str | None:
@@ -157,19 +150,6 @@ def merged(tables: Sequence[TopicTable], topics: Container[str]) -> TopicTable:
             if name in topics and name not in table.topics and name != deleted
         }
     return replace(table, number=table.number + 1, topics={**table.topics, **more}) if more else table
-
-
-def in_python(options: Mapping[str, str]) -> dict[str, Any]:
-    """Options of a topic in Kafka's notation, as options of LogConfig. InvalidConfigError."""
-    parsed = LogConfig.from_topic(options)
-    names = [name.replace(".", "_") for name in options]
-    return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
-
-
-def _corrupt(path: Path, expected: str, found: object) -> CorruptCheckpointError:
-    return CorruptCheckpointError(
-        "table of topics", file=str(path), position=0, expected=expected, found=found
-    )
 
 
 def _count(number: object) -> int:

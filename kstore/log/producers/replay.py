@@ -7,9 +7,11 @@ snapshots in memory: so both come to the same answer.
 from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import replace
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 
-from kstore.engine.segment.index import TransactionIndex
+from kstore.engine.segment.index import AbortedTxn, TransactionIndex
+from kstore.engine.segment.segment import Segment
 from kstore.log.producers.snapshot_files import SnapshotFiles
 from kstore.log.producers.states import Expiry, ProducerStates, batches_of_producers
 from kstore.log.recovery.loader import Loaded
@@ -29,7 +31,8 @@ def rebuild(
     then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset. ProducerStates of
     a snapshot whose time is over are left out, as Kafka does; those of the batches after it are not (spec 6.7).
 
-    strict: CorruptRecordError if batches are damaged or contradict each other; see batches_of_producers."""
+    strict: CorruptRecordError if batches are damaged or contradict each other; see batches_of_producers. For a reader: a
+    writer beside it may have written a marker, and not yet its entry in the transaction index, so that is added."""
     if truncated:  # which producers recovery saw tells nothing of those that wrote since
         loaded = replace(loaded, recovered_producers=True)
     segments = loaded.segments
@@ -55,7 +58,10 @@ def rebuild(
         snapshots.remove_strays(bases)
     wanted = {*bases[-2:], end}
     none = clean and not snapshots.offsets
-    producers = _replay(snapshots, loaded, end, wanted, seen, expiry, strict)
+    told: list[tuple[Segment, AbortedTxn]] = []
+    producers = _replay(snapshots, loaded, end, wanted, seen, expiry, strict, told, durable=truncated)
+    if strict and loaded.recovered_producers:
+        _complete_indexes(told)
     if none:
         # Kafka then looks at no batch and writes empty snapshots, also at the start of the log. Here the batches tell:
         # an open transaction whose snapshot was lost must not pass for committed.
@@ -73,10 +79,14 @@ def _replay(
     recovered: Collection[int],
     expiry: Expiry | None,
     strict: bool,
+    aborted: list[tuple[Segment, AbortedTxn]] | None = None,
+    *,
+    durable: bool = False,
 ) -> ProducerStates:
     """The producers at an offset where a segment or the log ends, from the newest sound snapshot on; snapshots are
     written at the `wanted` offsets that it passes, and there. `recovered`: the base offsets of segments that recovery
-    has walked."""
+    has walked. `aborted` gets the aborted transactions of the batches that it passes. `durable`: the last snapshot is on the
+    disk when this returns."""
     producers = ProducerStates()
     snapshots.remove_outside(loaded.log_start_offset, to_offset)
     newest = snapshots.read_newest(to_offset)
@@ -100,8 +110,23 @@ def _replay(
             last = base
         if loaded.recovered_producers or base not in recovered:
             for batch in batches_of_producers(segment, from_offset, strict=strict):
-                producers.apply(batch)
+                txn = producers.apply(batch)
+                if txn is not None and aborted is not None:
+                    aborted.append((segment, txn))
     producers.end_offset = to_offset
     if to_offset > last:
-        snapshots.write(to_offset, producers.states.values(), durable=True)
+        snapshots.write(to_offset, producers.states.values(), durable=durable)
     return producers
+
+
+def _complete_indexes(aborted: list[tuple[Segment, AbortedTxn]]) -> None:
+    """Sees to it that the transaction indexes of segments have the transactions that their batches tell."""
+    for segment, found in groupby(aborted, itemgetter(0)):
+        index = segment.transaction_index
+        last = max((entry.last_offset for entry in index), default=-1)
+        missing = [txn for _, txn in found if txn.last_offset > last]
+        if missing:
+            index = TransactionIndex(segment.base_offset, index.to_bytes(), path=index.path)
+            for txn in missing:
+                index.append(txn)
+            segment.use_indexes(None, None, index)

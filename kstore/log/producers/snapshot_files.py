@@ -25,6 +25,7 @@ class SnapshotFiles:
             if offset is not None and name.partition(".")[2] == "snapshot":
                 self._paths[offset] = f"{directory}/{name}"
         self._order = deque(sorted(self._paths))  # of all offsets, and of some whose snapshots have gone
+        self.unsynced: list[str] = []  # paths of those that were written, and are not on the disk for sure
 
     @property
     def offsets(self) -> list[int]:
@@ -61,7 +62,10 @@ class SnapshotFiles:
 
     def write(self, offset: int, states: Iterable[ProducerState], *, durable: bool = False) -> None:
         """Writes the state at an offset. OSError."""
-        write_whole(self.path_of(offset), encode_snapshot(states), durable=durable)
+        path = self.path_of(offset)
+        write_whole(path, encode_snapshot(states), durable=durable)
+        if not durable:
+            self.unsynced.append(path)
         self._enter(offset)
 
     def remove(self, offset: int) -> None:

@@ -4,6 +4,8 @@ Kafka finishes interrupted work when it loads a log: it deletes, renames, cuts t
 same decisions are made over a listing, and nothing is written. Their outcome is a tuple of segments that show what would
 be left (some of them named `.swap` on disk, some with a part that does not count, some with indexes made in memory), and
 a plan: the steps in `Loaded.recovery`, which a writer runs (`carried_out`).
+
+The file is long because all decisions share one listing and one plan.
 """
 
 import contextlib
@@ -28,6 +30,7 @@ from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code, Step
+from kstore.log.recovery.voucher import vouched_until
 
 _HEADER_SIZE = 61  # bytes of a batch before its records
 
@@ -47,7 +50,14 @@ class Loaded:
 
 class _Loader:
     def __init__(
-        self, path: Path, state: State, make: SegmentFactory, recover: bool, writing: bool, told_start: int
+        self,
+        path: Path,
+        state: State,
+        make: SegmentFactory,
+        recover: bool,
+        writing: bool,
+        told_start: int,
+        asks_voucher: bool,
     ) -> None:
         self.path = path
         self.make = make
@@ -55,6 +65,7 @@ class _Loader:
         self.writing = writing
         self.by_broker = state.by_broker
         self.told_start = told_start
+        self.asks_voucher = asks_voucher
         self.log_start_offset = state.log_start_offset
         self.recovery = Recovery(state.clean, state.recovery_point)
         for file, text in state.complaints:
@@ -331,33 +342,33 @@ class _Loader:
             return False
         return True
 
+    def _cut(self, segment: Segment, found: RecoveryWalk) -> None:
+        """Lets a segment end at the last good batch."""
+        size, beyond = found.valid_bytes, segment.size - found.valid_bytes
+        if not beyond:
+            return
+        stem = layout.segment_stem(segment.base_offset)
+        code = Code.OFFSETS_FALL if found.disordered else Code.TORN_TAIL if found.torn else Code.CORRUPT_BATCH
+        remains = remains_of(segment, size)
+        promised = self._was_promised(found.next_offset)
+        self._lose(segment.path, beyond, remains, promised)
+        self.recovery.truncated_bytes += beyond
+        keep = promised or remains is not None
+        self.note(
+            code,
+            segment,
+            size,
+            beyond,
+            detail=found.error,
+            remains=remains,
+            deed=lambda repairs: repairs.cut(f"{stem}.log", size, keep=keep),
+        )
+        segment.limit_to(size)
+
     def _adopt(self, segment: Segment, found: RecoveryWalk) -> None:
         """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
         stem = layout.segment_stem(segment.base_offset)
-        size, beyond = found.valid_bytes, segment.size - found.valid_bytes
-        if beyond:
-            code = (
-                Code.OFFSETS_FALL
-                if found.disordered
-                else Code.TORN_TAIL
-                if found.torn
-                else Code.CORRUPT_BATCH
-            )
-            remains = remains_of(segment, size)
-            promised = self._was_promised(found.next_offset)
-            self._lose(segment.path, beyond, remains, promised)
-            self.recovery.truncated_bytes += beyond
-            keep = promised or remains is not None
-            self.note(
-                code,
-                segment,
-                size,
-                beyond,
-                detail=found.error,
-                remains=remains,
-                deed=lambda repairs: repairs.cut(f"{stem}.log", size, keep=keep),
-            )
-            segment.limit_to(size)
+        self._cut(segment, found)
         offset_index, time_index = found.offset_index, found.time_index
         segment.use_indexes(offset_index, time_index)
         self.note(
@@ -366,18 +377,26 @@ class _Loader:
             deed=lambda repairs: repairs.write_indexes(stem, offset_index, time_index),
         )
         self.has_producers = self.has_producers or found.has_producers
+        self._take_epochs(found)
+        self.recovery.recovered_segments.append(segment.base_offset)
+        self.recovered.add(segment)
+
+    def _take_epochs(self, found: RecoveryWalk) -> None:
+        """Takes over leader epochs that the checkpoint does not tell."""
         for epoch, base_offset in found.leader_epochs:
             if self.epochs.latest is None or epoch > self.epochs.latest:
                 self.epochs.assign(epoch, base_offset)
-        self.recovery.recovered_segments.append(segment.base_offset)
-        self.recovered.add(segment)
 
     def _recover(self, segments: list[Segment]) -> list[Segment]:
         """Spec 8.3: from the segment that holds the recovery point on, until one has to be cut."""
         below = [s for s in segments if s.base_offset <= self.recovery.recovery_point]
         first = len(below) - 1 if below else 0
         kept = segments[:first]
+        until = self._vouched_until(segments)
         for at, segment in enumerate(segments[first:], first):
+            if segment not in self.recovered and self._is_vouched_for(segment, segments[-1], until):
+                kept.append(segment)
+                continue
             # One that was recovered for want of an index is whole now. What follows stays, as in Kafka, though a part
             # of it was cut off: the gap is told.
             done = segment in self.recovered
@@ -401,6 +420,32 @@ class _Loader:
                 kept[-1] = self._with_end(kept[-1], MAX64)
                 break
         return kept
+
+    def _vouched_until(self, segments: list[Segment]) -> int:
+        if not self.asks_voucher or not segments:
+            return 0
+        return vouched_until(self.path, segments[-1], self.recovery.recovery_point)
+
+    def _is_vouched_for(self, segment: Segment, last: Segment, until: int) -> bool:
+        """Whether all of a segment that lies below the offset `until` need not be looked at; the rest was, then."""
+        if segment is not last and segment.end_offset <= until:
+            self.has_producers = True  # there may be some
+            return True
+        found = segment.walk_on(until) if until else None
+        size = segment.size
+        if (
+            found is None
+            or (found.valid_bytes < size and segment is not last)
+            or vouched_until(self.path, last, self.recovery.recovery_point) < until  # it has left meanwhile
+        ):
+            return False
+        self.has_producers = True
+        self._cut(segment, found)
+        segment.use_indexes(found.offset_index, found.time_index)
+        if not self.epochs_damaged:
+            self.epochs = LeaderEpochs(self._read_epochs())  # there may be more since
+        self._take_epochs(found)
+        return True
 
     def _recovered(self, segment: Segment) -> tuple[list[Segment], bool]:
         """What recovery makes of one segment (spec 8.4), several if it must be split; whether it was cut."""
@@ -514,6 +559,8 @@ def load(
     if not path.is_dir():
         raise not_found(path)
     state = state or read_state(path)
+    # Who says what is to be distrusted gets every batch looked at.
+    asks_voucher = not writing and clean is None and recovery_point is None
     told_start = state.log_start_offset
     state = state._replace(
         clean=state.clean if clean is None else clean,
@@ -521,8 +568,11 @@ def load(
         log_start_offset=state.log_start_offset if log_start_offset is None else log_start_offset,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
-    loader = _Loader(path, state, make, recover, writing, told_start)
+    loader = _Loader(path, state, make, recover, writing, told_start, asks_voucher)
     loaded = loader.load()
+    if writing and loaded.segments and not loaded.segments[-1].origin:
+        # Whoever writes makes the indexes of the last segment anew, from those in memory.
+        loaded.recovery.forget_step(Code.INDEXES_REBUILT, loaded.segments[-1].path)
     if not writing:
         loaded.recovery.forget_deeds()
         for segment in loaded.segments:

@@ -61,6 +61,10 @@ class Recovery:
             step.run(repairs)
         self.written = True
 
+    def forget_step(self, code: Code, file: str) -> None:
+        """Nothing is to be done about this."""
+        self.steps = [step for step in self.steps if step.code is not code or step.file != file]
+
     def forget_deeds(self) -> None:
         """What is shown from here on needs no files and no indexes."""
         self.steps = [replace(step, deed=None) for step in self.steps]

@@ -36,19 +36,57 @@ class Decision(NamedTuple):
     reason: str
 
 
-def facts_of(segments: Sequence[Segment], log_end_offset: int) -> list[SegmentFacts]:
-    """What retention asks of the segments of a log. OSError."""
+class Facts(Protocol):
+    """SegmentFacts, or what finds them out when they are asked for."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def largest_timestamp(self) -> int: ...
+    @property
+    def timestamp_is_mtime(self) -> bool: ...
+
+
+class _FactsOf:
+    """The facts of one segment. Of most segments only the offsets are asked for, and no file is looked at. OSError."""
+
+    __slots__ = ("_segment", "next_offset")
+
+    def __init__(self, segment: Segment, next_offset: int) -> None:
+        self._segment = segment
+        self.next_offset = next_offset
+
+    @property
+    def base_offset(self) -> int:
+        return self._segment.base_offset
+
+    @property
+    def size(self) -> int:
+        return self._segment.size
+
+    @property
+    def largest_timestamp(self) -> int:
+        return self._segment.largest_timestamp
+
+    @property
+    def timestamp_is_mtime(self) -> bool:
+        return self._segment.max_timestamp_so_far.timestamp < 0
+
+
+def facts_of(segments: Sequence[Segment], log_end_offset: int) -> Sequence[Facts]:
+    """What retention asks of the segments of a log."""
     ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
-    facts = []
-    for segment, next_offset in zip(segments, ends, strict=False):  # no segments: one end too many
-        newest = segment.max_timestamp_so_far.timestamp
-        timestamp = newest if newest >= 0 else segment.mtime_ms()
-        facts.append(SegmentFacts(segment.base_offset, next_offset, segment.size, timestamp, newest < 0))
-    return facts
+    return [
+        _FactsOf(segment, end) for segment, end in zip(segments, ends, strict=False)
+    ]  # of none: one end too many
 
 
 def decide(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[Facts],
     config: LogConfig,
     *,
     log_start_offset: int,
@@ -65,10 +103,11 @@ def decide(
     """
     _check(segments, log_end_offset)
     decisions: list[Decision] = []
-    left = sum(segment.size for segment in segments)
+    by_size = config.deletes and config.retention_bytes >= 0
+    left = sum(segment.size for segment in segments) if by_size else 0
     for at, segment in enumerate(segments):
         is_last = at == len(segments) - 1
-        left -= segment.size
+        left -= segment.size if by_size else 0
         if segment.next_offset > high_watermark:
             verdict = _kept(
                 f"it reaches to offset {segment.next_offset}, the high watermark is {high_watermark}"
@@ -138,7 +177,7 @@ def _kept(reason: str) -> _Verdict:
     return _Verdict(None, reason)
 
 
-def _by_start_offset(segment: SegmentFacts, is_last: bool, log_start_offset: int) -> _Verdict:
+def _by_start_offset(segment: Facts, is_last: bool, log_start_offset: int) -> _Verdict:
     """Spec 9.2: the next segment begins at or below the log start offset."""
     start = f"the log start offset is {log_start_offset}"
     if is_last:
@@ -147,7 +186,7 @@ def _by_start_offset(segment: SegmentFacts, is_last: bool, log_start_offset: int
     return _Verdict("start_offset" if segment.next_offset <= log_start_offset else None, reason)
 
 
-def _by_size(segment: SegmentFacts, left: int, config: LogConfig) -> _Verdict:
+def _by_size(segment: Facts, left: int, config: LogConfig) -> _Verdict:
     """Spec 9.2: without it the log would not be below retention.bytes."""
     limit = config.retention_bytes
     if limit < 0:
@@ -156,7 +195,7 @@ def _by_size(segment: SegmentFacts, left: int, config: LogConfig) -> _Verdict:
     return _Verdict("size" if left >= limit else None, reason)
 
 
-def _by_time(segment: SegmentFacts, now_ms: int, config: LogConfig) -> _Verdict:
+def _by_time(segment: Facts, now_ms: int, config: LogConfig) -> _Verdict:
     """Spec 9.2: its largest timestamp is more than retention.ms ago."""
     limit, age = config.retention_ms, now_ms - segment.largest_timestamp
     if limit < 0:
@@ -166,7 +205,7 @@ def _by_time(segment: SegmentFacts, now_ms: int, config: LogConfig) -> _Verdict:
     return _Verdict("time" if age > limit else None, f"its {what} {when}, retention.ms is {limit}")
 
 
-def _check(segments: Sequence[SegmentFacts], log_end_offset: int) -> None:
+def _check(segments: Sequence[Facts], log_end_offset: int) -> None:
     """ValueError unless each segment begins where the one before says, and the last ends with the log."""
     for one, following in pairwise(segments):
         if one.next_offset != following.base_offset:

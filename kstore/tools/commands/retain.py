@@ -5,7 +5,7 @@ import json
 import time
 
 from kstore.log.write.retention import Decision, decide_for
-from kstore.tools.writing import add_write_arguments, config_of, names_retention, open_dry, open_writer
+from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,8 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--defaults",
         action="store_true",
-        help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. Unless a "
-        "store keeps the topic's retention.ms, one of --config, --server-properties and --defaults is needed",
+        help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. Unless "
+        "retention.ms is kept of the log, or of the topic in a store, one of --config, --server-properties and --defaults is "
+        "needed",
     )
     parser.add_argument(
         "--dry-run",
@@ -28,16 +29,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each segment, oldest first."""
     config = config_of(args)  # a wrong name is named first
-    if not (names_retention(args) or args.defaults):
+    if args.defaults:
+        config = config.replace(retention_ms=config.retention_ms)
+    if "retention_ms" not in config.given_options():
         raise ValueError(
-            "retain needs the topic's configuration, which no store keeps here: give --config (as in --config "
-            "retention.ms=86400000), --server-properties, or --defaults, which deletes what is older than 7 days"
+            "retain needs to know how long records are kept, which nobody has said of this log: give --config (as in "
+            "--config retention.ms=86400000), --server-properties, or --defaults, which deletes what is older than 7 days"
         )
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
             decisions = decide_for(log, config, time.time_ns() // 1_000_000)
     else:
-        with open_writer(args, "r+") as log:
+        with open_writer(args, "r+", config=config) as log:
             decisions = log.retain()
     for decision in decisions:
         print(json.dumps(decision._asdict()) if args.json else _text(decision))

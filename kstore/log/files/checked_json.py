@@ -1,0 +1,31 @@
+"""JSON files of kstore's own: the first line holds a checksum of what follows. Who edits such a file takes that line away."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kstore.engine.record.hashes import crc32c
+from kstore.errors import CorruptCheckpointError
+
+_CRC = re.compile(rb'\{\n "crc32c": (\d{1,10}),\n')  # of what follows
+
+
+def encode(content: Mapping[str, object]) -> bytes:
+    """The content of a file that says this."""
+    rest = json.dumps(content, indent=1).encode().removeprefix(b"{\n") + b"\n"
+    return b'{\n "crc32c": %d,\n' % crc32c(rest) + rest
+
+
+def decode(path: Path, data: bytes, what: str) -> Any:
+    """What a file says. CorruptCheckpointError, ValueError, RecursionError."""
+    crc = _CRC.match(data)
+    if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
+        raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)
+    return json.loads(data)
+
+
+def corrupt(path: Path, what: str, expected: str, found: object) -> CorruptCheckpointError:
+    """The error for a file that is damaged."""
+    return CorruptCheckpointError(what, file=str(path), position=0, expected=expected, found=found)

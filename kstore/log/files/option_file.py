@@ -1,0 +1,52 @@
+"""What is kept of the configuration of a log that is in no store: a file in its directory, which a broker passes over."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kstore.config import LogConfig
+from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
+from kstore.errors import InvalidConfigError
+from kstore.log.files.checked_json import corrupt, decode, encode
+
+NAME = "kstore-config.json"
+_VERSION = 1
+_WHAT = "configuration of a log"
+
+
+def read_options(path: Path) -> dict[str, str]:
+    """The options that are kept in a partition directory, in Kafka's notation. CorruptCheckpointError, OSError."""
+    file = path / NAME
+    try:
+        data = read_whole(str(file))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    try:
+        content = decode(file, data, _WHAT)
+        if content["version"] != _VERSION:
+            raise corrupt(file, _WHAT, f"version {_VERSION}", content["version"])
+        options: dict[str, str] = dict(content["config"])
+        if not all(isinstance(value, str) for value in options.values()):
+            raise TypeError(f"{options!r:.200}")
+        LogConfig.from_topic(options)
+        return options
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as e:
+        raise corrupt(file, _WHAT, "options of a topic", f"{type(e).__name__}: {e}") from None
+
+
+def write_options(path: Path, options: Mapping[str, str]) -> None:
+    """Replaces what is kept, durably: the old options or the new ones are there. OSError."""
+    if options == read_options(path):
+        return
+    if options:
+        write_whole(str(path / NAME), encode({"version": _VERSION, "config": dict(sorted(options.items()))}))
+    else:
+        unlink(str(path / NAME), missing_ok=True)
+        sync_directory(str(path))
+
+
+def in_python(options: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a topic in Kafka's notation, as options of LogConfig. InvalidConfigError."""
+    parsed = LogConfig.from_topic(options)
+    names = [name.replace(".", "_") for name in options]
+    return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}

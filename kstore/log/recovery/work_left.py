@@ -1,0 +1,74 @@
+"""What recovery has to do in a log whose directory was not closed cleanly: often nothing.
+
+A store closes logs that it does not need, and opens them again. If it is killed, most of its logs are as their closing left
+them. To open and close each of them, as a broker does, would take files that are made anew and brought to the disk for nothing.
+"""
+
+from bisect import bisect_right
+from pathlib import Path
+
+from kstore.arguments import INDEX_INTERVAL_BYTES
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError
+from kstore.log.files import checkpoints, layout
+from kstore.log.files.listing import scan_directory
+from kstore.log.files.log_dir_state import State
+from kstore.log.recovery.segment_factory import SegmentFactory
+
+_SMALL = 1 << 16  # bytes of a segment that are all checked
+_WIDTHS = {".index": 8, ".timeindex": 12}
+_LEFT_BEHIND = (".deleted", ".cleaned", ".swap", ".tmp")
+
+
+def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> int:
+    """How many bytes recovery must read; 0 if it would find nothing to do, and all of the log is on the disk: it ends at its
+    recovery point, with nothing behind. What is below was flushed, and is not looked at, as in a log that was closed
+    cleanly. OSError."""
+    sizes: dict[str, int] = {}
+    is_tidy = True
+    with scan_directory(str(path)) as entries:
+        for entry in entries:
+            is_tidy = is_tidy and not entry.name.endswith(_LEFT_BEHIND)
+            if entry.name.endswith((*layout.SEGMENT_KINDS, ".snapshot")):
+                sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+    if not sizes and is_tidy and state.recovery_point == state.log_start_offset == 0:
+        return 0  # it was made, and never opened
+    bases = sorted(
+        base for name in sizes if name.endswith(".log") and (base := layout.segment_offset(name)) is not None
+    )
+    if is_tidy and bases and _is_complete(sizes, bases):
+        stem = layout.segment_stem(bases[-1])
+        last = SegmentFactory(str(path), index_interval_bytes)(stem, bases[-1])
+        if _is_as_closed(path, last, sizes, state):
+            return 0
+    first = max(bisect_right(bases, state.recovery_point) - 1, 0)
+    return 1 + sum(sizes[f"{layout.segment_stem(base)}.log"] for base in bases[first:])
+
+
+def _is_complete(sizes: dict[str, int], bases: list[int]) -> bool:
+    """Whether each segment has its files, and every file its segment."""
+    stems = set(map(layout.segment_stem, bases))
+    return all(f"{stem}{kind}" in sizes for stem in stems for kind in _WIDTHS) and all(
+        name.endswith(".snapshot") or name.partition(".")[0] in stems for name in sizes
+    )
+
+
+def _is_as_closed(path: Path, last: Segment, sizes: dict[str, int], state: State) -> bool:
+    """Whether the log ends at its recovery point, and its last segment has what closing it leaves."""
+    point = state.recovery_point
+    if point > state.log_start_offset and f"{layout.segment_stem(point)}.snapshot" not in sizes:
+        return False
+    if any(sizes[last.stem + kind] % width for kind, width in _WIDTHS.items()):
+        return False
+    try:
+        found = last.recovery_walk() if last.size <= _SMALL else last.walk_on(point)
+        epochs = checkpoints.read_epochs(path / layout.LEADER_EPOCHS) if found and found.leader_epochs else []
+    except (CorruptFileError, FileNotFoundError):
+        return False
+    if found is None or found.error is not None or max(found.next_offset, state.log_start_offset) != point:
+        return False
+    return (
+        sizes[f"{last.stem}.index"] == 8 * len(found.offset_index)
+        and sizes[f"{last.stem}.timeindex"] == 12 * len(found.time_index)
+        and {epoch for epoch, _ in found.leader_epochs} <= {epoch for epoch, _ in epochs}
+    )

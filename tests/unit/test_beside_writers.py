@@ -1,0 +1,311 @@
+"""A log that is opened for reading beside its writer: indexes are trusted as far as the writer vouches for them, and what they
+say is still checked."""
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.testing.faults import count_calls
+from tests.helpers.markers import marker
+from tests.helpers.processes import environment
+
+SIZE = 1000
+BROKER = """
+import fcntl, sys
+file = open(sys.argv[1] + "/.lock", "a")
+fcntl.lockf(file, fcntl.LOCK_EX)  # all of it, as FileChannel.tryLock does
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+WRITER = """
+import sys, kstore
+log = kstore.open(sys.argv[1], "a")
+print("ready", flush=True)
+for line in sys.stdin:
+    log.extend([b"%07d" % i + b"x" * 993 for i in range(log.log_end_offset, log.log_end_offset + int(line))])
+    print("done", flush=True)
+log.abandon()
+"""
+WRITES_FOR_EVER = """
+import sys, kstore
+with kstore.open(sys.argv[1], "a", internal_segment_bytes=400_000) as log:
+    print("ready", flush=True)
+    for _ in range(400):
+        log.extend([b"%07d" % i + b"x" * 993 for i in range(log.log_end_offset, log.log_end_offset + 37)])
+"""
+
+
+def value(offset: int) -> bytes:
+    return b"%07d" % offset + b"x" * (SIZE - 7)
+
+
+def fill(log: kstore.LogWriter, count: int) -> None:
+    first = log.log_end_offset
+    log.extend([value(i) for i in range(first, first + count)])
+
+
+def values(log: kstore.PartitionLog) -> list[bytes]:
+    return [record.value or b"" for record in log]
+
+
+@contextmanager
+def running(code: str, *args: object) -> "Iterator[subprocess.Popen[bytes]]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, args)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """A log directory with a partition whose writer died: its indexes have room behind their entries."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").write_text("version=1\n")
+    log = kstore.open(data / "t-0", "a")
+    fill(log, 2000)
+    log.abandon()
+    return data
+
+
+def test_opening_beside_a_writer_costs_what_the_tail_costs(tmp_path: Path) -> None:
+    calls = []
+    for count in (1000, 16_000):
+        path = tmp_path / f"t-{count}"
+        with running(WRITER, path) as writer:
+            assert writer.stdin is not None
+            assert writer.stdout is not None
+            writer.stdin.write(b"%d\n" % count)
+            writer.stdin.flush()
+            writer.stdout.readline()
+            calls.append(count_calls(lambda path=path: kstore.open(path)))  # type: ignore[misc]
+            log = kstore.open(path)
+            assert log.log_end_offset == count
+            assert not log.recovery.recovered_segments
+            assert not log.recovery.findings
+            assert log.get(count - 1).value == value(count - 1)
+        assert kstore.open(path).recovery.recovered_segments == [0]  # it was killed
+    assert calls[1] <= calls[0] + 16  # the search for the last entry takes a few more
+
+
+def test_in_the_writers_process(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        fill(log, 3000)
+        reader = kstore.open(tmp_path / "t-0")
+        assert not reader.recovery.recovered_segments
+        assert values(reader) == [value(i) for i in range(3000)]
+        assert reader.find(timestamp="max") == log.find(timestamp="max")
+        log.roll()
+        fill(log, 10)
+        again = kstore.open(tmp_path / "t-0")
+        assert again.log_end_offset == 3010
+        assert again.recovery.recovered_segments == [3000]  # too small to have entries
+        assert reader.refresh()
+        assert values(reader) == values(log)
+        log.truncate_to(2500)
+        found = kstore.open(tmp_path / "t-0", clean=False, recovery_point=0)
+        assert kstore.open(tmp_path / "t-0").log_end_offset == found.log_end_offset
+        assert values(kstore.open(tmp_path / "t-0")) == values(log)
+        assert not kstore.open(tmp_path / "t-0").recovery.recovered_segments
+    assert kstore.open(tmp_path / "t-0").recovery.clean
+
+
+def test_damage_below_is_found_when_it_is_read(tmp_path: Path) -> None:
+    log = kstore.open(tmp_path / "t-0", "a")
+    fill(log, 2000)
+    [batch] = [b for b in log.batches(500, 501)][:1]
+    with Path(batch.file).open("r+b") as file:
+        file.seek(batch.position + 80)
+        file.write(b"\0\1\2\3")
+    reader = kstore.open(tmp_path / "t-0")
+    assert reader.log_end_offset == 2000
+    assert reader.get(1999).value == value(1999)
+    with pytest.raises(kstore.CorruptRecordError):
+        values(reader)
+    assert kstore.open(tmp_path / "t-0", clean=False, recovery_point=0).log_end_offset == batch.base_offset
+    log.abandon()
+    assert kstore.open(tmp_path / "t-0").log_end_offset == batch.base_offset
+
+
+def test_a_broker_vouches_for_all(crashed: Path) -> None:
+    with running(BROKER, crashed):
+        log = kstore.open(crashed / "t-0")
+        assert not log.recovery.recovered_segments
+        assert values(log) == [value(i) for i in range(2000)]
+        stored = kstore.LogStore(crashed).log("t", 0)
+        assert not stored.recovery.recovered_segments
+        assert stored.log_end_offset == 2000
+    assert kstore.open(crashed / "t-0").recovery.recovered_segments == [0]
+
+
+def test_a_program_that_writes_another_partition_vouches_for_none_but_its_own(crashed: Path) -> None:
+    with running(WRITER, crashed / "other-0"):
+        assert kstore.open(crashed / "t-0").recovery.recovered_segments == [0]
+
+
+def test_a_log_of_a_store_that_it_has_closed(tmp_path: Path) -> None:
+    with kstore.LogStore(tmp_path / "data", mode="a", background=False, max_open_partitions=1) as store:
+        store.create_topic("t", 2)
+        for number in (0, 1):
+            log = store.log("t", number)
+            assert isinstance(log, kstore.LogWriter)
+            fill(log, 1000)
+            del log
+        store._directories[0].keeper.store()  # type: ignore[union-attr]  # as the background does
+        closed = kstore.open(tmp_path / "data" / "t-0")
+        assert not closed.recovery.clean
+        assert not closed.recovery.recovered_segments
+        assert values(closed) == [value(i) for i in range(1000)]
+
+
+def ends(path: Path) -> Iterator[tuple[Path, int]]:
+    """The index files of the last segment, and how many bytes of them hold entries."""
+    log = kstore.open(path, clean=False, recovery_point=0)
+    last = log.segments[-1]
+    yield Path(last.path_of(".index")), 8 * len(last.offset_index)
+    yield Path(last.path_of(".timeindex")), 12 * len(last.time_index)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_lies_behind_the_entries_of_an_index(crashed: Path, seed: int) -> None:
+    """What a truncation has left there, or is being written, never makes a record wrong or lost."""
+    rng = random.Random(seed)
+    log_file = next((crashed / "t-0").glob("*.log"))
+    size = log_file.stat().st_size
+    for path, end in list(ends(crashed / "t-0")):
+        data = bytearray(path.read_bytes())
+        used = max(0, end - rng.randrange(3) * (8 if path.suffix == ".index" else 12))
+        data[used:end] = bytes(end - used)  # an entry is not there yet
+        stale = b""
+        if path.suffix == ".index":
+            offset, position = 1990, size - 5000
+            for _ in range(rng.randrange(12)):
+                offset += rng.randrange(-2, 8)
+                position += rng.randrange(1, 900)
+                stale += offset.to_bytes(4, "big") + position.to_bytes(4, "big")
+        else:
+            stale = rng.randbytes(rng.randrange(60))
+        data[used : used + len(stale)] = stale
+        path.write_bytes(data)
+    if rng.random() < 0.5:
+        with log_file.open("ab") as file:  # a batch is being written
+            file.write(rng.choice((bytes(3000), log_file.read_bytes()[: rng.randrange(1, 300)])))
+    with running(BROKER, crashed):
+        log = kstore.open(crashed / "t-0")
+        assert values(log) == [value(i) for i in range(2000)]
+        for offset in rng.sample(range(2000), 20):
+            assert log.get(offset).value == value(offset)
+        newest = log.find(timestamp="max")
+        assert newest is not None
+        assert log.find(timestamp=newest.timestamp) is not None
+
+
+def test_an_index_that_fits_nowhere(crashed: Path) -> None:
+    for path, _ in list(ends(crashed / "t-0")):
+        path.write_bytes(random.Random(1).randbytes(5000))
+    with running(BROKER, crashed):
+        log = kstore.open(crashed / "t-0")
+        assert log.recovery.recovered_segments == [0]
+        assert values(log) == [value(i) for i in range(2000)]
+
+
+def test_a_marker_whose_entry_is_not_written_yet(tmp_path: Path) -> None:
+    """Between the two a writer may be stopped: what was aborted must not pass for committed."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").write_text("version=1\n")
+    log = kstore.open(data / "t-0", "a")
+    fill(log, 100)
+    for sequence, end in enumerate(("ABORT", "ABORT")):
+        batch = kstore.encode_batch(
+            [(1, None, b"aborted", None)],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        log.append_batches(batch)
+        fill(log, 50)
+        log.append_batches(marker(end, 7, 1), origin="coordinator", transaction_version=0)
+    log.abandon()
+    index = next((data / "t-0").glob("*.txnindex"))
+    index.write_bytes(index.read_bytes()[:34])
+    with running(BROKER, data):
+        reader = kstore.open(data / "t-0")
+        assert not reader.recovery.recovered_segments
+        assert reader.last_stable_offset() == reader.log_end_offset
+        seen = [record.value for record in reader.records(isolation="read_committed")]
+        assert b"aborted" not in seen
+        assert len(seen) == 200
+
+
+def test_readers_beside_a_writer_that_never_rests(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    seen = 0
+    with running(WRITES_FOR_EVER, path) as writer:
+        while writer.poll() is None:
+            log = kstore.open(path)
+            end = log.log_end_offset
+            assert end >= seen
+            seen = end
+            for offset in {0, end // 2, end - 1} if end else ():
+                assert log.get(offset).value == value(offset)
+            tail = [record.value for record in log.records(max(0, end - 40))]
+            assert tail == [value(i) for i in range(max(0, end - 40), end)]
+    assert kstore.open(path).log_end_offset == 400 * 37
+
+
+def test_readers_do_not_keep_a_writer_out(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    kstore.open(path, "a").close()
+    over = threading.Event()
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                kstore.open(path)
+            except BaseException as e:  # noqa: BLE001
+                failures.append(e)
+                return
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for _ in range(100):
+            log: Any = kstore.open(path, "a")
+            log.append(b"v")
+            log.roll()
+            log.close()
+    finally:
+        over.set()
+        for reader in readers:
+            reader.join()
+    assert not failures
+    assert kstore.open(path).log_end_offset == 100
+
+
+def test_a_copy_has_no_writer(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        fill(log, 1000)
+        shutil.copytree(tmp_path / "t-0", tmp_path / "copy-0")
+        assert kstore.open(tmp_path / "copy-0").recovery.recovered_segments == [0]
