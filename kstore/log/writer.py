@@ -768,11 +768,11 @@ class LogWriter(RecordAppender, PartitionLog):
         return decisions
 
     def _kept_for(self, groups: Sequence[str]) -> dict[str, int]:
-        """From which offset on groups of cursors need the log."""
+        """From which offset on groups of cursors need the log, also after a power cut."""
         if not groups:
             return {}
         home = Home.of(self.path)
-        committed = {group: home.committed(group) for group in groups}
+        committed = {group: home.durably_committed(group) for group in groups}
         return {group: 0 if position is None else position.offset for group, position in committed.items()}
 
     def _keep_up(self, now_ms: int) -> None:

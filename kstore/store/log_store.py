@@ -30,7 +30,7 @@ from kstore.errors import (
 )
 from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.expiry import expire
-from kstore.log.cursors.group_file import groups_in, read_positions
+from kstore.log.cursors.group_file import groups_in, read_durable_positions
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
@@ -759,13 +759,13 @@ class LogStore:
         return decisions
 
     def _kept_for(self, groups: Sequence[str]) -> Callable[[TopicPartition], dict[str, int]]:
-        """From which offset on groups of cursors need a partition. Each of their files is read once. OSError,
-        CorruptRecordError."""
+        """From which offset on groups of cursors need a partition, also after a power cut. Each of their files is read once.
+        OSError, CorruptRecordError."""
         committed: dict[str, dict[TopicPartition, int]] = {}
         for group in groups:
             found = committed[group] = {}
             for directory in self._catalog.live():
-                entries = read_positions(os.path.realpath(directory.path), group)
+                entries = read_durable_positions(os.path.realpath(directory.path), group)
                 for tp in entries:
                     if self._catalog.places.get(tp) is directory:
                         position = Home.of(str(directory.path_of(tp))).position_in(entries)

@@ -182,23 +182,17 @@ class StoreCursor(TopicReader):
     ) -> None:
         """Goes to "earliest", "latest", an offset or a datetime in all partitions of this member, or in those of a topic, or
         in one partition. Nothing is written before the next commit(). Errors as those of Cursor.seek; ValueError for a topic
-        that the cursor does not read, CursorLockedError if a partition that is named is not this member's.
+        that the cursor does not read, LogNotFoundError for a partition that there is not, CursorLockedError if one that is
+        named is not this member's.
         """
         checked_place("place", place)
-        if topic is not None and topic not in self.topics:
-            raise ValueError(f"{self._who} reads {', '.join(self.topics)}, not {topic!r:.80}")
         if partition is not None:
             partition = integer("partition", partition, 0, 2**31 - 1)
         self._check_open()
-        if partition is not None and not any(
-            partition == tp.partition and topic in (None, tp.topic) for tp in self._places
-        ):
-            raise CursorLockedError(f"{topic or 'any topic'}-{partition} of group {self.group!r}", None)
-        for tp, cursor in self._places.items():
-            if topic in (None, tp.topic) and partition in (None, tp.partition):
-                cursor.seek(place)
-                self._settled[tp] = -1  # it is under way until it is committed
-                self._pending[tp] = self._moved[tp] = None
+        for tp in self._named(topic, partition):
+            self._places[tp].seek(place)
+            self._settled[tp] = -1  # it is under way until it is committed
+            self._pending[tp] = self._moved[tp] = None
 
     def commit(self, record: TopicRecord | None = None, *, durable: bool = True, metadata: str = "") -> None:
         """Writes down that all records that were given out are done: all partitions in one step for each log directory, with
@@ -206,7 +200,8 @@ class StoreCursor(TopicReader):
 
         record: only this record, and those before it in its partition.
 
-        The other arguments, and errors, are those of Cursor.commit. CursorLockedError if the partition was lost to another
+        The other arguments, and errors, are those of Cursor.commit. ValueError for a record of a topic that the cursor does not
+        read, LogNotFoundError for one of a partition that there is not. CursorLockedError if the partition was lost to another
         member: nothing of its log directory is committed, this one has it no longer, and the next commit is for the others.
         """
         check_commit(durable, metadata)
@@ -219,10 +214,10 @@ class StoreCursor(TopicReader):
                 if tp in places and places[tp].position != settled[tp]
             ]
         elif isinstance(record, TopicRecord):
-            cursor = self._places.get(TopicPartition(record.topic, record.partition))
-            if cursor is None:
-                raise CursorLockedError(f"{record.topic}-{record.partition} of group {self.group!r}", None)
-            moved = [(cursor, record.offset + 1)]
+            tp = TopicPartition(record.topic, record.partition)
+            if tp not in self._places:
+                self._named(*tp)  # which says why
+            moved = [(self._places[tp], record.offset + 1)]
         else:
             raise TypeError(f"record must be a TopicRecord of this cursor, not {record!r}")
         try:
@@ -246,6 +241,25 @@ class StoreCursor(TopicReader):
         import asyncio
 
         await asyncio.to_thread(self.commit, record, metadata=metadata)
+
+    def _named(self, topic: str | None, partition: int | None) -> list[TopicPartition]:
+        """The partitions of this member that a caller names; None: all. ValueError for a topic that the cursor does not read,
+        LogNotFoundError for a partition that there is not, CursorLockedError for one that is not this member's."""
+        if topic is not None and topic not in self.topics:
+            raise ValueError(f"{self._who} reads {', '.join(self.topics)}, not {topic!r:.80}")
+
+        def among(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+            return [
+                tp for tp in partitions if topic in (None, tp.topic) and partition in (None, tp.partition)
+            ]
+
+        found = among(self._places)
+        if not found and partition is not None:
+            name = f"{topic or 'any topic'}-{partition}"
+            if not among(self._wanted):
+                raise LogNotFoundError(f"{self._who} knows of no partition {name}")
+            raise CursorLockedError(f"{name} of group {self.group!r}", None)
+        return found
 
     # ---- closing --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,27 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
     assert nth > 60
     assert seen == {0, 11}
     jobs.close()
+
+
+def test_a_signal_in_the_commit_of_a_batch(ram: Path) -> None:
+    """What is on the disk then is not taken back by the next batch, which is shorter."""
+    path = filled(ram, 20)
+
+    with kstore.open(path).cursor("g") as jobs:
+        nth, seen, stopped = 0, set(), True
+        while stopped:
+            nth += 1
+            jobs.seek(0)
+            jobs.commit()
+            batch = jobs.batch(8)
+            batch.__enter__()
+            stopped = _interrupted("check", nth, KeyboardInterrupt, partial(batch.__exit__, None, None, None))
+            found = position(path)
+            seen.add(found)
+            with jobs.batch(3) as records:
+                assert records[0].offset in (found, 8)  # it may have come before anything was done
+            assert position(path) == records[0].offset + 3
+    assert seen == {0, 8}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__

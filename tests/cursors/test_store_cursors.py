@@ -465,10 +465,23 @@ def test_seeking_what_it_does_not_read(store: kstore.LogStore) -> None:
             cursor.seek(0, "other")
         with pytest.raises(TypeError, match="partition is an int"):
             cursor.seek(0, "orders", 1.5)  # type: ignore[arg-type]
-        with pytest.raises(kstore.CursorLockedError, match="orders-7"):
+        with pytest.raises(kstore.LogNotFoundError, match="no partition orders-7"):
             cursor.seek(0, "orders", 7)
+        with pytest.raises(kstore.LogNotFoundError, match="no partition any topic-7"):
+            cursor.seek(0, partition=7)
         cursor.seek(3, "orders", 1)
         assert cursor.lag()[TopicPartition("orders", 1)] == 2
+
+
+def test_committing_what_it_does_not_read(store: kstore.LogStore) -> None:
+    """Nobody else has it either, so to wait for another member would be in vain."""
+    with store.cursor("g", ["orders"]) as cursor:
+        record = next(iter(cursor)).record
+        with pytest.raises(ValueError, match="reads orders, not 'ordres'"):
+            cursor.commit(kstore.TopicRecord("ordres", 0, record))
+        with pytest.raises(kstore.LogNotFoundError, match="no partition orders-7"):
+            cursor.commit(kstore.TopicRecord("orders", 7, record))
+        assert committed(store) == [0] * 4
 
 
 def test_a_damaged_file_of_positions_is_named(store: kstore.LogStore, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -351,6 +352,9 @@ class Cursor:
             return self._given(next(follower, None))
         except OffsetOutOfRangeError as e:
             raise _told(e) from None
+        except BaseException:
+            self._end_follower()  # it may have gone on already, which the position has not
+            raise
 
     async def _next_async(self, timeout: float | None) -> Record | None:
         follower = self._at_position(timeout)
@@ -358,6 +362,9 @@ class Cursor:
             return self._given(await anext(follower, None))
         except OffsetOutOfRangeError as e:
             raise _told(e) from None
+        except BaseException:
+            self._end_follower()
+            raise
 
     def _wait(self) -> bool:
         """Waits until there is a record behind the position. False if none comes within the timeout."""
@@ -618,7 +625,8 @@ class CursorBatch:
             self._back()
 
     def _back(self) -> None:
-        self._cursor._position = self._before
+        """To where it was, but not before what is committed: a commit that failed may be on the disk."""
+        self._cursor._position = max(self._before, self._cursor._floor)
 
 
 def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: str = "") -> None:
@@ -629,7 +637,11 @@ def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: s
         cursor._check_floor(offset)
         by_file.setdefault(cursor._file, []).append((cursor, cursor._commit_of(offset, metadata)))
     for file, commits in by_file.items():
-        file.write(partial(_news, commits), partial(_done, commits), durable)
+        try:
+            file.write(partial(_news, commits), partial(_done, commits), durable)
+        except BaseException:
+            _find_out(file, commits)
+            raise
 
 
 def _news(
@@ -652,6 +664,16 @@ def _news(
 def _done(commits: Sequence[tuple[Cursor, Commit]]) -> None:
     for cursor, commit in commits:
         cursor._done(commit.position)
+
+
+def _find_out(file: GroupFile, commits: Sequence[tuple[Cursor, Commit]]) -> None:
+    """A commit was broken off: what was written nevertheless is committed, or the next one might go back behind it."""
+    with suppress(Exception):  # what broke it off is told
+        entries = file.read()
+        for cursor, commit in commits:
+            known = entries.get(cursor._home.tp)
+            if known is not None and known.member == file.member and known.commit == commit:
+                cursor._done(commit.position)
 
 
 def _is_same(a: Commit, b: Commit) -> bool:

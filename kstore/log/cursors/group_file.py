@@ -67,6 +67,19 @@ def read_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
     return content.entries
 
 
+def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
+    """The same, brought to the disk first: for who deletes what lies before a position. A power cut must not bring back an
+    older one. CorruptRecordError, OSError."""
+    entries = read_positions(directory, group)
+    if entries:
+        with suppress(
+            FileNotFoundError
+        ):  # another file has taken its place, or none: that is durable already
+            File(path_of(directory, group), "r+").sync()
+            sync_directory(directory)
+    return entries
+
+
 class _Content:
     """What was read of a file so far."""
 

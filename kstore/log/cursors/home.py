@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.engine.record.hashes import crc32c
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
-from kstore.log.cursors.group_file import Entry, groups_in, read_positions
+from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
@@ -103,6 +103,10 @@ class Home(NamedTuple):
     def committed(self, group: str) -> OffsetAndMetadata | None:
         """What a group has committed. CorruptRecordError, OSError."""
         return self.position_in(read_positions(self.directory, group))
+
+    def durably_committed(self, group: str) -> OffsetAndMetadata | None:
+        """The same, when it is on the disk. CorruptRecordError, OSError."""
+        return self.position_in(read_durable_positions(self.directory, group))
 
     def position_in(self, entries: Mapping[TopicPartition, Entry]) -> OffsetAndMetadata | None:
         """The position of this partition among those of a group. CorruptCheckpointError, OSError."""

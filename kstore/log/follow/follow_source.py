@@ -253,12 +253,12 @@ class DirectorySource:
 
     def _refresh(self) -> None:
         self._log.refresh()
-        self._stale = self._grown = False
         now = self._log._now()
         self._segment = now.segments[-1] if now.segments else None
         self._end = now.log_end_offset
         self._unindexed = 0
         self._settled = not self._is_committed() or self._log.last_stable_offset() == self._end
+        self._stale = self._grown = False  # last: who is interrupted before looks again
 
     def _is_plain(self, reader: BatchReader) -> bool:
         """Whether no batch belongs to a transaction."""

@@ -66,18 +66,18 @@ class Follower(Generic[Item]):
             return cast("Item | None", self._take_batch())
         while not self._pending:
             reached = self.offset
-            batch = self._take_batch()
-            if batch is None:
-                return None
-            if not batch.is_control:
-                try:
+            try:
+                batch = self._take_batch()
+                if batch is None:
+                    return None
+                if not batch.is_control:
                     self._pending, self._first = (
                         deque(r for r in batch.records(verify=False) if r.offset >= self._first),
                         self.offset,  # a batch written after a truncation may begin below
                     )
-                except BaseException:  # it was not passed: who asks again meets it again
-                    self.offset, self._reader = reached, None
-                    raise
+            except BaseException:  # it was not passed: who asks again meets it again
+                self.offset, self._reader = reached, None
+                raise
         return cast(Item, self._pending.popleft())
 
     def _take_batch(self) -> RecordBatch | None:
