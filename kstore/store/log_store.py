@@ -274,6 +274,7 @@ class LogStore:
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
         self._work.opened(tp)
+        self._work.begin_missing()
         kind: type[LogWriter] = _StoreLog if self._is_busy else LogWriter
         if recovers:
             kind = _RecoveredStoreLog if self._is_busy else _RecoveredLog
@@ -361,6 +362,7 @@ class LogStore:
 
     def health(self) -> StoreHealth:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if nothing is."""
+        self._work.begin_missing()
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._catalog.places}
         for tp, log in self._open_logs.open_now():
             refusal = log._settled_refusal()

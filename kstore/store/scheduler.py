@@ -8,6 +8,7 @@ from typing import Any
 
 from kstore.config import MAX64
 from kstore.engine.io.mutex import Mutex
+from kstore.errors import ReentrantCallError
 from kstore.log.threads.background import Background
 from kstore.log.threads.wakeup import Wakeup
 
@@ -37,17 +38,22 @@ class Scheduler:
         self._attempt = attempt
         self._due: dict[Task, int] = {}
         self._running = Mutex()
+        self._starting = Mutex()
+        self.is_missing = False  # there ought to be a thread
         self._thread: Background | None = None
         self.is_stopped = False
 
     def start(self) -> None:
-        """Begins the thread if there is none, else lets it look at the intervals again. One caller at a time."""
-        if not self.is_stopped and (
-            self._thread is None or not self._thread.is_begun or self._thread.is_over
-        ):
-            self._thread = Background(target=self._run, name="kstore-store", daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads: the next change of topics tries again
-                self._thread.start()
+        """Begins the thread if there is none, else lets it look at the intervals again. `is_missing` if it could not begin."""
+        with contextlib.suppress(ReentrantCallError), self._starting:  # else whom this interrupts does it
+            if not self.is_stopped and (
+                self._thread is None or not self._thread.is_begun or self._thread.is_over
+            ):
+                self.is_missing = True
+                self._thread = Background(target=self._run, name="kstore-store", daemon=True)
+                with contextlib.suppress(RuntimeError, MemoryError):  # no more threads, or no memory for one
+                    self._thread.start()
+                    self.is_missing = not self._thread.has_begun()
         self._wake.set()
 
     def stop(self) -> None:
@@ -96,6 +102,7 @@ class Scheduler:
             try:
                 with self._attempt(store, "clock", "the store"):
                     left = self.run_due(store._now())
+                store._work.begin_missing()
                 store._work.tell()
             except BaseException:  # noqa: BLE001, S110 - there was no memory to say what failed: it is tried again
                 pass

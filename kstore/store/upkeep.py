@@ -99,6 +99,12 @@ class Upkeep:
         if self._of_topics(store)[1]:
             self._cleaner.start()
 
+    def begin_missing(self) -> None:
+        """Tries again to begin a thread that could not, for want of memory, say."""
+        for scheduler in (self._main, self._cleaner):
+            if scheduler.is_missing:
+                scheduler.start()
+
     def stop(self) -> None:
         """Ends what runs: at once, if that is cleaning."""
         self._main.stop()
@@ -145,7 +151,12 @@ class Upkeep:
 
     def failures(self) -> dict[str, str]:
         """What failed, and why."""
-        return {f"{task} of {of}": reason for (task, of), reason in list(self._reasons.items())}
+        found = {f"{task} of {of}": reason for (task, of), reason in list(self._reasons.items())}
+        if self._main.is_missing or self._cleaner.is_missing:
+            found["thread of the store"] = (
+                "it could not begin, for want of memory or because there can be no more threads"
+            )
+        return found
 
     def tell(self) -> None:
         """Passes on to logging what failed; no lock is held."""

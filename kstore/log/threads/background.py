@@ -4,10 +4,12 @@ import _thread
 import os
 import sys
 import threading
+from time import monotonic
 
 from kstore.log.threads.wakeup import Wakeup
 
 _PATIENCE = 0.05  # s: between two looks at whether it is outside
+_BEGINS = 1.0  # s: what has not begun by then found no memory for it
 
 
 class _Started:
@@ -49,11 +51,13 @@ class Background(threading.Thread):
         if sys.is_finalizing():
             raise RuntimeError("can't start new thread at interpreter shutdown")
         self._started = _Started()
+        self._begun = Wakeup()
         self._over = Wakeup()
         self._runs = {}
         # From here on these are only set, which takes no memory.
         self._is_over = self.is_begun = self.outside = False
         self._process = os.getpid()
+        self._until = monotonic() + _BEGINS
         _thread.start_new_thread(self._start, ())
         self.is_begun = True
 
@@ -68,11 +72,19 @@ class Background(threading.Thread):
         """It will not run, though it may yet begin. False if it has begun."""
         return not self._runs.setdefault("", False)
 
+    def has_begun(self) -> bool:
+        """Whether it runs, which takes a moment after start(). If it does not then, it never will: a new thread that finds no
+        memory ends without a word to anybody."""
+        while not self._runs and monotonic() < self._until:
+            self._begun.wait(_PATIENCE)
+        return not self._give_up()
+
     def run(self) -> None:
         """What it was made for."""
         self.is_begun = True
         if not self._runs.setdefault("", True):
             return
+        self._begun.set()
         try:
             super().run()
         finally:
@@ -81,10 +93,11 @@ class Background(threading.Thread):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or will never run: in a child of fork, and at the end of the interpreter."""
+        """Whether it has ended, or will never run: without memory, in a child of fork, and at the end of the interpreter."""
         return (
             self._is_over
             or not self._runs.get("", True)
+            or (not self._runs and self.is_begun and monotonic() > self._until and self._give_up())
             or sys.is_finalizing()
             or self._process != os.getpid()
         )

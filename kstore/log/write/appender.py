@@ -46,6 +46,8 @@ class Appender(RecordAccumulator):
             daemon=True,
         )
         self._thread.start()
+        if not self._thread.has_begun():
+            raise MemoryError("the thread that appends after linger_ms could not begin")
         self._log: _Log = log
         _appenders.add(self)
 

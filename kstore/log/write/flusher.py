@@ -44,6 +44,12 @@ class Flusher:
         _flushers.add(self)
         if flush_ms < MAX64:
             self._start()
+            self._check_begun()
+
+    def _check_begun(self) -> None:
+        """MemoryError if the thread could not begin. Nobody would miss it: it counts the time by itself."""
+        if self._thread is None or not self._thread.is_begun or not self._thread.has_begun():
+            raise MemoryError("the thread that flushes by flush_ms could not begin")
 
     def _start(self) -> None:
         if not self._stopped and (self._thread is None or not self._thread.is_begun or self._thread.is_over):
