@@ -819,7 +819,7 @@ class PartitionLog:
         of open ones.
 
         OffsetOutOfRangeError if `offset` is outside the log, or is deleted before the iterator reaches it; see
-        Follower.
+        Follower. LogNotFoundError if the partition was deleted, or deleted and made again.
         """
         self._is_committed(isolation)
         if not isinstance(records, bool):

@@ -20,6 +20,7 @@ from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetO
 from kstore.log.cursors.cursor import checked_place, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.follow.follow_source import check_directory, directory_at
 from kstore.log.partition import PartitionLog
 from kstore.store.log_directory import TICK, LogDirectory
 from kstore.store.topic_catalog import TopicCatalog
@@ -373,6 +374,7 @@ class _Position:
 
     def __init__(self, log: PartitionLog, offset: int, isolation: Any) -> None:
         self._log = log
+        self._directory = directory_at(log.path)
         self._offset = offset
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
         self._isolation = isolation
@@ -390,6 +392,7 @@ class _Position:
         """One, up to the end of the log as it is now."""
         log, position = self._log, self.position
         log.refresh()
+        check_directory(log.path, self._directory)
         first, end = log.log_start_offset, log.log_end_offset
         if not first <= position <= end:
             raise OffsetOutOfRangeError(position, first, end)

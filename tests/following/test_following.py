@@ -397,6 +397,27 @@ def test_without_inotify(tmp_path: Path) -> None:
             take(follower, 1000)
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["inotify", "without"])
+def test_a_partition_that_is_made_anew(tmp_path: Path, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its offsets are others: to go on at the old one would pass over what comes first."""
+
+    def none_left() -> None:
+        raise OSError(24, "Too many open files")
+
+    if not told:
+        monkeypatch.setattr("kstore.log.follow.follow_source.Inotify", none_left)
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        store.extend("t", [b"old"] * 10)
+        with kstore.open(tmp_path / "t-0").follow(0, timeout=5) as follower:
+            assert [next(follower).offset for _ in range(10)] == list(range(10))
+            store.delete_topic("t")
+            store.create_topic("t")
+            store.extend("t", [b"new"] * 15)
+            with pytest.raises(kstore.LogNotFoundError, match="deleted, or made anew"):
+                next(follower)
+
+
 def test_a_directory_that_goes(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a") as writer:
         obey(writer, "append 3")

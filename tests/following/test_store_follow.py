@@ -166,6 +166,13 @@ def test_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         follower = store.follow(["t"], timeout=SOON)
         threading.Timer(0.1, lambda: writer(store, "t", 2).append(b"v")).start()
         assert taken(follower) == [("t", 2, 0, b"v")]
+        reader = LogStore(tmp_path).follow(["t"], timeout=SOON)
+        writer(store, "t", 2).append(b"w")
+        assert taken(reader) == [("t", 2, 1, b"w")]
+        store.delete_topic("t")
+        store.create_topic("t", 3)
+        writer(store, "t", 2).extend([b"x", b"y", b"z"])
+        assert taken(reader) == [("t", 2, 0, b"x"), ("t", 2, 1, b"y"), ("t", 2, 2, b"z")]
 
 
 def test_closed_by_another_thread_and_with_its_store(tmp_path: Path) -> None:

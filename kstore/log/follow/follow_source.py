@@ -66,6 +66,21 @@ def traces_of(segments: tuple[Segment, ...]) -> tuple[tuple[int, int, int], ...]
     return tuple(found)
 
 
+def directory_at(path: str) -> tuple[int, int]:
+    """Which directory a name stands for now. LogNotFoundError, OSError."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - the path is a str
+    except FileNotFoundError:
+        raise LogNotFoundError(f"no partition directory at {path}") from None
+    return found.st_dev, found.st_ino
+
+
+def check_directory(path: str, known: tuple[int, int]) -> None:
+    """LogNotFoundError where the partition that was followed is another one of that name now: its offsets are others."""
+    if directory_at(path) != known:
+        raise LogNotFoundError(f"{path} was deleted, or made anew, since it was followed")
+
+
 def check_range(offset: int, now: "Loaded") -> None:
     """OffsetOutOfRangeError where a follower's position was deleted or truncated away."""
     if not now.log_start_offset <= offset <= now.log_end_offset:
@@ -166,6 +181,7 @@ class DirectorySource:
     def __init__(self, log: Followed, isolation: str, path: "Path") -> None:
         self.path = log.path
         self._log = log  # a view of the follower's own
+        self._directory = directory_at(str(path))
         self._isolation = isolation
         self._settled = False  # no transaction is open, or none matters
         self._stale = True  # what happened before the watch began
@@ -253,6 +269,7 @@ class DirectorySource:
 
     def _refresh(self) -> None:
         self._log.refresh()
+        check_directory(self.path, self._directory)  # after it: what was read is of this directory
         now = self._log._now()
         self._segment = now.segments[-1] if now.segments else None
         self._end = now.log_end_offset
