@@ -345,6 +345,7 @@ class LogWriter(RecordAppender, PartitionLog):
         loaded = replace(
             self._loaded,
             segments=held[0].and_then(segment),
+            origin=held[0].origin,
             log_start_offset=start,
             log_end_offset=max(end, start),
             leader_epochs=epochs,

@@ -38,11 +38,14 @@ class _Part:
         self.offsets: dict[bytes, int] = {}  # of the last record of each key; ~offset if that has no value
         self._start = self._end = 0  # what was read of the log
         self._crc = -1  # of the last batch of that
+        self._origin: object = None  # of the segments that were read first
 
     def catch_up(self, log: PartitionLog) -> None:
         """Takes in what was committed since. Who interrupts it loses nothing: the same is read again. LogChangedError."""
         if self._end and not self._is_as_known(log):
             self.forget()
+        if not self._end:
+            self._origin = log._now().origin
         start, end = log.log_start_offset, log.last_stable_offset()
         if end > self._end:
             crc = self._last_crc(log, end)
@@ -74,6 +77,13 @@ class _Part:
             end <= log.log_start_offset or self._last_crc(log, end) == self._crc
         )
 
+    def keys(self, log: PartitionLog) -> dict[bytes, int]:
+        """The offsets of all keys. LogChangedError if segments were replaced since they were read: an erasure may have taken
+        the last record of any key, which nobody tells from a compaction."""
+        if log._now().origin is not self._origin:
+            raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
+        return self.offsets
+
     def record(self, log: PartitionLog, key: bytes) -> Record | None:
         """The last record of a key. LogChangedError if it is another one now."""
         offset = self.offsets.get(key)
@@ -95,7 +105,9 @@ class Table(Mapping[bytes, bytes]):
     It follows its topic: each call shows what was committed up to then. A key whose last record has no value was deleted,
     and is not in it. Keys and values are bytes; `record` gives all of the record. Threads may share it.
 
-    It reads all keys of the topic when it is first used, and holds them in memory. If a key is in several partitions, its
+    It reads all keys of the topic when it is first used, and holds them in memory; once more for what gives all keys, if the topic
+    was compacted since. `dict(table.items())` takes all of it, whoever writes meanwhile. Python's `dict(table)` asks for the keys
+    first, and raises KeyError if one is deleted before its value is asked for. If a key is in several partitions, its
     value is that in the partition where `append` puts it now.
     """
 
@@ -160,7 +172,7 @@ class Table(Mapping[bytes, bytes]):
         with self._guard:
             found = self._found()
             known = {
-                number: self._while_it_changes(number, lambda _, part: part.offsets)
+                number: self._while_it_changes(number, lambda log, part: part.keys(log))
                 for number in found.numbers
             }
             live: set[bytes] = set()

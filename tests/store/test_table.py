@@ -217,3 +217,28 @@ def test_threads_beside_a_writer(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert failures == []
+
+
+def test_after_an_erasure(tmp_path: Path) -> None:
+    """Keys are those that have a value now: not erased ones, and again those whose later record was erased."""
+    with LogStore(tmp_path, mode="a", background=False, internal_segment_bytes=300) as store:
+        store.create_topic("t")
+        expected = {}
+        for i in range(10):
+            store.append("t", b"%d" % i, key=b"k%d" % i)
+            expected[b"k%d" % i] = b"%d" % i
+        store.append("t", b"new", key=b"k1")
+        store.append("t", None, key=b"k2")
+        log = store.log("t")
+        assert isinstance(log, kstore.LogWriter)
+        tables = [store.table("t"), LogStore(tmp_path).table("t")]
+        for table in tables:
+            assert len(table) == 9
+        log.erase(keys=[b"k3"], reason="asked")
+        log.erase(keys=[b"k4"], reason="asked", what="values")
+        log.erase(where=lambda record: record.offset in (10, 11), reason="asked")
+        del expected[b"k3"], expected[b"k4"]
+        for table in tables:
+            assert len(table) == 8
+            assert list(table.keys() - expected.keys()) == []
+            assert dict(table) == expected == dict(table.items())

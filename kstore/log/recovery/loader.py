@@ -10,7 +10,7 @@ The file is long because all decisions share one listing and one plan.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
@@ -46,6 +46,9 @@ class Loaded:
     recovery: Recovery
     lost_time_indexes: frozenset[int]
     recovered_producers: bool  # whether a recovered segment has batches with producer ids
+    origin: object = field(
+        default_factory=object
+    )  # another one if segments were replaced, or all was loaded again
 
 
 class _Loader:

@@ -9,16 +9,17 @@ class SealedSegments:
     """Segments in order; nothing changes it. One more costs the same however many there are, as a roll needs it: what
     comes of that shares a list with this, and knows of one place more."""
 
-    __slots__ = ("_all", "_count", "_shown")
+    __slots__ = ("_all", "_count", "_shown", "origin")
 
-    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+    def __init__(self, segments: Iterable[Segment] = (), origin: object = None) -> None:
+        self.origin = object() if origin is None else origin  # another one if segments were replaced
         self._all = list(segments)
         self._count = len(self._all)
         self._shown: tuple[Segment, ...] | None = None
 
     def with_one_more(self, segment: Segment) -> "SealedSegments":
         """These segments, and this one behind them."""
-        grown = SealedSegments()
+        grown = SealedSegments(origin=self.origin)
         grown._all = self._all if len(self._all) == self._count else self._all[: self._count]
         grown._all.append(segment)
         grown._count = self._count + 1
@@ -26,7 +27,7 @@ class SealedSegments:
 
     def without_first(self, count: int) -> "SealedSegments":
         """These segments but the first ones."""
-        return SealedSegments(self._all[count : self._count])
+        return SealedSegments(self._all[count : self._count], self.origin)
 
     def replacing(self, at: int, count: int, segments: Iterable[Segment]) -> "SealedSegments":
         """These segments, with others in place of so many from `at` on."""
