@@ -957,11 +957,12 @@ class LogWriter(RecordAppender, PartitionLog):
         self._reports.pass_on()
         return done
 
-    def _compaction_state(self) -> LogState:
+    def _compaction_state(self, *, forgets: bool = True) -> LogState:
         with self._held():
             self._check_place()
             now_ms = self.clock_ms()
-            self._producer_states.forget(now_ms)
+            if forgets:
+                self._producer_states.forget(now_ms)
             now = self._current()
             return LogState(
                 now.segments,

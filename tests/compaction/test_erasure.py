@@ -214,6 +214,7 @@ def test_old_files_go_and_damage_is_told(ram: Path) -> None:
         data = bytearray(segment.read_bytes())
         data[-1] ^= 1
         segment.write_bytes(data)
+        log.flush()  # else its thread writes the recovery point meanwhile
         state = {f.name: f.read_bytes() for f in directory.iterdir()}
         with pytest.raises(kstore.CorruptRecordError):
             log.erase(keys=[b"cid"], reason="r")
@@ -354,3 +355,14 @@ def test_beside_appends_and_readers(ram: Path) -> None:
         log.erase(keys=[ANN], reason="asked")
         assert not failures
         assert [r.offset for r in log] == list(range(1, 600, 2))
+
+
+def test_producers_whose_time_has_come_stay_known(tmp_path: Path) -> None:
+    """An erasure leaves what is known of producers: a batch that is sent once more is a duplicate as before."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        old = [(10**12, b"ann", b"secret", None), (10**12, b"bob", b"value", None)]
+        batch = kstore.encode_batch(old, producer_id=5, producer_epoch=0, base_sequence=0)
+        log.append_batches(batch)
+        assert log.erase(keys=[b"ann"], reason="asked").records_erased == 1
+        assert log.append_batches(batch).duplicate
+        assert log.log_end_offset == 2

@@ -82,7 +82,7 @@ def test_one_record_is_committed(store: kstore.LogStore) -> None:
                 cursor.commit(record)
         with pytest.raises(TypeError, match="TopicRecord"):
             cursor.commit(record.record)  # type: ignore[arg-type]
-        with pytest.raises(kstore.CursorLockedError):
+        with pytest.raises(ValueError, match="not 'other'"):
             cursor.commit(kstore.TopicRecord("other", 0, record.record))
     assert committed(store) == [0, 0, 4, 0]
 

@@ -27,6 +27,9 @@ _MOST = 2**31 - 1  # entries take more room than the configuration has if record
 class Erased(Compacted, Protocol):
     """What an erasure asks of its log."""
 
+    def _compaction_state(self, *, forgets: bool = True) -> LogState:
+        """The log now. Not `forgets`: producers whose time has come stay known, too."""
+
     def roll(self) -> int:
         """Begins a new segment."""
 
@@ -58,7 +61,7 @@ def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reaso
 
 def erase(log: Erased, match: Match, reason: str, *, blanks: bool, cut_files: bool, dry_run: bool) -> Erasure:
     """Erases the records that match. CorruptFileError if one of the segments is damaged: nothing is changed then."""
-    state = log._compaction_state()
+    state = log._compaction_state(forgets=False)
     throttle = Throttle(state.config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
 
     def found(segment: Segment) -> bytes:
@@ -73,7 +76,7 @@ def erase(log: Erased, match: Match, reason: str, *, blanks: bool, cut_files: bo
 
     if not dry_run and any(map(found, state.segments[-1:])):
         log.roll()
-        state = log._compaction_state()
+        state = log._compaction_state(forgets=False)
     look = state.segments if dry_run else state.segments[:-1]
     work = [(segment, offsets) for segment in look if (offsets := found(segment))]
     cut = [str(path) for path in sorted(Path(log._directory).glob("*.cut"))] if cut_files else []

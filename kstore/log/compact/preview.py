@@ -40,7 +40,7 @@ class _Preview:
         self._config = config
         self._now_ms = now_ms
 
-    def _compaction_state(self) -> LogState:
+    def _compaction_state(self, *, forgets: bool = True) -> LogState:
         now = self._log._now()
         return LogState(
             now.segments,
