@@ -52,7 +52,8 @@ class DirectoryLock:
     """The lock of one directory, shared by all logs that this process writes in it; the last one to leave unlocks.
 
     The system lets a process lock a file again that it has locked, and drops the lock when any descriptor of the file
-    is closed, so the file is opened once a process and this object is handed round. Every method may be interrupted,
+    is closed, so the file is opened once a process and this object is handed round; a second lock, of the kind that stays,
+    keeps other processes of kstore out if somebody else in this one opens the file. Every method may be interrupted,
     and called again.
     """
 
@@ -103,6 +104,9 @@ class DirectoryLock:
         if not others and _held.get(self.directory) is self:
             if os.getpid() == self._pid:  # a forked child does not own it
                 self._unlink()
+                if self._file is not None:
+                    with contextlib.suppress(OSError):
+                        fcntl.flock(self._file.fd, fcntl.LOCK_UN)  # a child may have the descriptor for a moment
             _held.pop(self.directory, None)
             self._file = None  # closes it
         self._users.pop(name, None)
@@ -244,6 +248,7 @@ def _locked(path: str) -> File:
         file = File(path, "a")
         try:
             fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _OWN_LENGTH)
+            _hold(file.fd)
             if os.fstat(file.fd).st_ino == Path(path).stat().st_ino:
                 return file
         except FileNotFoundError:
@@ -254,10 +259,23 @@ def _locked(path: str) -> File:
             raise
 
 
+def _hold(fd: int) -> None:
+    """Keeps other processes of kstore out, also if this process opens and closes the file once more, to copy it for
+    instance: then the system drops an fcntl lock. BlockingIOError."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        if e.errno == errno.EAGAIN:
+            raise
+        # else a file system that knows no such locks
+
+
 def _forget() -> None:
     """A forked child has no lock: what it inherited belongs to its parent."""
     global _guard
     _guard = Mutex(inner=True)
+    for held in _held.values():
+        held._file = None  # the lock of its parent must end with the parent
     _held.clear()
     for lock in list(_partition_locks):
         lock.drop()
