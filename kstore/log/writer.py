@@ -300,9 +300,7 @@ class LogWriter(RecordAppender, PartitionLog):
             preallocate=config.preallocate,
         )
         active._keys = KeyIndex()
-        if (
-            self.active is not None and self.active.stem == stem
-        ):  # the same file, opened once more: truncation does that
+        if self.active is not None:  # a truncation may come back to the same file, opened once more
             vouch_no_more(self.active.files()[0])
         vouch_for(active.files()[0])
         return active
