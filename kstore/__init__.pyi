@@ -46,6 +46,7 @@ from kstore.log.compact.report import Compaction as Compaction
 from kstore.log.compact.report import ErasedSegment as ErasedSegment
 from kstore.log.compact.report import Erasure as Erasure
 from kstore.log.cursors.cursor import Cursor as Cursor
+from kstore.log.cursors.cursor_columns import CursorColumns as CursorColumns
 from kstore.log.cursors.offset_commits import OffsetAndMetadata as OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition as TopicPartition
 from kstore.log.follow.follower import Follower as Follower
@@ -66,13 +67,17 @@ from kstore.log.write.retention import Decision as Decision
 from kstore.log.writer import LogWriter as LogWriter
 from kstore.opening import get_include as get_include
 from kstore.opening import open as open
+from kstore.opening import open_async as open_async
 from kstore.store import LogStore as LogStore
+from kstore.store.consumer_offsets import CursorTransfer as CursorTransfer
 from kstore.store.descriptions import StoreHealth as StoreHealth
 from kstore.store.descriptions import TopicDescription as TopicDescription
 from kstore.store.metrics import Histogram as Histogram
 from kstore.store.metrics import StoreMetrics as StoreMetrics
 from kstore.store.metrics import TopicMetrics as TopicMetrics
+from kstore.store.store_cursor import StoreColumns as StoreColumns
 from kstore.store.store_cursor import StoreCursor as StoreCursor
+from kstore.store.store_cursor import TopicColumns as TopicColumns
 from kstore.store.table import Table as Table
 from kstore.store.topic_reader import StoreFollower as StoreFollower
 from kstore.store.topic_reader import TopicRecord as TopicRecord
@@ -96,7 +101,9 @@ __all__ = [
     "CorruptRecordError",
     "CorruptSnapshotError",
     "Cursor",
+    "CursorColumns",
     "CursorLockedError",
+    "CursorTransfer",
     "DataLossWarning",
     "Decision",
     "ErasedSegment",
@@ -137,12 +144,14 @@ __all__ = [
     "Skipped",
     "Slice",
     "Span",
+    "StoreColumns",
     "StoreCursor",
     "StoreFollower",
     "StoreHealth",
     "StoreMetrics",
     "Table",
     "Ticket",
+    "TopicColumns",
     "TopicDescription",
     "TopicMetrics",
     "TopicPartition",
@@ -155,7 +164,6 @@ __all__ = [
     "get_include",
     "limit_open_files",
     "open",
+    "open_async",
     "open_files",
 ]
-
-def __dir__() -> list[str]: ...

@@ -30,7 +30,8 @@ def test_a_copy_of_the_directory_leaves_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "data"
     with kstore.LogStore(path, mode="a", background=False) as store:
         store.create_topic("t")
-        shutil.copytree(path, tmp_path / "copy")  # closes a descriptor of .lock, and the system drops an fcntl lock
+        # this closes a descriptor of .lock, and the system drops an fcntl lock then
+        shutil.copytree(path, tmp_path / "copy")
         assert asked(path) == "locked"
     assert asked(path) == ""
 

@@ -86,8 +86,8 @@ cdef object recovery_walk(
 ):
     """A RecoveryWalk of what the window may show, checksums verified if asked. The GIL is free meanwhile.
 
-    `offsets` and `times`, if they are given: the indexes up to the batch that the last entry of `offsets` names. The walk
-    begins there, and adds to them.
+    `offsets` and `times`, if they are given: the indexes up to the batch that the last entry of `offsets` names. The
+    walk begins there, and adds to them.
 
     Offsets that do not rise from batch to batch are damage too (Kafka does not look); of two batches that contradict
     each other the one out of line is blamed.

@@ -46,7 +46,7 @@ from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError
 
 cdef enum:
     LEAST_BATCH = 26  # bytes: a message of magic 0 with neither key nor value
-    MOST_UNSURE = 64  # entries at the end of a live index that name no batch: of one that was truncated, or is being written
+    MOST_UNSURE = 64  # entries at the end of a live index that name no batch: one was truncated, or is being written
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -198,8 +198,8 @@ cdef class Segment:
         return file.read(0, size)
 
     cdef bytes used_contents(self, str kind, int64_t width):
-        """The entries of an index file of a live log: behind them are zeros, in room that was set aside. None if there is no
-        such file."""
+        """The entries of an index file of a live log: behind them are zeros, in room that was set aside. None if there
+        is no such file."""
         cdef File file = self.index_file(kind)
         cdef int64_t low = 0, high, middle
         if file is None:
@@ -892,8 +892,8 @@ cdef class Segment:
         return False
 
     def walk_on(self, int64_t until=INT64_MAX):
-        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their last
-        entries, of offsets below `until`. None if they do not fit the log.
+        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their
+        last entries, of offsets below `until`. None if they do not fit the log.
 
         Only before the segment is shared. For a segment that is being written: the writer may be a step ahead in the
         indexes, or behind, and entries of its past may follow those that count. So the last entry that names a sound

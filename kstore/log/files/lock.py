@@ -105,8 +105,8 @@ class DirectoryLock:
             if os.getpid() == self._pid:  # a forked child does not own it
                 self._unlink()
                 if self._file is not None:
-                    with contextlib.suppress(OSError):
-                        fcntl.flock(self._file.fd, fcntl.LOCK_UN)  # a child may have the descriptor for a moment
+                    with contextlib.suppress(OSError):  # a child may have the descriptor for a moment
+                        fcntl.flock(self._file.fd, fcntl.LOCK_UN)
             _held.pop(self.directory, None)
             self._file = None  # closes it
         self._users.pop(name, None)
