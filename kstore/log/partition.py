@@ -851,7 +851,7 @@ class PartitionLog:
         isolation: _Isolation = "read_uncommitted",
         wait: float = 0,
     ) -> Cursor:
-        """The durable position of a group of readers: a Cursor, which gives the records behind what was committed last.
+        """The durable position of a group of readers: a Cursor, which gives the records after those that were committed last.
 
         `with log.cursor("mailer") as jobs: for record in jobs: …; jobs.commit(record)` goes on where the program before
         left off, also after kill -9. The position is kept in files beside the partition, so a reader may commit while

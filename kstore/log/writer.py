@@ -736,7 +736,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
         Returns a Decision with its reason for every segment, oldest first. dry_run=True decides, and deletes nothing;
         what the deletion would refuse, it refuses too.
-        keep_for: groups of cursors. No segment is deleted that holds a record behind the committed position of one of them;
+        keep_for: groups of cursors. No segment is deleted that holds a record which one of them has not committed;
         if a group has committed nothing, nothing is deleted.
         Files are renamed to .deleted, and removed by a later retain() or by close() when file_delete_delay_ms is over.
 

@@ -24,7 +24,7 @@ def local_path(url: str, name: str) -> str:
     if found is None:
         return os.path.abspath(url)  # noqa: PTH100
     if found[1].lower() != "file" or found[2] not in (None, "", "localhost"):
-        raise failure("KSTORE_UNSUPPORTED", f"{name} lies in a mounted file system", file=url)
+        raise failure("KSTORE_UNSUPPORTED", f"{name} must lie in a mounted file system", file=url)
     return os.path.abspath(found[3])  # noqa: PTH100
 
 

@@ -594,7 +594,7 @@ class LogStore:
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
     ) -> StoreCursor:
         """The durable positions of a group of readers in the partitions of these topics: a StoreCursor, which gives the
-        records behind what was committed last.
+        records after those that were committed last.
 
         All cursors of a group, in any thread or process, share the partitions: each has some of them, and takes over those
         of one that has died. They should name the same topics.
@@ -734,7 +734,7 @@ class LogStore:
         topics whose time has come. Returns the decisions by partition.
 
         keep_for: groups of cursors, beside those that the store was opened with. No segment is deleted that holds a record
-        behind the committed position of one of them. Of a topic of which a group has committed some partitions, the others
+        which one of them has not committed. Of a topic of which a group has committed some partitions, the others
         are kept whole; if it has committed nothing at all, nothing is deleted.
 
         A partition that fails is left out, and `health` tells. So is one of which nobody has said how long its records are

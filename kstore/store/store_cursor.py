@@ -31,7 +31,7 @@ class TopicColumns(NamedTuple):
 class StoreCursor(TopicReader):
     """The positions of a group of readers in the partitions of topics. store.cursor() makes one.
 
-    Iterating gives a TopicRecord for each record behind the committed positions. `commit()` writes down, for all
+    Iterating gives a TopicRecord for each record from the committed positions on. `commit()` writes down, for all
     partitions, that what was given out is done. Cursors of one group, in any thread or process, are its members: they share
     the partitions, each of which one member has at a time. A member gives up what is more than its share once all that it
     was given of it is committed, and takes over the partitions of one that has died. It does so while it is iterated, and
@@ -157,7 +157,7 @@ class StoreCursor(TopicReader):
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> "StoreColumns":
-        """The records behind the committed positions as columns, each batch of one partition:
+        """The records from the committed positions on as columns, each batch of one partition:
         `for topic, partition, batch in cursor.scan(["key", "value"]): …; cursor.commit()`.
 
         Each batch that is given moves the position of its partition behind it. `async for` works too. All else is as when the

@@ -25,9 +25,9 @@ GIVEN = {"path": "/data", "subscribe": "t"}
         (
             "path",
             "hdfs://host/data",
-            "KSTORE_UNSUPPORTED: file hdfs://host/data: path lies in a mounted file system",
+            "KSTORE_UNSUPPORTED: file hdfs://host/data: path must lie in a mounted file system",
         ),
-        ("path", "file://host/data", "KSTORE_UNSUPPORTED: file file://host/data: path lies in a mounted"),
+        ("path", "file://host/data", "KSTORE_UNSUPPORTED: file file://host/data: path must lie in a mounted"),
     ],
 )
 def test_options_of_others(name: str, value: str, text: str) -> None:

@@ -169,8 +169,8 @@ class Segment:
     def recovery_walk(self, *, verify: bool = True) -> RecoveryWalk:
         """Walks all batches as recovery would, and returns a RecoveryWalk. verify=False leaves checksums unread."""
     def walk_on(self, until: int = ...) -> RecoveryWalk | None:
-        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their last
-        entries, of offsets below `until`. None if they do not fit the log.
+        """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their
+        last entries, of offsets below `until`. None if they do not fit the log.
 
         Only before the segment is shared. For a segment that is being written: the writer may be a step ahead in the
         indexes, or behind, and entries of its past may follow those that count. So the last entry that names a sound

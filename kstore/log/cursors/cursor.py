@@ -121,7 +121,7 @@ def offset_of(view: View, place: str | int | datetime) -> int:
 class Cursor:
     """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
 
-    Iterating gives the records behind the last committed position, and goes on from there when it is iterated again.
+    Iterating gives the records from the committed position on, and goes on from there when it is iterated again.
     `commit()` writes the position down, so that the next cursor of the group begins there. A group has one cursor a
     partition at a time: close it, or use it in a `with` statement. Closing it commits nothing. `async for` works too.
 
@@ -319,7 +319,7 @@ class Cursor:
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> CursorColumns:
-        """The records behind the position as columns: `for batch in jobs.scan(["offset", "value"]): …; jobs.commit()`.
+        """The records from the position on as columns: `for batch in jobs.scan(["offset", "value"]): …; jobs.commit()`.
 
         Each batch that is given moves the position behind it. `async for` works too. With follow=True it waits for more at
         the end, as iterating the cursor does.
@@ -411,8 +411,8 @@ class Cursor:
             follower.close()
 
     def batch(self, count: int, timeout: float = 0.0) -> "CursorBatch":
-        """Gives up to `count` records as a list, and commits behind them when the `with` block ends without an exception:
-        `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
+        """Gives up to `count` records as a list, and commits the offset after them when the `with` block ends without an
+        exception: `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
 
         It gives what is there. If that is nothing, it waits up to `timeout` seconds for the first record; then the list may
         be empty. After an exception the cursor stands where it was before the batch.
