@@ -93,7 +93,13 @@ class Account:
         assert not wrong, f"{len(wrong)} of {len(said_too)} answers differ, the first: {wrong[0]}"
 
 
-OURS = (".lock", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
+OURS = (
+    ".lock",
+    ".kafka_cleanshutdown",
+    "kstore-config.json",
+    "log-start-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+)
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
