@@ -531,4 +531,5 @@ def _(world: World) -> None:
     _expect(world.log.producers(), {})
     before = len(world.log.segments)
     told = len(world.log.residency())
-    require(before <= told <= len(world.log.segments), "a segment is missing")  # a signal handler may roll meanwhile
+    # a signal handler may roll meanwhile
+    require(before <= told <= len(world.log.segments), "a segment is missing")
