@@ -1,6 +1,8 @@
 # cython: binding=False
 """The segment that grows: written here, its .log and its indexes as mapped files (spec 4, 5.1), or by another process,
 where what came since is another segment of the same file.
+
+The file is long because batch, index entries and end are published by one class: its state is in C fields.
 """
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject

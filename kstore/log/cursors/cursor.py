@@ -1,4 +1,7 @@
-"""A cursor: the durable position of a reader in one partition."""
+"""A cursor: the durable position of a reader in one partition.
+
+The file is long because every way of reading moves the same position, and every way of committing must know how far it has come.
+"""
 
 import re
 import time
