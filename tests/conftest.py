@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.engine.io.file import fail_call, trace_calls
 
 # Each begins with something that takes long, a JVM: with `pytest -n`, one process runs all of a folder.
 TOGETHER = ("kafka", "spark")
@@ -28,6 +29,14 @@ def ram() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
     yield made
     shutil.rmtree(made)
+
+
+@pytest.fixture
+def sound_calls() -> Iterator[None]:
+    """System calls neither fail nor are traced any more when the test has ended."""
+    yield
+    fail_call(0)
+    trace_calls(None)
 
 
 @pytest.fixture

@@ -28,10 +28,7 @@ EXAMPLES = int(os.environ.get("KSTORE_COMPACTIONS", "10"))
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
 
-@pytest.fixture(autouse=True)
-def _nothing_fails_afterwards() -> object:
-    yield
-    fail_call(0)
+pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
 def write(directory: Path, rng: random.Random, batches: int = 25) -> None:

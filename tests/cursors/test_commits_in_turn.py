@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,7 @@ from tests.helpers.processes import environment
 FILE = "kstore-cursors-g.positions"
 
 
-@pytest.fixture(autouse=True)
-def _nothing_fails_afterwards() -> Iterator[None]:
-    yield
-    fail_call(0)
-    trace_calls(None)
+pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
 def filled(directory: Path, partitions: int = 1) -> Path:

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +20,7 @@ from tests.interrupts.injector import Injector
 FILE = "kstore-cursors-g.positions"
 
 
-@pytest.fixture(autouse=True)
-def _nothing_fails_afterwards() -> Iterator[None]:
-    yield
-    fail_call(0)
-    trace_calls(None)
+pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
 def filled(directory: Path, commits: int) -> Path:

@@ -9,11 +9,7 @@ import kstore
 from kstore.engine.io.file import calls_made, fail_call
 from tests.faults.story import OPTIONS, Story
 
-
-@pytest.fixture(autouse=True)
-def _nothing_fails_afterwards() -> object:
-    yield
-    fail_call(0)
+pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
 def count_calls(directory: Path) -> int:

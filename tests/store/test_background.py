@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 import kstore
 from kstore import LogStore, TopicPartition
-from kstore.engine.io.file import calls_made, fail_call
+from kstore.engine.io.file import calls_made
 from kstore.testing import failing
 from kstore.testing.faults import count_calls
 from tests.helpers.markers import marker
@@ -40,10 +39,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(autouse=True)
-def _nothing_fails_afterwards() -> Iterator[None]:
-    yield
-    fail_call(0)
+pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
 def make(path: Path, clock: Clock, **options: Any) -> LogStore:

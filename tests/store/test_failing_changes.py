@@ -6,7 +6,7 @@ Some of them each; all with KSTORE_CALLS=all.
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,7 @@ from tests.helpers.calls import some_calls
 State = dict[str, tuple[list[int], dict[str, object], list[bytes]]]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_fails_afterwards() -> Iterator[None]:
-    yield
-    fail_call(0)
+pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
 def _create(store: LogStore) -> None:
