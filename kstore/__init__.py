@@ -33,8 +33,8 @@ _SOURCES = {
     "kstore.errors": """
         CorruptCheckpointError CorruptFileError CorruptIndexError CorruptRecordError CorruptSnapshotError
         CursorLockedError InvalidConfigError InvalidProducerEpochError InvalidRecordError InvalidTimestampError
-        InvalidTxnStateError KstoreError LogChangedError LogClosedError LogFailedError LogLockedError
-        LogNotFoundError OffsetOutOfRangeError OffsetOverflowError OffsetsOutOfOrderError
+        InvalidTxnStateError KstoreError LibraryError LogChangedError LogClosedError LogFailedError
+        LogLockedError LogNotFoundError OffsetOutOfRangeError OffsetOverflowError OffsetsOutOfOrderError
         OutOfOrderSequenceError PolicyViolationError RecordTooLargeError ReentrantCallError
         TransactionCoordinatorFencedError UnexpectedAppendOffsetError UnsupportedCodecError
     """,

@@ -25,6 +25,7 @@ from kstore.errors import InvalidRecordError as InvalidRecordError
 from kstore.errors import InvalidTimestampError as InvalidTimestampError
 from kstore.errors import InvalidTxnStateError as InvalidTxnStateError
 from kstore.errors import KstoreError as KstoreError
+from kstore.errors import LibraryError as LibraryError
 from kstore.errors import LogChangedError as LogChangedError
 from kstore.errors import LogClosedError as LogClosedError
 from kstore.errors import LogFailedError as LogFailedError
@@ -117,6 +118,7 @@ __all__ = [
     "InvalidTxnStateError",
     "KeyFileReport",
     "KstoreError",
+    "LibraryError",
     "LogChangedError",
     "LogClosedError",
     "LogConfig",

@@ -277,6 +277,10 @@ class LogFailedError(KstoreError):
     """
 
 
+class LibraryError(KstoreError, ImportError):
+    """A library that kstore needs for what was asked is not installed, or cannot be imported. `name` is its module."""
+
+
 class PolicyViolationError(KstoreError, ValueError):
     """An operation that the configured cleanup_policy does not allow, such as deleting records of a compacted log."""
 

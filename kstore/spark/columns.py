@@ -15,7 +15,8 @@ from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, KstoreError
+from kstore.errors import CorruptFileError, KstoreError, LibraryError
+from kstore.libraries import library
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
@@ -308,10 +309,9 @@ def mapped_root(root: str) -> str:
 def require_pyarrow() -> Any:
     """The module pyarrow; KSTORE_NO_PYARROW."""
     try:
-        import pyarrow
-    except ImportError as e:
+        return library("pyarrow")
+    except LibraryError as e:
         raise failure("KSTORE_NO_PYARROW", f"{e}: pip install kstore[spark], on every machine") from e
-    return pyarrow
 
 
 def arrow_schema(columns: Sequence[str]) -> Any:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kstore.config import LogConfig
 from kstore.engine.io.file import make_directory, sync_directory
 from kstore.errors import KstoreError
+from kstore.libraries import library
 from kstore.log.files import layout
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root, require_pyarrow
@@ -85,8 +86,7 @@ class Stage:
             self._add_topic(pa, self.topic, rows)
             return
         topics = rows.column("topic")
-        from pyarrow import compute  # pyarrow alone does not bring it
-
+        compute = library("pyarrow.compute")  # pyarrow alone does not bring it
         names = topics.unique().to_pylist()
         for topic in names:
             own = rows if len(names) == 1 else rows.filter(compute.equal(topics, topic))

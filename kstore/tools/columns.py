@@ -1,9 +1,10 @@
 """Records as Arrow IPC or as Parquet, written by pyarrow where that is installed."""
 
 import sys
-from importlib import import_module
 from typing import Any, BinaryIO
 
+from kstore.errors import LibraryError
+from kstore.libraries import library
 from kstore.log.read.scan import Scan
 from kstore.tools.progress import Progress
 
@@ -31,8 +32,6 @@ def _writer(form: str, out: BinaryIO, schema: Any) -> Any:
 
 def _imported(module: str) -> Any:
     try:
-        return import_module(module)
-    except ImportError:
-        sys.exit(
-            "kstore: --format arrow and parquet need pyarrow, which is not installed: pip install pyarrow"
-        )
+        return library(module)
+    except LibraryError as e:
+        sys.exit(f"kstore: --format arrow and parquet need pyarrow: {e}")

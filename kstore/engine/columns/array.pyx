@@ -22,6 +22,8 @@ from libc.string cimport memcpy, memset, strncpy
 from kstore.engine.columns.c_data cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from kstore.engine.io.buffer_pool cimport Buffer, ks_ensure, ks_vector
 
+from kstore.libraries import library
+
 
 cdef dict DTYPES = {b"l": "i8", b"i": "i4", b"I": "u4", b"s": "i2", b"c": "i1"}
 cdef list VIEW_FIELDS = [("size", "i4"), ("start", "V4"), ("buffer", "i4"), ("offset", "i4")]
@@ -69,8 +71,7 @@ cdef class ArrayData:
         return self.field.name
 
     cdef object array(self, int at, object dtype, int64_t count):
-        import numpy  # only for those who ask for arrays
-
+        numpy = library("numpy")  # only for those who ask for arrays
         return numpy.frombuffer(self.buffers[at], dtype=dtype, count=count)
 
     @property
@@ -104,10 +105,9 @@ cdef class ArrayData:
     @property
     def validity(self):
         """Which rows are not null, as an array of bool; None if all are."""
-        import numpy
-
         if not self.null_count:
             return None
+        numpy = library("numpy")
         bits = numpy.frombuffer(self.buffers[0], dtype="u1")
         return numpy.unpackbits(bits, count=self.length, bitorder="little").astype(bool)
 

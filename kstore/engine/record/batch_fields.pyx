@@ -15,6 +15,7 @@ from libkstore.format cimport ks_batch, ks_codec, ks_fault
 from kstore.arguments import choice
 from kstore.engine.record.batch import TIMESTAMP_TYPES
 from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.libraries import library
 
 
 cdef struct row:
@@ -126,8 +127,7 @@ cdef object header_dtype():
     """The layout of `row` for numpy, made once (numpy is imported only when columns are asked for)."""
     global header_layout
     if header_layout is None:
-        import numpy
-
+        numpy = library("numpy")
         stored = sorted((at, name, NUMPY_KINDS[kind]) for name, kind, at in TABLE if at != NO_PLACE)
         offsets, names, formats = zip(*stored, strict=True)
         # Without memory, numpy takes what it is told for wrong, or passes over it.
@@ -153,7 +153,7 @@ cdef struct projection:
 
 cdef object project(fields, projection *p):
     """The layout of a table of these fields, in this order. TypeError, ValueError."""
-    import numpy
+    numpy = library("numpy")
 
     if isinstance(fields, str):
         raise TypeError(f"fields are names, such as [{fields!r}], not a str")
@@ -188,7 +188,7 @@ cdef inline void put_some(char *target, const row *r, const projection *p) noexc
 
 cdef object header_table(ReadWindow w, str path, int64_t start, fields):
     """The headers of the batches that the window may show, from byte `start` on; see Segment.read_headers."""
-    import numpy
+    numpy = library("numpy")
 
     cdef ks_fault fault
     cdef int64_t position = start, size = 0, count = 0, room = 0, ahead = FAR

@@ -19,6 +19,7 @@ from libc.string cimport memcpy
 from libkstore.format cimport ks_store_u32
 
 from kstore.engine.record import decompress as _codecs
+from kstore.libraries import library
 
 cdef enum:
     GZIP = 1
@@ -115,7 +116,7 @@ cdef int64_t compress_gzip(int level, const uint8_t *data, int64_t size, uint8_t
     global gzip_compress
     cdef int64_t done
     if gzip_compress is None:
-        from deflate import gzip_compress
+        gzip_compress = library("deflate").gzip_compress
     done = placed(gzip_compress(viewed(data, size), 6 if level < 0 else level), out, room)
     out[8] = 0
     return done
@@ -126,8 +127,7 @@ cdef int64_t compress_snappy(const uint8_t *data, int64_t size, uint8_t *out, in
     global snappy_into
     cdef int64_t at = 0, done = SNAPPY_HEADER, n
     if snappy_into is None:
-        from cramjam import snappy
-        snappy_into = snappy.compress_raw_into
+        snappy_into = library("cramjam").snappy.compress_raw_into
     memcpy(out, SNAPPY_START, SNAPPY_HEADER)
     while at < size:
         n = min(size - at, <int64_t>SNAPPY_BLOCK)
@@ -144,7 +144,7 @@ cdef int64_t compress_lz4(int level, const uint8_t *data, int64_t size, uint8_t 
     global lz4_compress
     cdef int64_t at = 0, done = LZ4_HEADER, n, packed_size
     if lz4_compress is None:
-        from lz4.block import compress as lz4_compress
+        lz4_compress = library("lz4.block").compress
     memcpy(out, LZ4_START, LZ4_HEADER)
     while at < size:
         n = min(size - at, <int64_t>LZ4_BLOCK)
@@ -175,7 +175,9 @@ cdef object borrow_compressor(int level):
         if spare[i][0] == level:
             return spare.pop(i)[1]
     if ZstdCompressor is None:
-        from zstandard import ZstdCompressionParameters, ZstdCompressor
+        zstandard = library("zstandard")
+        ZstdCompressionParameters = zstandard.ZstdCompressionParameters
+        ZstdCompressor = zstandard.ZstdCompressor
     return ZstdCompressor(compression_params=ZstdCompressionParameters.from_level(level))
 
 

@@ -10,7 +10,6 @@ The output buffer is sized from what the framing itself says before anything is 
 costs no more memory than that.
 """
 
-import cramjam
 import zlib
 
 from cpython.buffer cimport PyBUF_READ
@@ -24,7 +23,9 @@ from libkstore.format cimport ks_load_i32
 from libkstore.snappy cimport ks_unsnap
 
 from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
+from kstore.libraries import library
 
+cramjam = library("cramjam")
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 cdef enum:
@@ -96,7 +97,9 @@ cdef object one_gzip_member(bytes data, int64_t limit):
     cdef int64_t size = PyBytes_GET_SIZE(data), length
     global DeflateError, gzip_decompress
     if gzip_decompress is None:  # each library is imported when its codec is first met
-        from deflate import DeflateError, gzip_decompress
+        deflate = library("deflate")
+        DeflateError = deflate.DeflateError
+        gzip_decompress = deflate.gzip_decompress
     if size < GZIP_LEAST or data.find(GZIP_MAGIC, 1) >= 0:
         return None
     length = load_le32(<const uint8_t *>PyBytes_AS_STRING(data) + size - 4)
@@ -359,7 +362,9 @@ cdef object decompress_zstd(bytes data, int64_t limit):
     cdef int frames = 0
     global ZstdDecompressor, ZstdError
     if ZstdDecompressor is None:
-        from zstandard import ZstdDecompressor, ZstdError
+        zstandard = library("zstandard")
+        ZstdError = zstandard.ZstdError
+        ZstdDecompressor = zstandard.ZstdDecompressor
     cdef int64_t bound = zstd_bound(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit, &frames)
     cdef bytearray out
     if frames == 1 and 0 < bound <= limit:

@@ -42,6 +42,7 @@ from libkstore.format cimport (
 )
 
 from kstore.errors import CorruptIndexError
+from kstore.libraries import library
 
 
 @no_gc  # it refers to text and a file only, so it is in no cycle; the collector would take the mapping away first
@@ -296,7 +297,7 @@ cdef class OffsetIndex(IndexEntries):
         cdef const int64_t *wanted
         cdef int64_t *found
         cdef int64_t slot
-        import numpy
+        numpy = library("numpy")
 
         PyObject_GetBuffer(targets, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS)
         try:

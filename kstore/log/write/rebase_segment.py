@@ -7,6 +7,7 @@ from kstore.engine.io.file import File
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
 from kstore.errors import InvalidRecordError
+from kstore.libraries import library
 
 _PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: no checksum covers them
 
@@ -17,8 +18,7 @@ def renumber(path: str, base_offset: int, leader_epoch: int, index_interval_byte
     Done again, also after it was broken off, it gives the same. Only batches of format v2 without producers, which nobody
     has to account for. CorruptRecordError, InvalidRecordError, OSError.
     """
-    import numpy  # only for those who ask for this
-
+    numpy = library("numpy")  # only for those who ask for this
     directory, name = os.path.split(path)
     stem = name.removesuffix(".log")
     file = File(path, "r+")
