@@ -3,6 +3,7 @@
 import datetime
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.log.cursors import member_lock
 from tests.helpers.processes import environment
 
 T0 = 1_700_000_000_000
@@ -228,8 +230,35 @@ def test_a_forked_child_has_no_part_in_it(path: Path) -> None:
     assert kstore.open(path).cursors()["g"].offset == 3
 
 
-def test_one_whose_lock_was_lost_refuses(path: Path) -> None:
+def in_another_process(code: str, *arguments: object) -> str:
+    command = [sys.executable, "-c", "import sys, kstore\n" + code, *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment()
+    ).stdout.strip()
+
+
+def test_a_copy_of_the_directory_leaves_the_lock(path: Path, tmp_path: Path) -> None:
+    """It closes a descriptor of the lock file, and the system drops the ordinary locks of the process then."""
+    code = """
+try:
+    print(len(list(kstore.open(sys.argv[1]).cursor("g"))))
+except kstore.CursorLockedError:
+    print("locked")
+"""
+    with kstore.open(path).cursor("g") as jobs:
+        next(iter(jobs))
+        shutil.copytree(path.parent, tmp_path / "copy")
+        assert in_another_process(code, path) == "locked"
+        jobs.commit()
+        with kstore.open(path).cursor("other") as other:
+            other.commit(1)
+        assert in_another_process(code, path) == "locked"
+    assert in_another_process(code, path) != "locked"
+
+
+def test_one_whose_lock_was_lost_refuses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any descriptor of the lock file that this process closes drops its locks: so does the system."""
+    monkeypatch.setattr(member_lock, "keep_byte", lambda *_: True)  # as where there are no locks that stay
     jobs = kstore.open(path).cursor("g")
     jobs.commit(3)
     (path.parent / "kstore-cursors.lock").read_bytes()

@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 
 import kstore
 from kstore import TopicPartition
+from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import in_a_child
 from tests.helpers.calls import some_calls
 from tests.helpers.markers import marker
@@ -273,8 +275,27 @@ def test_several_directories(tmp_path: Path) -> None:
     assert [reader.open("t", number).cursors()["g"].offset for number in range(5)] == [1] * 5
 
 
-def test_a_partition_that_is_lost_is_not_committed(store: kstore.LogStore) -> None:
+def test_a_copy_of_the_directory_leaves_the_members_apart(store: kstore.LogStore, tmp_path: Path) -> None:
+    """It closes a descriptor of the lock file, and the system drops the ordinary locks of the process then."""
+    with store.cursor("g", ["orders"]) as cursor:
+        assert places(cursor) == ALL
+        shutil.copytree(store.path, tmp_path / "copy")
+
+        def takes_none() -> None:
+            with kstore.LogStore(store.path).cursor("g", ["orders"]) as other:
+                assert list(other) == []
+                assert other._members.share_of(4) == 2  # there is another member
+
+        assert in_a_child(takes_none) == 0
+        cursor.commit()
+    assert committed(store) == [5, 5, 5, 5]
+
+
+def test_a_partition_that_is_lost_is_not_committed(
+    store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Any descriptor of the lock file that this process closes drops its locks: so does the system."""
+    monkeypatch.setattr(member_lock, "keep_byte", lambda *_: True)  # as where there are no locks that stay
     with store.cursor("g", ["orders"]) as cursor:
         assert places(cursor) == ALL
         (store.path / "kstore-cursors.lock").read_bytes()

@@ -1,7 +1,8 @@
 """Who reads for a group: kernel locks on bytes of one file, which go with the process that holds them.
 
-They are fcntl locks, so the system names the holder, and a forked child has none. Which byte stands for what is a hash, so
-thousands of partitions take one descriptor. The file holds nothing and stays: to remove it would make two of it. It grows by
+They are fcntl locks, so the system names the holder, and a forked child has none. The system drops them all when the process
+opens and closes the file once more, to copy it for instance: so who has a byte also has a lock of the kind that stays, on the
+byte that lies _KEPT behind it. Which byte stands for what is a hash, so thousands of partitions take one descriptor. The file holds nothing and stays: to remove it would make two of it. It grows by
 one byte, which takes no room, whenever somebody takes a lock in it: who finds it as long as before has lost none.
 """
 
@@ -19,11 +20,12 @@ from typing import Any
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CursorLockedError, LogClosedError
-from kstore.log.files.lock import User, conflict_in, holder_of
+from kstore.log.files.lock import User, conflict_in, holder_of, keep_byte, keep_no_more
 
 NAME = "kstore-cursors.lock"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _CLAIMS = 0  # the byte that is locked while the file grows
+_KEPT = 1 << 62
 _guard = Mutex()
 _files: "dict[str, LockFile]" = {}
 _all: "weakref.WeakSet[LockFile]" = weakref.WeakSet()  # those that were removed by others, too
@@ -32,7 +34,7 @@ _all: "weakref.WeakSet[LockFile]" = weakref.WeakSet()  # those that were removed
 def byte_of(*names: object) -> int:
     """The byte that stands for something that has these names."""
     digest = blake2b("\0".join(map(str, names)).encode(), digest_size=8).digest()
-    return 1 + (int.from_bytes(digest, "big") >> 2)
+    return 1 + (int.from_bytes(digest, "big") >> 3)
 
 
 class LockFile:
@@ -129,14 +131,15 @@ class LockFile:
     def taken(self, start: int, count: int) -> list[int]:
         """Which of these bytes somebody has, here or in another process, in order. OSError."""
         found = {byte for byte in list(self.held) if start <= byte < start + count and self.is_mine(byte)}
-        ranges = [(start, start + count)]
-        while ranges:
-            first, end = ranges.pop()
-            other = conflict_in(self.fd, first, end - first) if first < end else None
-            if other is not None:  # any of those in this range
-                low, high = max(other[1], first), min(other[1] + other[2], end)
-                found.update(range(low, high))
-                ranges += [(first, low), (high, end)]
+        for behind in (0, _KEPT):
+            ranges = [(start + behind, start + behind + count)]
+            while ranges:
+                first, end = ranges.pop()
+                other = conflict_in(self.fd, first, end - first) if first < end else None
+                if other is not None:  # any of those in this range
+                    low, high = max(other[1], first), min(other[1] + other[2], end)
+                    found.update(range(low - behind, high - behind))
+                    ranges += [(first, low), (high, end)]
         return sorted(found)
 
     def is_mine(self, byte: int) -> bool:
@@ -157,7 +160,7 @@ class MemberLock:
             if file.is_mine(byte):
                 raise CursorLockedError(self._name, os.getpid())
             file.held[byte] = (self._token, weakref.ref(self))  # first: who is interrupted now unlocks it
-            if not file.lock(byte):
+            if not keep_byte(file.fd, byte + _KEPT) or not file.lock(byte):
                 holder = holder_of(file.fd, byte, 1)
                 _drop(file, byte, self._token)
                 raise CursorLockedError(self._name, holder)
@@ -202,6 +205,7 @@ def _drop(file: LockFile, byte: int, token: User) -> None:
     if known is not None and known[0] is token:
         if file.pid == os.getpid():
             file.unlocker(byte)()
+            keep_no_more(file.fd, byte + _KEPT)
         del file.held[byte]  # last: who is interrupted does it again
     file.leave(token)
 

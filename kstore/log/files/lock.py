@@ -44,6 +44,25 @@ def conflict_in(fd: int, start: int, length: int) -> tuple[int, int, int] | None
     return None if kind == fcntl.F_UNLCK else (pid, first, size)
 
 
+def keep_byte(fd: int, byte: int) -> bool:
+    """Locks a byte for the open file, besides the process's own lock on another one: this lock stays if the process opens and
+    closes the file once more, and names no holder. False if another open file has it; True, too, where there are none. OSError."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+    except OSError as e:
+        if e.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        if e.errno != errno.EINVAL:  # a file system that knows no such locks
+            raise
+    return True
+
+
+def keep_no_more(fd: int, byte: int) -> None:
+    """Unlocks the byte, also where a child of fork still has the descriptor."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0))
+
+
 class User:
     """One log that uses a lock. A log that is garbage uses it no longer, whether it said so or not."""
 
