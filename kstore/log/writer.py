@@ -698,7 +698,8 @@ class LogWriter(RecordAppender, PartitionLog):
 
         If the task is cancelled, the record is appended or not: `appended` of the CancelledError is its offset, or None if
         nothing was appended. If it has begun, the task ends only when that is known. A TimeoutError of asyncio.timeout()
-        has the CancelledError as its __cause__. close() appends what was called before it; LogClosedError after it.
+        has the CancelledError as its __cause__. close() appends what has begun before it; what a task has not begun then, as
+        after asyncio.create_task() alone, is LogClosedError.
         """
         return int(await self._later(lambda to: to(self).append(value, key, timestamp, headers)))
 

@@ -337,8 +337,8 @@ class LogStore:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the store was closed."""
-        return self._closed
+        """Whether the store was closed. False if close() was interrupted, and has the lock still: call it again."""
+        return self._left
 
     def meta(self) -> dict[str, str]:
         """What meta.properties of the first directory says, as text: cluster.id, node.id, directory.id, version. Empty
@@ -496,8 +496,8 @@ class LogStore:
         in the order of the calls, and syncs each partition once for all tasks that wait.
 
         If the task is cancelled, the record is appended or not: `appended` of the CancelledError is (partition, offset), or
-        None if nothing was appended. If it has begun, the task ends only when that is known. close() appends what was
-        called before it; LogClosedError after it.
+        None if nothing was appended. If it has begun, the task ends only when that is known. close() appends what
+        has begun before it; what a task has not begun then, as after asyncio.create_task() alone, is LogClosedError.
         """
         self._check_writing()
         tp = self._catalog.topic(topic).partition_for(key, value)

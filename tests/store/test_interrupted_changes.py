@@ -17,6 +17,7 @@ import pytest
 import kstore
 from kstore import LogStore, TopicPartition
 from kstore.engine.io.file import calls_made, fail_call
+from kstore.log.files.lock import is_locked
 from tests.helpers.calls import some_calls
 from tests.interrupts.injector import InjectedInterrupt, Injector
 
@@ -219,6 +220,7 @@ def test_interrupted_and_called_again(tmp_path: Path, name: str) -> None:
         store.delete_topic("gone")
         if not interrupted(nth, getattr(store, name)):
             break
+        assert not (store.is_closed and is_locked(path))
         if not store.is_closed and name == "retain":
             store.retain()
         store.close()

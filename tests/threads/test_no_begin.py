@@ -1,5 +1,6 @@
 """A new thread that finds no memory ends without a word to anybody: what it was to do is done by another one, or refused."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 import kstore
 from kstore.log.threads import background
+from kstore.log.threads.wakeup import Wakeup
 from tests.store.test_background_threads import until
 
 Die = Callable[[bool], None]
@@ -17,7 +19,7 @@ Die = Callable[[bool], None]
 def die(monkeypatch: pytest.MonkeyPatch) -> Die:
     """Has new threads end before they have begun, or not."""
     begin = background._thread.start_new_thread
-    monkeypatch.setattr(background, "_BEGINS", 0.05)
+    monkeypatch.setattr(background, "BEGINS", 0.05)
 
     def switch(on: bool) -> None:
         lost: Any = lambda *_: 0
@@ -89,3 +91,46 @@ def test_no_appender_without(tmp_path: Path, die: Die) -> None:
         die(False)
         with log.appender() as out:
             assert out.append(b"v").wait() == 0
+
+
+def test_no_append_from_asyncio_without(tmp_path: Path, die: Die) -> None:
+    async def append(log: kstore.LogWriter) -> int:
+        die(True)
+        with pytest.raises(MemoryError, match="could not begin"):
+            await log.append_async(b"lost")
+        die(False)
+        return await log.append_async(b"v")
+
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert asyncio.run(append(log)) == 0
+        assert [record.value for record in log] == [b"v"]
+
+
+def test_an_interrupted_append_from_asyncio(
+    tmp_path: Path, die: Die, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a thread begins that never will: nobody waits for it, neither the next call nor close()."""
+
+    async def append(log: kstore.LogWriter) -> None:
+        await log.append_async(b"v")
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        die(True)
+        with monkeypatch.context() as patch:
+            patch.setattr(Wakeup, "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                asyncio.run(append(log))
+        die(False)
+        asyncio.run(append(log))
+        appender = log._async
+        assert appender is not None
+        until(lambda: appender._runs is None)
+        die(True)
+        with monkeypatch.context() as patch:
+            patch.setattr(Wakeup, "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                asyncio.run(append(log))
+    assert len(list(kstore.open(tmp_path / "t-0"))) == 1

@@ -84,12 +84,11 @@ def test_no_memory_for_a_batch_loses_none(log: kstore.PartitionLog, monkeypatch:
             super().append(batch)
 
     monkeypatch.setattr(team, "deque", Full)
-    offsets = [
-        offset
-        for batch in log.scan(["offset"], batch_rows=100, threads=3)
-        for offset in batch.column("offset").values.tolist()
-    ]
-    assert failed
+    batches = iter(log.scan(["offset"], batch_rows=100, threads=3))
+    offsets = next(batches).column("offset").values.tolist()
+    assert soon(lambda: bool(failed))  # the helpers have begun with what comes next
+    for batch in batches:
+        offsets += batch.column("offset").values.tolist()
     assert offsets == list(range(ROWS))
 
 

@@ -575,9 +575,11 @@ class CursorBatch:
         self._before = -1
 
     def __enter__(self) -> list[Record]:
+        self._before = self._cursor.position
+        return self._gather([])
+
+    def _gather(self, records: list[Record]) -> list[Record]:
         cursor = self._cursor
-        self._before = cursor.position
-        records: list[Record] = []
         try:
             while len(records) < self._count:
                 record = cursor._next(0 if records else self._timeout)
@@ -593,43 +595,43 @@ class CursorBatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and self._cursor.position != self._before:
-                self._cursor.commit()
-        except BaseException:
-            self._back()
-            raise
-        if error is not None:
+            if error is None:
+                if self._cursor.position != self._before:
+                    self._cursor.commit()
+                self._before = -1
+        finally:
             self._back()
 
     async def __aenter__(self) -> list[Record]:
         cursor = self._cursor
-        before = cursor.position
+        self._before = cursor.position
         try:
             first = await cursor._next_async(self._timeout)
         except BaseException:
-            cursor._position = before
+            self._back()
             raise
-        self._count -= 1
         self._timeout = 0
-        records = [] if first is None else [first, *(self.__enter__() if self._count else [])]
-        self._before = before
-        return records
+        return [] if first is None else self._gather([first])
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and self._cursor.position != self._before:
-                await self._cursor.commit_async()
-        except BaseException:
-            self._back()
-            raise
-        if error is not None:
+            if error is None:
+                if self._cursor.position != self._before:
+                    await self._cursor.commit_async()
+                self._before = -1
+        finally:
             self._back()
 
     def _back(self) -> None:
-        """To where it was, but not before what is committed: a commit that failed may be on the disk."""
-        self._cursor._position = max(self._before, self._cursor._floor)
+        """To where it was, unless all went well, but not before what is committed: a commit that failed may be on the disk."""
+        if self._before >= 0:
+            self._cursor._position = max(self._before, self._cursor._floor)
+            self._before = -1
+
+    def __del__(self) -> None:
+        self._back()  # a signal handler may have broken the end of the block off before its first line
 
 
 def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: str = "") -> None:

@@ -9,7 +9,7 @@ from time import monotonic
 from kstore.log.threads.wakeup import Wakeup
 
 _PATIENCE = 0.05  # s: between two looks at whether it is outside
-_BEGINS = 1.0  # s: what has not begun by then found no memory for it
+BEGINS = 1.0  # s: what has not begun by then found no memory for it
 
 
 class _Started:
@@ -57,7 +57,7 @@ class Background(threading.Thread):
         # From here on these are only set, which takes no memory.
         self._is_over = self.is_begun = self.outside = False
         self._process = os.getpid()
-        self._until = monotonic() + _BEGINS
+        self._until = monotonic() + BEGINS
         _thread.start_new_thread(self._start, ())
         self.is_begun = True
 

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import LogClosedError, ReentrantCallError
+from kstore.log.threads import background
+from kstore.log.threads.wakeup import Wakeup
 
 _MOST_CALLS = 4096  # that one sync of a log serves
 _MOST_LOGS = 64  # that stay open for calls that are not yet told
@@ -136,7 +138,9 @@ class AsyncAppender:
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque()
         self._guard = Mutex()
-        self._is_running = False
+        # Empty, until the thread begins, or somebody gives it up: one step. None when there is none.
+        self._runs: dict[str, bool] | None = None
+        self._until = 0.0  # what has not begun by then found no memory for it
         self._is_closed = False
         self._thread = 0
         _appenders.add(self)
@@ -149,20 +153,33 @@ class AsyncAppender:
                 if self._is_closed:
                     raise LogClosedError(f"{name} is closed")
                 self._calls.append(call)
-                if not self._is_running:
-                    _thread.start_new_thread(self._run, ())
-                    self._is_running = True
+                if self._runs is None or not self._runs.setdefault("", False):
+                    self._begin()
         except BaseException:  # no more threads, say
             _take(self._calls, call)
             raise
         return await call.outcome(partial(_take, self._calls, call))
 
-    def _run(self) -> None:
+    def _begin(self) -> None:
+        """Begins the thread. MemoryError if it found none to begin with, which Python tells nobody; RuntimeError."""
+        begun = Wakeup()
+        runs: dict[str, bool] = {}
+        self._until = time.monotonic() + background.BEGINS
+        self._runs = runs
+        _thread.start_new_thread(self._run, (runs, begun))
+        begun.wait(background.BEGINS)
+        if not runs.setdefault("", False):
+            raise MemoryError("the thread that appends could not begin")
+
+    def _run(self, runs: dict[str, bool], begun: Wakeup) -> None:
+        if not runs.setdefault("", True):
+            return
         self._thread = _thread.get_ident()
+        begun.set()
         while True:
             with self._guard:
-                self._is_running = bool(self._calls)
-                if not self._is_running:
+                if not self._calls:
+                    self._runs = None
                     return
             turn = _Turn()
             try:
@@ -185,10 +202,10 @@ class AsyncAppender:
 
     def close(self) -> None:
         """Takes no more calls, and waits until all are made."""
-        if self._is_running and self._thread == _thread.get_ident():
+        if self._runs and self._thread == _thread.get_ident():
             raise ReentrantCallError("the log was called from within itself: by what it appends")
         self._is_closed = True
-        while self._is_running:
+        while (runs := self._runs) is not None and runs.get("", time.monotonic() < self._until):
             time.sleep(0.001)
 
 
