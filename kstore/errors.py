@@ -83,8 +83,7 @@ class CorruptRecordError(CorruptFileError):
         if file:
             directory = os.path.dirname(file)  # noqa: PTH120
             self.add_note(
-                f'kstore stat --verify {directory} tells what is damaged; on_error="skip" (--on-error skip) reads what is '
-                "behind it"
+                f'kstore stat --verify {directory} tells what is damaged; on_error="skip" (--on-error skip) goes on after it'
             )
 
 

@@ -789,6 +789,7 @@ class PartitionLog:
         *,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
+        on_error: _OnError = "raise",
         records: Literal[True] = True,
     ) -> Follower[Record]: ...
 
@@ -799,6 +800,7 @@ class PartitionLog:
         *,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
+        on_error: _OnError = "raise",
         records: Literal[False],
     ) -> Follower[RecordBatch]: ...
 
@@ -808,6 +810,7 @@ class PartitionLog:
         *,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
+        on_error: _OnError = "raise",
         records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
         """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end offset.
@@ -818,10 +821,14 @@ class PartitionLog:
         holds `offset` on. isolation="read_committed" leaves out records of aborted transactions, and waits for the end
         of open ones.
 
+        on_error: "skip" goes on after damage, and lists what was left out in the follower's `.skipped`; by default
+            CorruptRecordError.
+
         OffsetOutOfRangeError if `offset` is outside the log, or is deleted before the iterator reaches it; see
         Follower. LogNotFoundError if the partition was deleted, or deleted and made again.
         """
         self._is_committed(isolation)
+        choice("on_error", on_error, _ON_ERROR)
         if not isinstance(records, bool):
             raise TypeError(f"records must be True or False, not {records!r}")
         if timeout is not None:
@@ -832,8 +839,8 @@ class PartitionLog:
             raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
         feed = self._source(isolation)
         if records:
-            return Follower[Record](feed, offset, timeout, True)
-        return Follower[RecordBatch](feed, offset, timeout, False)
+            return Follower[Record](feed, offset, timeout, True, on_error)
+        return Follower[RecordBatch](feed, offset, timeout, False, on_error)
 
     def _source(self, isolation: str) -> FollowSource:
         """Where a follower gets new batches from."""
@@ -849,6 +856,7 @@ class PartitionLog:
         follow: bool = False,
         timeout: float | None = None,
         isolation: _Isolation = "read_uncommitted",
+        on_error: _OnError = "raise",
         wait: float = 0,
     ) -> Cursor:
         """The durable position of a group of readers: a Cursor, which gives the records after those that were committed last.
@@ -863,6 +871,8 @@ class PartitionLog:
         follow: True waits for more at the end of the log, as follow() does, until nothing has come for `timeout` seconds
             (default: for ever). False ends there.
         isolation: as in records().
+        on_error: "skip" goes on after damaged records, and lists what was left out in the cursor's `.skipped`; by default
+            CorruptRecordError.
         wait: how many seconds to wait if another cursor has the partition for this group. If that one's process dies, this
             one takes over at once.
 
@@ -871,7 +881,14 @@ class PartitionLog:
         """
         self._now()
         return Cursor(
-            self._cursor_view(), group, start, follow=follow, timeout=timeout, isolation=isolation, wait=wait
+            self._cursor_view(),
+            group,
+            start,
+            follow=follow,
+            timeout=timeout,
+            isolation=isolation,
+            on_error=on_error,
+            wait=wait,
         )
 
     def cursors(self) -> dict[str, OffsetAndMetadata]:

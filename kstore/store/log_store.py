@@ -592,6 +592,7 @@ class LogStore:
         follow: bool = False,
         timeout: float | None = None,
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        on_error: Literal["raise", "skip"] = "raise",
     ) -> StoreCursor:
         """The durable positions of a group of readers in the partitions of these topics: a StoreCursor, which gives the
         records after those that were committed last.
@@ -599,14 +600,16 @@ class LogStore:
         All cursors of a group, in any thread or process, share the partitions: each has some of them, and takes over those
         of one that has died. They should name the same topics.
 
-        `start`, `follow`, `timeout` and `isolation` are those of PartitionLog.cursor. Where the group has no position, one that
+        `start`, `follow`, `timeout`, `isolation` and `on_error` are those of PartitionLog.cursor. Where the group has no position, one that
         is not "earliest" is committed at once: a member that takes over begins there too. With follow=True a topic may be missing,
         and is read once it is made; else LogNotFoundError. OSError if the files with the positions cannot be written,
         CorruptRecordError if they are damaged.
         """
         if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
-        return StoreCursor(self, group, topics, start, follow=follow, timeout=timeout, isolation=isolation)
+        return StoreCursor(
+            self, group, topics, start, follow=follow, timeout=timeout, isolation=isolation, on_error=on_error
+        )
 
     def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. OSError,
@@ -688,6 +691,7 @@ class LogStore:
         *,
         timeout: float | None = None,
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        on_error: Literal["raise", "skip"] = "raise",
     ) -> StoreFollower:
         """The records of topics as they come, whoever writes them: a StoreFollower, which waits for all partitions at once.
 
@@ -697,12 +701,13 @@ class LogStore:
             another follower gave; a partition that is not among them is read from its beginning.
         timeout: seconds without a record, after which it ends. Default: it never does.
         isolation: as in PartitionLog.records.
+        on_error: as in PartitionLog.follow.
 
         OffsetOutOfRangeError when it is iterated, if an offset is not in its partition.
         """
         if self._closed:
             raise LogClosedError(f"the store of {self._named()} is closed")
-        return StoreFollower(self, topics, start, timeout=timeout, isolation=isolation)
+        return StoreFollower(self, topics, start, timeout=timeout, isolation=isolation, on_error=on_error)
 
     def flush(self) -> None:
         """Writes everything that was appended so far to the disk, and the checkpoint files.

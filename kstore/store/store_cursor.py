@@ -53,13 +53,16 @@ class StoreCursor(TopicReader):
         follow: bool,
         timeout: float | None,
         isolation: str,
+        on_error: str,
     ) -> None:
         self.group = checked_group(group)
         self._who = f"the cursor of group {group!r}"
         self._start = checked_place("start", start)
         if topics is None:
             raise TypeError("topics must be a list of names of topics, not None")
-        super().__init__(store, topics, follow=follow, timeout=timeout, isolation=isolation)
+        super().__init__(
+            store, topics, follow=follow, timeout=timeout, isolation=isolation, on_error=on_error
+        )
         self._pid = getpid()
         self._settled: dict[TopicPartition, int] = {}  # up to where all is committed
         if not follow:
@@ -127,7 +130,15 @@ class StoreCursor(TopicReader):
             try:
                 log = PartitionLog(path)
                 log._traffic = self._traffic_of(tp.topic)
-                cursor = Cursor(log, self.group, start, isolation=self._isolation, lock=lock)
+                cursor = Cursor(
+                    log,
+                    self.group,
+                    start,
+                    isolation=self._isolation,
+                    on_error=self._on_error,
+                    lock=lock,
+                    left_out=self._left_out,
+                )
             except BaseException as e:
                 lock.release()
                 if isinstance(e, LogNotFoundError):

@@ -15,13 +15,14 @@ from kstore.arguments import choice, integer, number
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
-from kstore.engine.scan.batch_reader import RecordReader, TopicRecords
+from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
 from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.cursors.cursor import checked_place, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.follow_source import check_directory, directory_at
 from kstore.log.partition import PartitionLog
+from kstore.log.read.left_out import LeftOut
 from kstore.store.log_directory import TICK, LogDirectory
 from kstore.store.topic_catalog import TopicCatalog
 
@@ -105,6 +106,7 @@ class TopicReader:
         follow: bool,
         timeout: float | None,
         isolation: str,
+        on_error: str,
     ) -> None:
         self.topics: list[str] | None = None
         if topics is not None:
@@ -121,6 +123,8 @@ class TopicReader:
         self._follow = follow
         self._timeout = None if timeout is None else number("timeout", timeout, 0)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
+        self._on_error = choice("on_error", on_error, ("raise", "skip"))
+        self._left_out = LeftOut()
         self._store = store
         self._traffic_of = store._traffic_of  # of the store that was asked, whichever is looked at later
         self._listed: object = None
@@ -342,6 +346,13 @@ class TopicReader:
         self._check_open()
         return {tp: self._places[tp].position for tp in self.partitions}
 
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and the error."""
+        for place in list(self._places.values()):
+            self._left_out.note(place.skipped)
+        return self._left_out.listed()
+
     def _check_open(self) -> None:
         if self._closed:
             raise LogClosedError(f"{self._who} is closed")
@@ -372,12 +383,21 @@ class TopicReader:
 class _Position:
     """The position of a follower in a partition."""
 
-    def __init__(self, log: PartitionLog, offset: int, isolation: Any) -> None:
+    def __init__(
+        self, log: PartitionLog, offset: int, isolation: Any, on_error: Any, left_out: LeftOut
+    ) -> None:
         self._log = log
+        self._on_error = on_error
+        self._left_out = left_out
         self._directory = directory_at(log.path)
         self._offset = offset
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
         self._isolation = isolation
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What the reader of this moment has left out."""
+        return [] if self._reader is None else self._reader.skipped
 
     @property
     def position(self) -> int:
@@ -399,14 +419,16 @@ class _Position:
         if self._isolation == "read_committed":
             end = max(log.last_stable_offset(), position)
         if position < end:
-            self._reader = log.records(position, end, isolation=self._isolation)
+            self._reader = log.records(position, end, isolation=self._isolation, on_error=self._on_error)
             yield self._reader
+            self._left_out.note(self._reader.skipped)
             self._offset, self._reader = end, None
 
     def _let_go(self) -> None:
         """Ends an iteration that broke off."""
         if self._reader is not None:
             self._reader.stop()
+            self._left_out.note(self._reader.skipped)
             self._offset, self._reader = self.position, None
 
     def close(self) -> None:
@@ -431,6 +453,7 @@ class StoreFollower(TopicReader):
         *,
         timeout: float | None,
         isolation: str,
+        on_error: str,
     ) -> None:
         if isinstance(start, Mapping):
             self._start: Any = {TopicPartition(*tp): integer("start", at) for tp, at in start.items()}
@@ -441,7 +464,7 @@ class StoreFollower(TopicReader):
                 f"start must be earliest, latest, a datetime or offsets by partition, not {start!r}"
             )
         self._origin = store
-        super().__init__(store, topics, follow=True, timeout=timeout, isolation=isolation)
+        super().__init__(store, topics, follow=True, timeout=timeout, isolation=isolation, on_error=on_error)
         self._closed = False
         self._look()
 
@@ -464,7 +487,7 @@ class StoreFollower(TopicReader):
                     continue
                 log._traffic = self._traffic_of(tp.topic)
                 at = start if isinstance(start, int) else offset_of(log, start)
-                self._places[tp] = _Position(log, at, self._isolation)
+                self._places[tp] = _Position(log, at, self._isolation, self._on_error, self._left_out)
                 self._pending[tp] = None
         self._watch_all()
         self._next_few()

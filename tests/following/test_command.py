@@ -49,5 +49,16 @@ def test_formats_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ]
     assert main(["follow", path, "--timeout", "0"]) == 0
     assert capsys.readouterr().out == ""
+    with kstore.open(path) as log:
+        (batch,) = log.batches()
+    with Path(batch.file).open("r+b") as file:
+        file.seek(batch.size - 3)
+        file.write(b"\xff")
+    assert main(["follow", path, "--from-start", "--timeout", "0.05"]) == 1
+    assert 'on_error="skip"' in capsys.readouterr().err
+    assert main(["follow", path, "--from-start", "--timeout", "0.05", "--on-error", "skip"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"left out {batch.size} bytes: {batch.file}" in shown.err
     assert main(["follow", path, "--start", "11"]) == 1
     assert "outside the log" in capsys.readouterr().err

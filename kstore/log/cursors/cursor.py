@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol, Self
 
 from kstore.arguments import choice, integer, moment, number
 from kstore.engine.record.batch import Record
-from kstore.engine.scan.batch_reader import RecordReader
+from kstore.engine.scan.batch_reader import RecordReader, Skipped
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, CursorColumns, Wanted
 from kstore.log.cursors.group_file import Changes, Entry, GroupFile
@@ -25,6 +25,7 @@ from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
+from kstore.log.read.left_out import LeftOut
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
@@ -51,8 +52,8 @@ class View(Protocol):
     def find(self, *, timestamp: datetime) -> Any: ...
     @property
     def scan(self) -> Any: ...
-    def records(self, start: int, stop: int, *, isolation: Any) -> RecordReader: ...
-    def follow(self, offset: int, *, timeout: float | None, isolation: Any) -> Any: ...
+    def records(self, start: int, stop: int, *, isolation: Any, on_error: Any) -> RecordReader: ...
+    def follow(self, offset: int, *, timeout: float | None, isolation: Any, on_error: Any) -> Any: ...
 
 
 def is_group(name: str) -> bool:
@@ -142,8 +143,10 @@ class Cursor:
         follow: bool = False,
         timeout: float | None = None,
         isolation: str = "read_uncommitted",
+        on_error: str = "raise",
         wait: float = 0,
         lock: MemberLock | None = None,
+        left_out: LeftOut | None = None,
     ) -> None:
         self.group = checked_group(group)
         start = checked_place("start", start)
@@ -151,6 +154,8 @@ class Cursor:
             raise TypeError(f"follow must be True or False, not {follow!r}")
         self._timeout = None if timeout is None else number("timeout", timeout, 0)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
+        self._on_error = choice("on_error", on_error, ("raise", "skip"))
+        self._left_out = left_out or LeftOut()
         wait = number("wait", wait, 0)
         self._follow = follow
         self._view = view
@@ -201,6 +206,7 @@ class Cursor:
         reader = self._reader
         if reader is not None:
             reader.stop()  # first: whatever interrupts this, an iteration goes on from the position that there is
+            self._left_out.note(reader.skipped)
         self._place = offset
         self._reader = None
 
@@ -209,6 +215,14 @@ class Cursor:
         """The position behind the last record that was given out."""
         before, behind = self._passed
         return before if self._position == behind else self._position
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What on_error="skip" has left out so far: of each damage the file, the byte, how many bytes, and the error."""
+        for source in (self._reader, self._follower):
+            if source is not None:
+                self._left_out.note(source.skipped)
+        return self._left_out.listed()
 
     @property
     def committed(self) -> OffsetAndMetadata | None:
@@ -287,7 +301,7 @@ class Cursor:
         at = -1
         while not self._closed and at != self._position:
             at = self._position
-            reader = view.records(at, stop, isolation=self._isolation)
+            reader = view.records(at, stop, isolation=self._isolation, on_error=self._on_error)
             self._check_range()  # after it: what is deleted from here on makes the reader raise
             self._position = at
             self._reader = reader
@@ -395,7 +409,9 @@ class Cursor:
             self._end_follower()
             self._view.refresh()
             self._check_range()
-            follower = self._view.follow(self._position, timeout=timeout, isolation=self._isolation)
+            follower = self._view.follow(
+                self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
+            )
             self._follower, self._follower_at = follower, self._position
         if self._closed:  # maybe meanwhile: then close() has not seen this one
             follower.close()
@@ -411,6 +427,7 @@ class Cursor:
     def _end_follower(self) -> None:
         follower, self._follower = self._follower, None
         if follower is not None:
+            self._left_out.note(follower.skipped)
             follower.close()
 
     def batch(self, count: int, timeout: float = 0.0) -> "CursorBatch":

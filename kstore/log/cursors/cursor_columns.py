@@ -36,20 +36,24 @@ class Wanted:
                 start=at,
                 stop=stop,
                 isolation=cursor._isolation,
+                on_error=cursor._on_error,
                 batch_rows=self.batch_rows,
                 batch_bytes=self.batch_bytes,
             )
             cursor._check_range()  # after it: what is deleted from here on makes the scan raise
-            for batch in scan:
-                if cursor._closed:
+            try:
+                for batch in scan:
+                    if cursor._closed:
+                        return
+                    at = cursor._position = int(batch.column(_OFFSET).values[-1]) + 1
+                    yield self.shown(batch)
+                    if cursor._position != at:  # by a seek
+                        break
+                else:
+                    cursor._pass_to(stop)
                     return
-                at = cursor._position = int(batch.column(_OFFSET).values[-1]) + 1
-                yield self.shown(batch)
-                if cursor._position != at:  # by a seek
-                    break
-            else:
-                cursor._pass_to(stop)
-                return
+            finally:
+                cursor._left_out.note(scan.skipped)
             at = cursor._position
         cursor._check_range()
 

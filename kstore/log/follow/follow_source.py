@@ -87,13 +87,19 @@ def check_range(offset: int, now: "Loaded") -> None:
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
 
-def _found(log: Followed, now: "Loaded", offset: int, isolation: str) -> Found | None:
+def _found(log: Followed, now: "Loaded", offset: int, isolation: str, on_error: str) -> Found | None:
     """What a view of a log has from an offset on for this isolation."""
     segments, _, stop, aborted = log._range(now, offset, None, isolation)
     if stop <= offset:
         return None
     reader = BatchReader(
-        segments, offset, stop, end_offset=now.log_end_offset, aborted=aborted, traffic=log._traffic
+        segments,
+        offset,
+        stop,
+        end_offset=now.log_end_offset,
+        aborted=aborted,
+        on_error=on_error,
+        traffic=log._traffic,
     )
     return Found(segments, reader, stop)
 
@@ -126,7 +132,7 @@ class FollowSource(Protocol):
     def doubt(self) -> None:
         """Something may have changed of which nobody told."""
 
-    def read(self, offset: int) -> Found | None:
+    def read(self, offset: int, on_error: str = "raise") -> Found | None:
         """What there is from an offset on that was reached; None for nothing. OffsetOutOfRangeError."""
 
 
@@ -165,10 +171,12 @@ class WriterSource:
     def doubt(self) -> None:
         pass
 
-    def read(self, offset: int) -> Found | None:
+    def read(self, offset: int, on_error: str = "raise") -> Found | None:
         now = self._current()
         check_range(offset, now)
-        return None if offset == now.log_end_offset else _found(self._log, now, offset, self._isolation)
+        if offset == now.log_end_offset:
+            return None
+        return _found(self._log, now, offset, self._isolation, on_error)
 
 
 class DirectorySource:
@@ -228,8 +236,8 @@ class DirectorySource:
             elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS) or not name or directory < 0:
                 self._stale = True
 
-    def read(self, offset: int) -> Found | None:
-        if self._grown and not self._settled:
+    def read(self, offset: int, on_error: str = "raise") -> Found | None:
+        if on_error == "skip" or (self._grown and not self._settled):
             self._grown, self._stale = False, True
         if not self._stale and self._grown:
             found = self._read_grown(offset)
@@ -238,7 +246,9 @@ class DirectorySource:
         if self._stale:
             self._refresh()
             check_range(offset, self._log._now())
-        return None if offset >= self._end else _found(self._log, self._log._now(), offset, self._isolation)
+        if offset >= self._end:
+            return None
+        return _found(self._log, self._log._now(), offset, self._isolation, on_error)
 
     def _read_grown(self, offset: int) -> Found | None:
         """What was appended to the last segment."""

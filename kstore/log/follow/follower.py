@@ -2,16 +2,18 @@
 
 import select
 from collections import deque
+from collections.abc import Iterator
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 from kstore.engine.io.notification import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
-from kstore.engine.scan.batch_reader import BatchReader
+from kstore.engine.scan.batch_reader import BatchReader, Skipped
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptRecordError, LogNotFoundError
+from kstore.errors import CorruptRecordError, LogNotFoundError, RecordTooLargeError
 from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
+from kstore.log.read.left_out import LeftOut
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -33,7 +35,9 @@ class Follower(Generic[Item]):
     holds, `offset` of the follower says where it was. One thread or task at a time may iterate; any may call `close`.
     """
 
-    def __init__(self, feed: FollowSource, offset: int, timeout: float | None, records: bool) -> None:
+    def __init__(
+        self, feed: FollowSource, offset: int, timeout: float | None, records: bool, on_error: str = "raise"
+    ) -> None:
         self.offset = offset
         self.timeout = timeout
         self._source = feed
@@ -47,6 +51,8 @@ class Follower(Generic[Item]):
         self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached
         self._doubts = 0  # how many looks have failed since one did not
         self._fault: tuple[object, ...] | None = None  # what the last of them met
+        self._left_out = LeftOut() if on_error == "skip" else None
+        self._is_passing = False  # damage
         self._closed = False
         self._taken = 0
         self._event = EventFd()
@@ -72,7 +78,7 @@ class Follower(Generic[Item]):
                     return None
                 if not batch.is_control:
                     self._pending, self._first = (
-                        deque(r for r in batch.records(verify=False) if r.offset >= self._first),
+                        deque(self._records_of(batch)),
                         self.offset,  # a batch written after a truncation may begin below
                     )
             except BaseException:  # it was not passed: who asks again meets it again
@@ -80,11 +86,27 @@ class Follower(Generic[Item]):
                 raise
         return cast(Item, self._pending.popleft())
 
+    def _records_of(self, batch: RecordBatch) -> Iterator[Record]:
+        """Those from the first that is wanted on."""
+        try:
+            records = batch.records(verify=False)
+        except (CorruptRecordError, RecordTooLargeError) as e:
+            if self._left_out is None:
+                raise
+            self._left_out.note([Skipped(batch.file, batch.position, batch.size, e)])
+            return iter(())
+        return (record for record in records if record.offset >= self._first)
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What on_error="skip" has left out so far."""
+        return [] if self._left_out is None else self._left_out.listed()
+
     def _take_batch(self) -> RecordBatch | None:
         while not self._closed:
             try:
                 if self._reader is None:
-                    found = self._source.read(self.offset)
+                    found = self._source.read(self.offset, "skip" if self._is_passing else "raise")
                     if found is None:
                         return None
                     self._reader, self._stop, self._fresh = found.reader, found.stop, True
@@ -92,9 +114,20 @@ class Follower(Generic[Item]):
                 batch = next(self._reader, None)
             except (FileNotFoundError, CorruptRecordError) as e:
                 self._reader = None
-                if not self._doubt(e):
-                    return None
+                try:
+                    if not self._doubt(e):
+                        return None
+                except CorruptRecordError:  # it is none of a moment
+                    if self._left_out is None:
+                        raise
+                    self._is_passing = True
                 continue
+            if self._is_passing and self._left_out is not None:
+                self._left_out.note(self._reader.skipped)
+                self._is_passing, self._reader = False, None  # what comes then may be of a moment again
+                if batch is None:  # the damage reaches to the end of what is there
+                    self.offset = self._stop
+                    continue
             if batch is not None:
                 self._fresh = False
                 self._doubts = 0

@@ -4,7 +4,8 @@ import argparse
 import csv
 import sys
 
-from kstore.engine.record.batch import RecordBatch
+from kstore.engine.record.batch import Record, RecordBatch
+from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.follow.follower import Follower
 from kstore.tools.commands.records import (
     COLUMNS,
@@ -46,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_isolation_argument(
         parser, "leave out records of aborted transactions, and wait for the commit of open ones"
     )
+    parser.add_argument(
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="raise: stop at damage (default). skip: go on after it, and say on stderr what was left out",
+    )
     parser.add_argument("--control", action="store_true", help="print transaction markers too")
     add_form_arguments(parser)
 
@@ -55,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     check_form(args)
     with open_partition(args) as log:
         start = log.log_start_offset if args.from_start else args.start
-        with log.follow(start, timeout=args.timeout, isolation=args.isolation, records=False) as batches:
+        with log.follow(
+            start, timeout=args.timeout, isolation=args.isolation, on_error=args.on_error, records=False
+        ) as batches:
             if args.format == "csv":
                 csv.writer(sys.stdout).writerow(COLUMNS)
             _print(batches, start or 0, args)
@@ -66,10 +75,12 @@ def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace)
     left = sys.maxsize if args.count is None else args.count
     out = csv.writer(sys.stdout)
     form = form_of(args)
+    told = 0
     for batch in batches if left > 0 else ():
+        told = _tell_of_damage(batches, told)
         if batch.is_control and not args.control:
             continue
-        for record in batch.records(verify=False):
+        for record in _records_of(batch, args.on_error):
             if record.offset < start:
                 continue
             if args.format == "jsonl":
@@ -82,3 +93,22 @@ def _print(batches: Follower[RecordBatch], start: int, args: argparse.Namespace)
             if left == 0:
                 return
         sys.stdout.flush()  # whoever reads this waits for it
+    _tell_of_damage(batches, told)
+
+
+def _tell_of_damage(batches: Follower[RecordBatch], told: int) -> int:
+    """Says what was left out after so much of it; how much it is now."""
+    skipped = batches.skipped
+    for each in skipped[told:]:
+        print(f"kstore: left out {each.size} bytes: {each.error}", file=sys.stderr)
+    return len(skipped)
+
+
+def _records_of(batch: RecordBatch, on_error: str) -> list[Record]:
+    try:
+        return batch.records(verify=False)
+    except (CorruptRecordError, RecordTooLargeError) as e:
+        if on_error == "raise":
+            raise
+        print(f"kstore: left out {batch.size} bytes: {e}", file=sys.stderr)
+        return []

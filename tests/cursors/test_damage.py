@@ -1,0 +1,181 @@
+"""Cursors and followers that meet damage: by default it is an error, and with on_error="skip" they go on after it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+
+GOOD = [*range(30), *range(40, 90)]
+Way = Callable[[Path, str], tuple[list[int], Any]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A partition of ten batches of ten records in two segments. The fourth is damaged, and so is the last."""
+    with kstore.LogStore(tmp_path / "data", mode="a", background=False) as store:
+        store.create_topic("t")
+        log = store.log("t")
+        for number in range(10):
+            log.extend([b"v" * 50] * 10)
+            if number == 6:
+                log.roll()
+        damaged = [batch for batch in log.batches() if batch.base_offset in (30, 90)]
+    for batch in damaged:
+        with Path(batch.file).open("r+b") as file:
+            file.seek(batch.position + batch.size - 20)
+            file.write(b"\xff")
+    return tmp_path / "data" / "t-0"
+
+
+def there(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
+        offsets = [record.offset for record in jobs]
+        jobs.commit()
+        return offsets, jobs
+
+
+def in_pieces(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    """As one who breaks off again and again."""
+    offsets = []
+    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
+        for record in jobs:
+            offsets.append(record.offset)
+            while record.offset % 7:
+                record = next(iter(jobs), record)
+                if record.offset == offsets[-1]:
+                    break
+                offsets.append(record.offset)
+                jobs.commit(record, durable=False)
+        return offsets, jobs
+
+
+def followed(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.open(path).cursor("g", follow=True, timeout=0.1, on_error=on_error) as jobs:
+        return [record.offset for record in jobs], jobs
+
+
+def in_batches(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    offsets: list[int] = []
+    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
+        while True:
+            with jobs.batch(7) as records:
+                offsets += [record.offset for record in records]
+            if not records:
+                return offsets, jobs
+
+
+def as_columns(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.open(path).cursor("g", on_error=on_error) as jobs:
+        batches = jobs.scan(["value", "offset"], batch_rows=12)
+        return [o for batch in batches for o in batch.column("offset").values.tolist()], jobs
+
+
+def in_asyncio(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    async def read() -> tuple[list[int], Any]:
+        with kstore.open(path).cursor("g", follow=True, timeout=0.1, on_error=on_error) as jobs:
+            return [record.offset async for record in jobs], jobs
+
+    return asyncio.run(read())
+
+
+def of_a_store(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.LogStore(path.parent).cursor("g", ["t"], on_error=on_error) as jobs:
+        offsets = [record.offset for record in jobs]
+        jobs.commit()
+        return offsets, jobs
+
+
+def as_columns_of_a_store(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.LogStore(path.parent).cursor("g", ["t"], on_error=on_error) as jobs:
+        found = [o for part in jobs.scan(["offset"]) for o in part.batch.column("offset").values.tolist()]
+        return found, jobs
+
+
+def by_a_follower(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.open(path).follow(0, timeout=0.1, on_error=on_error) as follower:
+        return [record.offset for record in follower], follower
+
+
+def by_a_follower_of_batches(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.open(path).follow(0, timeout=0.1, on_error=on_error, records=False) as follower:
+        return [record.offset for batch in follower for record in batch.records()], follower
+
+
+def by_a_follower_of_a_store(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    store = kstore.LogStore(path.parent)
+    with store.follow(start="earliest", timeout=0.1, on_error=on_error) as follower:
+        return [record.offset for record in follower], follower
+
+
+def beside_a_writer(path: Path, on_error: Any) -> tuple[list[int], Any]:
+    with kstore.open(path, "a") as log, log.follow(0, timeout=0.1, on_error=on_error) as follower:
+        return [record.offset for record in follower], follower
+
+
+WAYS: list[Way] = [
+    there,
+    in_pieces,
+    followed,
+    in_batches,
+    as_columns,
+    in_asyncio,
+    of_a_store,
+    as_columns_of_a_store,
+    by_a_follower,
+    by_a_follower_of_batches,
+    by_a_follower_of_a_store,
+    beside_a_writer,
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_is_damaged_is_left_out(path: Path, way: Way) -> None:
+    offsets, reader = way(path, "skip")
+    assert offsets == GOOD
+    assert [type(each.error) for each in reader.skipped] == [kstore.CorruptRecordError] * 2
+    assert [Path(each.file).name for each in reader.skipped] == [f"{0:020}.log", f"{70:020}.log"]
+    assert all(each.size > 500 for each in reader.skipped)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_it_is_an_error_unless_asked_for(path: Path, way: Way) -> None:
+    with pytest.raises(kstore.CorruptRecordError) as caught:
+        way(path, "raise")
+    assert 'on_error="skip"' in "".join(caught.value.__notes__)
+    with pytest.raises(ValueError, match="on_error"):
+        way(path, "ignore")
+
+
+@pytest.mark.parametrize("way", [there, of_a_store])
+def test_what_was_left_out_is_committed_with_the_rest(path: Path, way: Way) -> None:
+    way(path, "skip")
+    with kstore.open(path, "a") as log:
+        log.append(b"more")
+    offsets, reader = way(path, "raise")
+    assert offsets == [100]
+    assert reader.skipped == []
+
+
+def test_what_comes_after_the_damage_is_followed(path: Path) -> None:
+    with kstore.open(path, "a") as log, log.cursor("g", follow=True, timeout=0.1, on_error="skip") as jobs:
+        assert [record.offset for record in jobs] == GOOD
+        log.append(b"more")
+        assert [record.offset for record in jobs] == [100]
+        jobs.commit()
+        assert len(jobs.skipped) == 2
+
+
+def test_a_batch_that_unpacks_to_too_much(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", compression_type="gzip") as log:
+        log.extend([b"v" * 500] * 10)
+        log.extend([b"w" * 50] * 10)
+    reader = kstore.open(tmp_path / "t-0", max_decompressed_bytes=2000)
+    with pytest.raises(kstore.RecordTooLargeError):
+        list(reader.follow(0, timeout=0))
+    follower = reader.follow(0, timeout=0, on_error="skip")
+    assert [record.offset for record in follower] == list(range(10, 20))
+    assert [type(each.error) for each in follower.skipped] == [kstore.RecordTooLargeError]
