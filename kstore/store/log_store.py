@@ -28,7 +28,7 @@ from kstore.errors import (
     LogLockedError,
     LogNotFoundError,
 )
-from kstore.log.cursors.cursor import checked_groups
+from kstore.log.cursors.cursor import checked_group, checked_groups
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in, read_durable_positions
 from kstore.log.cursors.home import Home
@@ -52,6 +52,7 @@ from kstore.store.consumer_offsets import (
     take_over,
 )
 from kstore.store.descriptions import StoreHealth, TopicDescription
+from kstore.store.lag import lag_of
 from kstore.store.log_directory import LogDirectory
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
 from kstore.store.open_partitions import OpenPartitions, default_limit
@@ -612,10 +613,18 @@ class LogStore:
         )
 
     def cursors(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. OSError,
-        CorruptRecordError if a file of positions is damaged.
+        """What all groups have committed: {"billing": {("orders", 0): OffsetAndMetadata(…), …}, …}. A partition of which a
+        group has committed nothing is not there; `lag` has it. OSError, CorruptRecordError if a file of positions is
+        damaged.
         """
         return committed_here(self._paths_of_all())
+
+    def lag(self, group: str) -> dict[TopicPartition, int]:
+        """How many offsets lie between what a group has committed and the end of the log, for each partition of the topics
+        that it reads: {("orders", 0): 17, …}. A partition of which it has committed nothing counts from its start. Empty if it has
+        committed nothing at all. OSError, CorruptRecordError.
+        """
+        return lag_of(self._paths_of_all(), checked_group(group))
 
     def import_cursors(
         self, source: str | PathLike[str], groups: Iterable[str] | None = None, *, dry_run: bool = False

@@ -291,6 +291,22 @@ def test_a_copy_of_the_directory_leaves_the_members_apart(store: kstore.LogStore
     assert committed(store) == [5, 5, 5, 5]
 
 
+def test_the_lag_of_partitions_that_were_never_committed(store: kstore.LogStore) -> None:
+    assert store.lag("g") == {}
+    with store.cursor("g", ["orders"]) as cursor:
+        record = next(iter(cursor))
+        cursor.commit(record)
+    store.log("orders", 3).delete_records(2)
+    assert (
+        store.lag("g")
+        == kstore.LogStore(store.path).lag("g")
+        == {tp: 5 - (tp.partition == record.partition) - 2 * (tp.partition == 3) for tp in ORDERS}
+    )
+    assert list(store.cursors()["g"]) == [(record.topic, record.partition)]
+    with pytest.raises(ValueError, match="group"):
+        store.lag("a/b")
+
+
 def test_a_partition_that_is_lost_is_not_committed(
     store: kstore.LogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

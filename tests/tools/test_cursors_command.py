@@ -36,8 +36,11 @@ def test_the_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["billing", "orders", "0", "5", "10", "5"],
         ["billing", "orders", "1", "6", "10", "4"],
         ["mailer", "orders", "0", "3", "10", "7"],
+        ["mailer", "orders", "1", "-", "10", "10"],
     ]
-    assert out.endswith("Z  two\\nlines\n")
+    assert "Z  two\\nlines\n" in out
+    lines = run(capsys, "cursors", data, "--group", "mailer", "--json")[1].splitlines()
+    assert [(json.loads(line)["position"], json.loads(line)["lag"]) for line in lines] == [(3, 7), (None, 10)]
     lines = run(capsys, "cursors", data / "orders-0", "--group", "mailer", "--json")[1].splitlines()
     assert len(lines) == 1
     told = json.loads(lines[0])

@@ -71,6 +71,24 @@ def test_rates_sizes_and_lag(
     assert [row["records_per_second"] for row in third if row["topic"] == "a"] == [0, 0]
 
 
+def test_the_lag_of_a_partition_that_a_group_has_not_committed(
+    store: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.extend("a", [b"v"] * 8, [b"%d" % i for i in range(8)])
+    with store.cursor("g", ["a"]) as cursor:
+        record = next(iter(cursor))
+        cursor.commit(record)
+    looks(store, monkeypatch, more=["--json"])
+    rows = {
+        (row["topic"], row["partition"]): (row["lag"], row["log_end_offset"])
+        for row in map(json.loads, capsys.readouterr().out.splitlines())
+    }
+    lag, end = rows["a", record.partition]
+    assert lag == end - 1
+    lag, end = rows["a", 1 - record.partition]
+    assert lag == end > 0
+
+
 def test_a_table(store: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     looks(store, monkeypatch, lambda: store.extend("b", [b"v"] * 5))
     lines = capsys.readouterr().out.splitlines()

@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a line for each position."""
+    """Prints a line for each position, and for each partition of the same topic of which the group has none yet."""
     if args.group is not None:
         checked_group(args.group)
     actions = {
@@ -220,22 +220,37 @@ class Positions:
 
 
 def _rows(args: argparse.Namespace) -> list[Row]:
-    rows = []
+    """The positions, and the partitions of the same topics of which a group has none yet."""
     entries = Positions(args.group)
-    for home in _partitions(args):
-        log: PartitionLog | None = None
-        for group, theirs in entries.of(home.directory).items():
-            position = home.position_in(theirs)
-            if position is not None:
-                log = log or kstore.open(home.partition)
-                rows.append(_row(group, home.tp, position, log.log_end_offset))
+    homes = list(_partitions(args))
+    groups = {group for home in homes for group in entries.of(home.directory)}
+    rows = []
+    positions = {
+        (group, home): home.position_in(entries.of(home.directory).get(group, {}))
+        for group in groups
+        for home in homes
+    }
+    read = {(group, home.tp.topic) for (group, home), position in positions.items() if position is not None}
+    logs: dict[Home, PartitionLog] = {}
+    for (group, home), position in positions.items():
+        if (group, home.tp.topic) in read:
+            log = logs.get(home) or logs.setdefault(home, kstore.open(home.partition))
+            rows.append(_row(group, home.tp, position, log))
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
-def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, end: int) -> Row:
+def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log: PartitionLog) -> Row:
     row: Row = {"group": group, "topic": tp.topic, "partition": tp.partition}
+    end = log.log_end_offset
     if position is None:
-        return row | {"position": None}
+        return row | {
+            "position": None,
+            "log_end_offset": end,
+            "lag": end - log.log_start_offset,
+            "leader_epoch": None,
+            "committed": None,
+            "metadata": None,
+        }
     return row | {
         "position": position.offset,
         "log_end_offset": end,
@@ -253,7 +268,8 @@ def _reset(args: argparse.Namespace) -> None:
     if args.topic is None:
         homes = [home for home in homes if positions[home] is not None]
     if not homes:
-        raise LogNotFoundError(f"group {args.group!r} has no position in {args.directory}")
+        what = f"no topic {args.topic}" if args.topic is not None else f"group {args.group!r} has no position"
+        raise LogNotFoundError(f"{what} in {args.directory}")
     rows = []
     with contextlib.ExitStack() as stack:
         cursors: list[tuple[Cursor, int]] = []
@@ -266,9 +282,7 @@ def _reset(args: argparse.Namespace) -> None:
                 new = cursor.seek(args.reset_to)
                 cursors.append((cursor, new))
                 positions[home] = cursor.committed
-            rows.append(
-                _row(args.group, home.tp, positions[home], log.log_end_offset) | {"new_position": new}
-            )
+            rows.append(_row(args.group, home.tp, positions[home], log) | {"new_position": new})
         commit_all(cursors, durable=True)
     _show(args, ("new_position",), rows)
 
@@ -291,6 +305,6 @@ def _show(args: argparse.Namespace, columns: tuple[str, ...], rows: list[Row]) -
 
 def _cell(name: str, row: Row) -> str:
     value = row[name]
-    if name == "committed":
-        return time_text(value)
-    return "-" if value is None else one_line(str(value))
+    if value is None:
+        return "-" if name in _NUMBERS else ""
+    return time_text(value) if name == "committed" else one_line(str(value))

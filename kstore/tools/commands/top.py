@@ -1,4 +1,5 @@
-"""kstore top: show the partitions of a log directory that are written most, again and again."""
+"""kstore top: show the partitions of a log directory that are written most, again and again. LAG is how many offsets the
+group of cursors that is behind most has still to read."""
 
 import argparse
 import contextlib
@@ -82,7 +83,12 @@ class _Looks:
         then, end_then, size_then = self._before.get(tp, (now, end, size))
         self._before[tp] = now, end, size
         home = Home.of(log.path)
-        found = [home.position_in(theirs) for theirs in positions.of(home.directory).values()]
+        lags = [
+            end - (log.log_start_offset if position is None else position.offset)
+            for theirs in positions.of(home.directory).values()
+            if (position := home.position_in(theirs)) is not None
+            or any(other.topic == tp.topic for other in theirs)
+        ]
         return {
             "topic": tp.topic,
             "partition": tp.partition,
@@ -91,7 +97,7 @@ class _Looks:
             "size": size,
             "log_start_offset": log.log_start_offset,
             "log_end_offset": end,
-            "lag": max((max(end - position.offset, 0) for position in found if position), default=None),
+            "lag": max((max(lag, 0) for lag in lags), default=None),
         }
 
 
