@@ -3,7 +3,7 @@
 import contextlib
 import os
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -106,9 +106,19 @@ def _position_of(value: _Reader) -> OffsetAndMetadata:
 def committed_in(directory: str | PathLike[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
     """What groups have committed in the partitions of __consumer_offsets in a log directory, or in one of them.
     LogNotFoundError if there is none, CorruptRecordError if it is damaged. OSError."""
+    return _committed_in(_partitions_in(Path(directory)).values())
+
+
+def _committed_in(partitions: Iterable[Path]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
     found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
-    for path in _partitions_in(Path(directory)).values():
-        for record in PartitionLog(path).records(isolation="read_committed"):
+    for path in partitions:
+        try:
+            log = PartitionLog(path)
+        except LogNotFoundError as e:
+            if not path.is_dir() or e.is_log_directory:
+                raise
+            continue  # it was made, and nothing of it was written: Kafka takes it for an empty one too
+        for record in log.records(isolation="read_committed"):
             commit = commit_of(record, str(path))
             if commit is not None:
                 group, tp, position = commit
@@ -119,10 +129,16 @@ def committed_in(directory: str | PathLike[str]) -> dict[str, dict[TopicPartitio
     return {group: found[group] for group in sorted(found) if found[group]}
 
 
-def _partitions_in(directory: Path, *, needed: bool = True) -> dict[int, Path]:
+def _own_number(directory: Path) -> int | None:
+    """Which partition of __consumer_offsets a directory itself is."""
     own = layout.parse_directory(directory.resolve().name)
-    if own is not None and own.topic == TOPIC:
-        return {own.partition: directory}
+    return own.partition if own is not None and own.topic == TOPIC else None
+
+
+def _partitions_in(directory: Path, *, needed: bool = True) -> dict[int, Path]:
+    own = _own_number(directory)
+    if own is not None:
+        return {own: directory}
     names = os.listdir(directory) if directory.is_dir() else []  # noqa: PTH208
     parsed = {name: layout.parse_directory(name) for name in names if layout.is_partition_name(name)}
     found = {
@@ -230,25 +246,57 @@ def give_back(
 ) -> CursorTransfer:
     """Appends what groups have committed for these partitions to those of __consumer_offsets in a log directory."""
     directory = Path(target)
+    if _own_number(directory) is not None:
+        raise ValueError(f"{directory} is one partition of {TOPIC}: give the log directory in which it lies")
     known = _partitions_in(directory, needed=False)
-    before = committed_in(directory) if known else {}
-    count = partitions or (max(known) + 1 if known else PARTITIONS)
+    count = _count_of(directory, known, partitions)
+    before: dict[int, dict[str, dict[TopicPartition, OffsetAndMetadata]]] = {}
     result = CursorTransfer({}, {})
     records: dict[int, list[tuple[bytes, bytes]]] = {}
     for group, positions in committed_here(paths, groups).items():
+        number = partition_of(group, count)
+        if number not in before:
+            before[number] = _committed_in([known[number]] if number in known else [])
         for tp, position in positions.items():
-            if before.get(group, {}).get(tp) == position:
+            if before[number].get(group, {}).get(tp) == position:
                 result.left_out[group, tp.topic, tp.partition] = "it is there already"
                 continue
             result.positions.setdefault(group, {})[tp] = position
             value = encode_value(Commit(position, _topic_id(paths[tp])))
-            records.setdefault(partition_of(group, count), []).append((encode_key(group, tp), value))
-    if not dry_run:
+            records.setdefault(number, []).append((encode_key(group, tp), value))
+    if not dry_run and records:
+        for number in _to_make(known, set(records), count, make_all=partitions is None):
+            LogWriter(directory / f"{TOPIC}-{number}", _CONFIG).close()
         for number, pairs in sorted(records.items()):
             with LogWriter(directory / f"{TOPIC}-{number}", _CONFIG) as log:
                 keys, values = (list(column) for column in zip(*pairs, strict=True))
                 log.extend(values, keys)
     return result
+
+
+def _count_of(directory: Path, known: Collection[int], given: int | None) -> int:
+    """How many partitions __consumer_offsets has. A directory may hold only some of a broker's: then it is not known.
+    ValueError."""
+    least = max(known, default=-1) + 1
+    if given is None and 0 < len(known) < least:
+        raise ValueError(
+            f"{directory} has {len(known)} partitions of {TOPIC}, with numbers up to {least - 1}, so others are elsewhere: give "
+            f"`partitions` (--offsets-partitions), how many the broker has; {PARTITIONS}, if it was not told otherwise"
+        )
+    if given is not None and given < least:
+        raise ValueError(
+            f"partitions must be at least {least}, not {given}: {TOPIC}-{least - 1} is in {directory}"
+        )
+    return given or least or PARTITIONS
+
+
+def _to_make(known: Collection[int], needed: set[int], count: int, *, make_all: bool) -> list[int]:
+    """Which partitions are made, the largest number first: so whenever this ends, the next export does not take those that
+    are there by then for all."""
+    wanted = set(range(count)) if make_all else needed.union(known)
+    if max(wanted) + 1 == len(wanted):
+        wanted.add(count - 1)
+    return sorted(wanted.difference(known), reverse=True)
 
 
 def _topic_id(path: str) -> bytes:

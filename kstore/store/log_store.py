@@ -658,9 +658,11 @@ class LogStore:
 
         target: the broker's log directory. Partitions of __consumer_offsets that are missing are made.
         groups, dry_run: as in import_cursors.
-        partitions: how many __consumer_offsets has. Default: as many as are there; 50 if there are none, as a broker has.
+        partitions: how many __consumer_offsets has, in all the broker's directories. Default: as many as are there, if none is
+            missing from number 0 to the last; 50 if there are none, as a broker has: then all 50 are made. Else give it.
 
-        LogLockedError if the broker runs. OSError, CorruptRecordError.
+        ValueError if the number is not known, or too small for what is there. LogLockedError if the broker runs. OSError,
+        CorruptRecordError.
         """
         named = None if groups is None else set(all_groups(groups))
         if partitions is not None:

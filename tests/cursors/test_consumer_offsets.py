@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.engine.io.file import fail_call
 from kstore.log.cursors.offset_commits import Commit, encode_value
 from kstore.store.consumer_offsets import commit_of, committed_in, partition_of
 from tests.helpers.processes import environment
@@ -187,6 +188,105 @@ def test_a_running_broker_is_left_alone(data: Path, tmp_path: Path) -> None:
         with pytest.raises(kstore.LogLockedError):
             store.export_cursors(tmp_path / "broker")
         broker.communicate("")
+
+
+def committed_by(path: Path, group: str, offset: int) -> kstore.LogStore:
+    """A store with one topic, of which the group has committed an offset."""
+    with kstore.LogStore(path, mode="a", background=False) as store:
+        if "t" not in store.topics:
+            store.create_topic("t")
+            store.extend("t", [b"v"] * 10)
+    store = kstore.LogStore(path)
+    with store.open("t", 0).cursor(group) as cursor:
+        cursor.seek(offset)
+        cursor.commit()
+    return store
+
+
+def offsets_in(target: Path, group: str) -> dict[int, int]:
+    """What a group has in each partition of __consumer_offsets."""
+    parts = {int(path.name.rpartition("-")[2]): path for path in target.glob("__consumer_offsets-*")}
+    found = {
+        number: committed_in(path).get(group) for number, path in parts.items() if any(path.glob("*.log"))
+    }
+    return {number: theirs["t", 0].offset for number, theirs in found.items() if theirs}  # type: ignore[index]
+
+
+def test_each_export_finds_the_partition_of_the_group(tmp_path: Path) -> None:
+    """The first one makes all partitions, so the second one counts as many. "g9" is kept in partition 0 of 50."""
+    target = tmp_path / "broker"
+    places = {"mailer": 36, "billing": 39, "a": 47, "g9": 0}
+    for group, number in places.items():
+        assert partition_of(group, 50) == number
+        for offset in (2, 9):
+            store = committed_by(tmp_path / "data", group, offset)
+            store.export_cursors(target, [group])
+            assert offsets_in(target, group) == {number: offset}
+            assert len(list(target.glob("__consumer_offsets-*"))) == 50
+    found = store.import_cursors(target, dry_run=True).positions
+    assert {group: theirs["t", 0].offset for group, theirs in found.items()} == dict.fromkeys(
+        sorted(places), 9
+    )  # type: ignore[index]
+
+
+@pytest.mark.parametrize("there", [[36], [1], [0, 2], list(range(1, 50)), [0, 49]])
+def test_the_number_of_partitions_is_not_guessed(tmp_path: Path, there: list[int]) -> None:
+    """A broker of a cluster has only some of them, and so has one of a broker's directories."""
+    target = tmp_path / "broker"
+    for number in there:
+        kstore.open(target / f"__consumer_offsets-{number}", "a").close()
+    before = sorted(target.rglob("*"))
+    store = committed_by(tmp_path / "data", "mailer", 2)
+    for dry_run in (True, False):
+        with pytest.raises(ValueError, match="give `partitions`"):
+            store.export_cursors(target, dry_run=dry_run)
+    with pytest.raises(ValueError, match=f"at least {there[-1] + 1}"):
+        store.export_cursors(target, partitions=there[-1])
+    assert sorted(target.rglob("*")) == before
+    result = run(tmp_path / "data", "--export", target)
+    assert result.returncode != 0
+    assert "--offsets-partitions" in result.stderr
+    assert run(tmp_path / "data", "--export", target, "--offsets-partitions", 50).returncode == 0
+    assert offsets_in(target, "mailer") == {36: 2}
+    with pytest.raises(ValueError, match="one partition of __consumer_offsets"):
+        store.export_cursors(target / "__consumer_offsets-36", partitions=50)
+
+
+def test_an_export_that_was_told_the_number_does_not_mislead_the_next(tmp_path: Path) -> None:
+    """With partition 0 alone, the next one would take it for all there are."""
+    group = next(name for name in map(str, range(1000)) if partition_of(name, 50) == 0)
+    store = committed_by(tmp_path / "data", group, 2)
+    store.export_cursors(tmp_path / "broker", partitions=50)
+    committed_by(tmp_path / "data", "mailer", 2)
+    with pytest.raises(ValueError, match="give `partitions`"):
+        store.export_cursors(tmp_path / "broker")
+    store.export_cursors(tmp_path / "broker", partitions=50)
+    assert offsets_in(tmp_path / "broker", "mailer") == {36: 2}
+
+
+def test_an_export_that_failed_does_not_mislead_the_next(tmp_path: Path) -> None:
+    """Whichever call fails, the next one finds the partition of the group, or says that it needs the number."""
+    store = committed_by(tmp_path / "data", "mailer", 2)
+    done = nth = 0
+    while not done:
+        nth += 97
+        target = tmp_path / str(nth)
+        fail_call(nth, own=True)
+        try:
+            store.export_cursors(target)
+            done = nth
+        except OSError:
+            pass
+        finally:
+            fail_call(0)
+        try:
+            store.export_cursors(target)
+        except ValueError as e:
+            assert "give `partitions`" in str(e)
+            store.export_cursors(target, partitions=50)
+        assert offsets_in(target, "mailer") == {36: 2}
+        assert list(committed_in(target)) == ["mailer"]
+    assert done > 97
 
 
 @pytest.mark.parametrize(

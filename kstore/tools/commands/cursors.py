@@ -95,7 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--offsets-partitions",
         type=whole("number of partitions", 1, 2**31 - 1),
         metavar="N",
-        help="with --export: how many partitions __consumer_offsets has. Default: as many as are there, or 50",
+        help="with --export: how many partitions __consumer_offsets has. Default: as many as are there, if none is missing; 50 "
+        "if there are none",
     )
     parser.add_argument(
         "--expire",
