@@ -8,14 +8,16 @@ group. Its W1 is the checked path, for it has no other. Writes below --work only
 
 import argparse
 import os
+import resource
 import shutil
+import socket
 import struct
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Literal
 
 import numpy as np
@@ -32,8 +34,9 @@ def show(workload: str, figure: float, unit: str) -> None:
 
 
 class Contest:
-    def __init__(self, data: Path, work: Path, reps: int, warm: float, mib: int) -> None:
+    def __init__(self, data: Path, work: Path, reps: int, warm: float, mib: int, port: int) -> None:
         self.data, self.work, self.reps, self.warm, self.mib = data, work, reps, warm, mib
+        self.port = port
         self.quick = 0 < mib < 1024
 
     # ---- taking samples -------------------------------------------------------------------------------------------
@@ -176,18 +179,19 @@ class Contest:
                 self._walk(f"W4-{codec}-{threads}t", log, threads)
 
     def _walk(self, name: str, log: kstore.PartitionLog, threads: int = 1) -> None:
+        """Of columns: offset, timestamp, sizes of key and value, first byte of the value."""
         expected = log.log_end_offset * threads
 
         def work(done: list[int]) -> None:
             seen = 0
-            for record in log:
-                record.offset  # noqa: B018
-                record.timestamp  # noqa: B018
-                key, value = record.key, record.value
-                assert key is not None
-                assert value is not None
-                len(key), len(value), value[0]
-                seen += 1
+            for batch in log.scan(["offset", "timestamp", "key", "value"]):
+                key, value = batch.column("key"), batch.column("value")
+                rows = len(batch.column("offset").values)
+                assert rows == len(batch.column("timestamp").values)
+                assert (np.diff(key.offsets) > 0).all()
+                assert (np.diff(value.offsets) > 0).all()
+                value.data[value.offsets[:-1]].max()
+                seen += rows
             done.append(seen)
 
         def sample() -> float:
@@ -251,6 +255,39 @@ class Contest:
 
             self.measure(f"W8-{count}", "s", sample)
 
+    def W9(self) -> None:
+        log = self.segment()
+        size = log.segments[0].size
+        for turn in range(self.reps + 2):
+            with socket.create_connection(("127.0.0.1", self.port)) as sock:
+                cpu, start = thread_time(), perf_counter()
+                assert log.send(sock, 0, size).size == size
+                sock.shutdown(socket.SHUT_WR)
+                assert sock.recv(1) == b""
+                taken, cpu = perf_counter() - start, thread_time() - cpu
+            if turn > 1:
+                show("W9", size / taken / 1e9, "GB/s")
+                show("W9-cpu", cpu / size * 1e9, "s/GB")
+
+    def W10(self) -> None:
+        for turn in range(2):
+            path = self.fresh()
+            shutil.copytree(self.data / "compact-0", path)
+            with kstore.open(
+                path, "a", clean=True, cleanup_policy="compact", log_cleaner_dedupe_buffer_size=128 << 20
+            ) as log:
+                log.roll()
+                before = sum(segment.size for segment in log.segments)
+                start = perf_counter()
+                log.compact()
+                taken = perf_counter() - start
+                after = sum(segment.size for segment in log.segments)
+            if turn:
+                show("W10", before / taken / 1e6, "MB/s")
+                show("W10-s", taken, "s")
+                show("W10-out", after / (1 << 20), "MiB")
+        show("W10-rss", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
+
     def W12(self) -> None:
         log = kstore.open(self.data / "read-none", clean=True)
 
@@ -308,11 +345,11 @@ def main() -> int:
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--warm", type=float, default=0)
     parser.add_argument("--mib", type=int, default=0)
-    parser.add_argument("--port", type=int, default=0, help="of the sink; kstore does not send yet")
+    parser.add_argument("--port", type=int, default=0, help="of the sink of W9")
     a = parser.parse_args()
     if a.group == "noop":
         return 0
-    run = getattr(Contest(a.data, a.work / "kstore", a.reps, a.warm, a.mib), a.group, None)
+    run = getattr(Contest(a.data, a.work / "kstore", a.reps, a.warm, a.mib, a.port), a.group, None)
     if run is None or not a.group.startswith("W"):
         return 3
     try:

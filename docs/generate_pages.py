@@ -19,8 +19,8 @@ CONFIGURATION = f"""# Configuration
 
 {MADE}
 
-`LogConfig` has the options that a topic has in Kafka 4.3.1, with underscores for the dots in their names. Give them by
-name, or as an object:
+`LogConfig` has the options that a topic has in Kafka 4.3.1, with underscores for the dots in their names, and one of its own,
+`key_files`. Give them by name, or as an object:
 
 ```python
 import kstore
@@ -92,7 +92,11 @@ def _option(option: ConfigOption) -> str:
     elif option.unit and option.default is not None:
         default += f" {option.unit}"
     allowed = option.allowed.replace(str(MAX64 + 1), "2^63").replace(str(MAX64), "2^63 - 1")
-    facts = [f"Default: {default}", f"allowed: {allowed}", f"in Kafka: `{option.kafka_name}`"]
+    facts = [
+        f"Default: {default}",
+        f"allowed: {allowed}",
+        f"{'in Kafka' if option.in_kafka else 'as text'}: `{option.kafka_name}`",
+    ]
     if option.broker_names:
         facts.append("server.properties: " + ", ".join(f"`{name}`" for name in option.broker_names))
     return f"## {option.name}\n\n{option.text}\n\n{'; '.join(facts)}.\n"

@@ -24,6 +24,7 @@ from kstore.tools.commands import (
     follow,
     get,
     keep,
+    keys,
     records,
     recover,
     retain,
@@ -48,6 +49,7 @@ EXAMPLES = """examples:
   kstore retain data/orders-0 --config retention.ms=86400000 --dry-run
   kstore compact data/users-0 --dry-run
   kstore erase data/users-0 --key ann --dry-run
+  kstore keys data/users-0                                   files with which get finds a key at once
   kstore recover data/orders-0 --dry-run
 
   kstore create data orders --partitions 4 --config retention.ms=86400000
@@ -57,8 +59,8 @@ EXAMPLES = """examples:
   kstore cursors data --group billing --reset-to earliest --dry-run
 
 dump, records, follow, find, get, stat, top, topics, describe and cursors write nothing and take no lock: the directory may belong to
-a running broker, or to one that crashed. append, retain, compact, erase, recover, truncate, create, alter, delete and keep lock the
-directory as a broker does, and fail if it is locked and not free after --wait. cursors writes positions only, also beside
+a running broker, or to one that crashed. append, retain, compact, erase, keys, recover, truncate, create, alter, delete and keep lock
+the directory as a broker does, and fail if it is locked and not free after --wait. cursors writes positions only, also beside
 who writes the log; its --export locks the directory that it writes to. sink changes what is staged only with --recover,
 --forget or --sweep.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
@@ -74,6 +76,7 @@ COMMANDS = {
     "retain": (retain, "delete old segments by size and age, or say which"),
     "compact": (compact, "keep the last record of each key only, or say what would go"),
     "erase": (erase, "remove the records of a key for good, or say which would go"),
+    "keys": (keys, "make .keys files, with which the last record of a key is found at once"),
     "recover": (recover, "recover a partition after an unclean stop"),
     "truncate": (truncate, "remove the records from an offset to the end"),
     "topics": (topics, "list the topics of a log directory"),

@@ -38,13 +38,15 @@ class _Key(NamedTuple):
     synonyms: tuple[_Synonym, ...]
     text: str
     of_topic: bool = True  # else only a broker's properties have it
+    in_kafka: bool = True  # else it is kstore's own
 
 
 class ConfigOption(NamedTuple):
     """What is known of an option of LogConfig: its name here, in a topic's configuration and in server.properties.
 
     `unit` is "bytes", "ms", "records" or "". `allowed` says in words which values it can have, `text` what it does.
-    `broker_names` are the names in server.properties: the first that is set counts.
+    `broker_names` are the names in server.properties: the first that is set counts. `in_kafka` is False for an option that
+    Kafka does not know; its `kafka_name` is how kstore writes it beside those that Kafka knows.
     """
 
     name: str
@@ -54,6 +56,7 @@ class ConfigOption(NamedTuple):
     default: object
     allowed: str
     text: str
+    in_kafka: bool
 
 
 def _key(kind: Kind, default: object, *synonyms: str | _Synonym, text: str) -> Any:
@@ -66,6 +69,11 @@ def _broker_key(kind: Kind, default: object, name: str, *, text: str) -> Any:
     """A field of LogConfig that a broker has for all its topics; no topic has its own."""
     key = _Key(kind, default, (_Synonym(name, kind),), text, False)
     return dataclasses.field(default=default, metadata={"key": key})
+
+
+def _own_key(kind: Kind, default: object, *, text: str) -> Any:
+    """A field of LogConfig that a topic has in kstore only."""
+    return dataclasses.field(default=default, metadata={"key": _Key(kind, default, (), text, in_kafka=False)})
 
 
 _NO_EFFECT = (
@@ -109,6 +117,7 @@ class ConfigOptions(TypedDict, total=False):
     local_retention_bytes: int | None
     remote_log_copy_disable: bool | None
     remote_log_delete_on_disable: bool | None
+    key_files: bool | None
     log_cleaner_dedupe_buffer_size: int | None
     log_cleaner_io_buffer_load_factor: float | None
     log_cleaner_io_max_bytes_per_second: float | None
@@ -123,7 +132,7 @@ class ConfigOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their names.
+    """The configuration of a log: a topic's options in Kafka 4.3.1, with underscores for the dots in their names, and key_files.
 
     LogConfig(segment_bytes=64 << 20, retention_ms=-1) sets some of them; the others have Kafka's defaults. Times are in
     milliseconds and sizes in bytes. A configuration cannot be changed: `replace` makes another one. InvalidConfigError
@@ -341,6 +350,12 @@ class LogConfig:
         False,
         text="Whether remote segments are deleted when remote storage is disabled. " + _NO_EFFECT,
     )
+    key_files: bool = _own_key(
+        Boolean(),
+        False,
+        text="True: a .keys file is made in the background beside each sealed segment, also after a compaction, so that the "
+        "last record of a key is found at once. See make_key_files of LogWriter. Kafka has no such option.",
+    )
     log_cleaner_dedupe_buffer_size: int = _broker_key(
         int64((1 << 20) + 1),
         128 << 20,
@@ -468,7 +483,7 @@ class LogConfig:
     def to_topic(self) -> dict[str, str]:
         """The options that differ from their defaults, as text in Kafka's notation: {"segment.bytes": "1048576"}.
 
-        `from_topic` makes the same configuration from it.
+        `from_topic` makes the same configuration from it. It has key.files, if that is set, which Kafka refuses.
         """
         values = {name: getattr(self, name) for name, key in _KEYS.items() if key.of_topic}
         return {_dotted(n): as_text(value) for n, value in values.items() if value != _KEYS[n].default}
@@ -485,6 +500,7 @@ class LogConfig:
                 key.default,
                 key.kind.allowed,
                 key.text,
+                key.in_kafka,
             )
             for name, key in _KEYS.items()
         ]
@@ -550,12 +566,15 @@ def _unit_of(name: str) -> str:
 def _help(option: ConfigOption) -> str:
     """An option as help(LogConfig) shows it."""
     default = repr(option.default) + (f" {option.unit}" if option.unit and option.default is not None else "")
-    text = f"{option.text} Default {default}; in Kafka {option.kafka_name}."
+    name = f"; in Kafka {option.kafka_name}" if option.in_kafka else ""
+    text = f"{option.text} Default {default}{name}."
     return f"    {option.name}:\n" + textwrap.indent(textwrap.fill(text, 108), " " * 8)
 
 
 def _both(name: str) -> str:
-    return f"{name} ({_dotted(name)} in Kafka)"
+    return (
+        f"{name} ({_dotted(name)} in Kafka)" if _KEYS[name].in_kafka else f"{name} ({_dotted(name)} as text)"
+    )
 
 
 def _unknown(name: str, what: str) -> InvalidConfigError:

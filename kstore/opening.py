@@ -52,7 +52,6 @@ def open(
     log_start_offset: int | None = None,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     producer_id_expiration_ms: int = 86_400_000,
-    key_files: bool = False,
     wait: float = 0,
     **options: Unpack[ConfigOptions],
 ) -> LogWriter: ...
@@ -92,7 +91,6 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         clock: a function that returns the time in milliseconds since 1970, for tests.
         producer_id_expiration_ms: a producer whose newest record is older than this is forgotten, by the timestamps of
             records (section 6.7 of docs/spec.md). Default 86,400,000, a day.
-        key_files: True makes .keys files in the background, as make_key_files() does. Default False.
 
     Options for both:
         max_decompressed_bytes: the most bytes that one compressed batch may unpack to. Default 256 MiB.
@@ -235,7 +233,6 @@ _WRITER_OPTIONS = (
     "log_start_offset",
     "max_decompressed_bytes",
     "producer_id_expiration_ms",
-    "key_files",
 )
 
 

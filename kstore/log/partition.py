@@ -490,12 +490,15 @@ class PartitionLog:
         isolation="read_committed" passes over records of aborted and open transactions. TypeError if `key` is not bytes.
         CorruptRecordError if the log is damaged where the record is looked for.
         """
+        stable, aborted = -1, None
+        if isolation != "read_uncommitted" and self._is_committed(isolation):
+            stable, aborted = self.last_stable_offset(), self._read_transactions().aborted
         now = self._for_reading()
-        committed = isolation != "read_uncommitted" and self._is_committed(isolation)
+        end = now.log_end_offset if aborted is None else min(now.log_end_offset, stable)
         if type(key) is not bytes:
             key = self._checked_key(key)
         try:
-            record, offset = last_record(now, key, committed, self._by_scans)
+            record, offset = last_record(now, key, end, aborted, self._by_scans)
         except CorruptFileError as e:
             raise_told(now, e)
         if record is None:

@@ -55,6 +55,7 @@ from kstore.log.cursors.cursor import checked_groups
 from kstore.log.cursors.home import Home
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
+from kstore.log.files.hint_file import drop_hint
 from kstore.log.files.listing import list_directory
 from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
 from kstore.log.files.log_dir_state import LogDirState, directory_of
@@ -108,6 +109,8 @@ class LogWriter(RecordAppender, PartitionLog):
     _log_dir: LogDirState
     _flusher: Flusher | None = None
     _key_maker: KeyFileMaker | None = None
+    _lacks_key_files = True  # perhaps, since they were last made
+    _makes_key_files = True  # whether it does so itself, if key_files says so
     _has_timer = True  # whether it flushes by flush_ms itself
     _prepares_late = (
         False  # whether the index files get room at the first append only, not at the opening as Kafka's do
@@ -133,7 +136,6 @@ class LogWriter(RecordAppender, PartitionLog):
         log_start_offset: int | None = None,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         producer_id_expiration_ms: int = 86_400_000,
-        key_files: bool = False,
     ) -> None:
         if not self._left:
             raise RuntimeError(f"{self.path} is open already: make another LogWriter")
@@ -150,7 +152,7 @@ class LogWriter(RecordAppender, PartitionLog):
             log_start_offset = integer("log_start_offset", log_start_offset)
         if leader_epoch is not None:
             leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
-        for name, flag in (("keep_cut", keep_cut), ("clean", clean), ("key_files", key_files)):
+        for name, flag in (("keep_cut", keep_cut), ("clean", clean)):
             if not isinstance(flag, bool | None):
                 raise TypeError(f"{name} must be True or False, not {flag!r}")
         if not isinstance(topic_id, uuid.UUID | None):
@@ -189,9 +191,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 self._begin_epoch_for_cursors(begin=not self._loaded.recovery.clean)
             self._appenders = set()
             self._flusher = Flusher(self, self._config.flush_ms if self._has_timer else MAX64)
-            if key_files:
-                self._key_maker = KeyFileMaker(self)
-                self._key_files_due()
+            self._key_files_due()
             _writers.add(self)
             self._report_recovery()
         except BaseException:
@@ -244,7 +244,7 @@ class LogWriter(RecordAppender, PartitionLog):
             active = self._make_active(segments[-1].stem, segments[-1].base_offset, now, end, segments[-1])
             if not self._prepares_late:
                 active.prepare_indexes()
-            unlink(segments[-1].path_of(layout.KEYS), missing_ok=True)  # it was sealed once
+            drop_hint(segments[-1].path_of(layout.KEYS))  # it was sealed once
         else:
             active = self._make_active(layout.segment_stem(end), end, now, end)
         self._publish(SealedSegments(segments[:-1]), active)
@@ -398,6 +398,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._config = config
             assert self._flusher is not None
             self._flusher.flush_every(config.flush_ms if self._has_timer else MAX64)
+        if config.key_files:
+            self._key_files_due()
 
     def _clock_ms(self) -> int:
         assert self._clock is not None
@@ -516,8 +518,12 @@ class LogWriter(RecordAppender, PartitionLog):
         self._key_files_due()
 
     def _key_files_due(self) -> None:
-        if self._key_maker is not None:
-            self._key_maker.sealed()
+        self._lacks_key_files = True
+        if not (self._config.key_files and self._makes_key_files):
+            return
+        if self._key_maker is None:
+            self._key_maker = KeyFileMaker(self)
+        self._key_maker.sealed()
 
     def _begin_lower(self, base: int, now: int) -> None:
         """Begins the active segment, which is empty, at a lower offset: the append with a gap that it was begun for has
@@ -851,8 +857,8 @@ class LogWriter(RecordAppender, PartitionLog):
 
         The file takes about 11 bytes for each key of the segment, and Kafka passes it over. It tells for which state of
         the .log it was made, and each part has a checksum: one that does not fit, or is damaged, is not believed, and made
-        again. It goes with its segment. Other threads may append and read meanwhile. With key_files=True, open() has it
-        done in the background whenever a segment is sealed or compacted.
+        again. It goes with its segment. Other threads may append and read meanwhile. The option key_files has it done in
+        the background whenever a segment is sealed or compacted.
 
         While it works on a segment, it takes memory, at most about twice log_cleaner_dedupe_buffer_size, and no compaction runs.
         LogClosedError if the log is closed meanwhile. OSError: files that were made before stay.
@@ -1145,7 +1151,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self.active.seal()
             self._remove(gone, now_ms)
             sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
-        unlink(kept[-1].path_of(layout.KEYS), missing_ok=True)
+        drop_hint(kept[-1].path_of(layout.KEYS))
         rest = rest_of(kept[-1], offset, self._make_segment())
         active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
         active.prepare_indexes()

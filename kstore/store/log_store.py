@@ -80,13 +80,19 @@ _WRITING = (
 _stores: "weakref.WeakSet[LogStore]" = weakref.WeakSet()  # those that write
 
 
-class _StoreLog(LogWriter):
+class _OwnLog(LogWriter):
+    """A log of a store."""
+
+    _makes_key_files = False
+
+
+class _StoreLog(_OwnLog):
     """A log that a store flushes by flush_ms."""
 
     _has_timer = False
 
 
-class _RecoveredLog(LogWriter):
+class _RecoveredLog(_OwnLog):
     """A log that is opened to be recovered: perhaps nobody appends to it."""
 
     _prepares_late = True
@@ -113,8 +119,8 @@ class LogStore:
         config: a LogConfig, for topics that do not say otherwise. Each of its options may also be given by name.
         durability, keep_cut, leader_epoch, clock, max_decompressed_bytes, producer_id_expiration_ms: for all logs, as in
             kstore.open.
-        background: whether old segments are deleted, compacted topics compacted, and so on, in the background: True or
-            False. Default: True.
+        background: whether old segments are deleted, compacted topics compacted, .keys files made if key_files says so,
+            and so on, in the background: True or False. Default: True.
         keep_for: groups of cursors for which nothing is deleted that they have not committed yet, in the background neither;
             see `retain`. Default: none.
         idle_roll_ms: how often the background looks for segments without appends that are older than segment_ms, and ends
@@ -276,7 +282,7 @@ class LogStore:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
         self._work.opened(tp)
         self._work.begin_missing()
-        kind: type[LogWriter] = _StoreLog if self._is_busy else LogWriter
+        kind: type[LogWriter] = _StoreLog if self._is_busy else _OwnLog
         if recovers:
             kind = _RecoveredStoreLog if self._is_busy else _RecoveredLog
         log = kind(

@@ -1,4 +1,5 @@
-"""A topic as a table: the last value of every key. It holds each key and its offset in memory; values stay in the logs."""
+"""A topic as a table: the last value of every key. Files of keys tell where it is, or each key and its offset is in memory;
+values stay in the logs."""
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from typing import Protocol, TypeVar
@@ -8,6 +9,7 @@ from kstore.engine.record.batch import Record
 from kstore.engine.record.hashes import murmur2
 from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.partition import PartitionLog
+from kstore.log.read.key_index import index_of
 from kstore.store.topic import Topic
 from kstore.store.topic_catalog import TopicCatalog
 
@@ -31,6 +33,8 @@ class _Part:
 
     def __init__(self) -> None:
         self.reader: PartitionLog | None = None  # of a store that only reads
+        self._looked: tuple[object, ...] = ()  # which segments were looked at for their files of keys
+        self._has_files = False
         self.forget()
 
     def forget(self) -> None:
@@ -77,15 +81,32 @@ class _Part:
             end <= log.log_start_offset or self._last_crc(log, end) == self._crc
         )
 
+    def _is_indexed(self, log: PartitionLog) -> bool:
+        """Whether its sealed segments have .keys files. The newest may still lack it."""
+        now = log._now()
+        sealed = now.segments[:-1]
+        if not sealed:
+            return False
+        looked = (now.origin, sealed[0].base_offset, sealed[-1].base_offset)
+        if looked != self._looked:
+            lacking = [segment for segment in sealed if not index_of(segment).has_file(segment)]
+            self._has_files = len(lacking) < len(sealed) and all(each is sealed[-1] for each in lacking)
+            self._looked = looked
+        return self._has_files
+
     def keys(self, log: PartitionLog) -> dict[bytes, int]:
         """The offsets of all keys. LogChangedError if segments were replaced since they were read: an erasure may have taken
         the last record of any key, which nobody tells from a compaction."""
+        self.catch_up(log)
         if log._now().origin is not self._origin:
             raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
         return self.offsets
 
     def record(self, log: PartitionLog, key: bytes) -> Record | None:
         """The last record of a key. LogChangedError if it is another one now."""
+        if not self._end and self._is_indexed(log):
+            return log.last(key, isolation="read_committed")
+        self.catch_up(log)
         offset = self.offsets.get(key)
         if offset is None:
             return None
@@ -105,8 +126,9 @@ class Table(Mapping[bytes, bytes]):
     It follows its topic: each call shows what was committed up to then. A key whose last record has no value was deleted,
     and is not in it. Keys and values are bytes; `record` gives all of the record. Threads may share it.
 
-    It reads all keys of the topic when it is first used, and holds them in memory; once more for what gives all keys, if the topic
-    was compacted since. `dict(table.items())` takes all of it, whoever writes meanwhile. Python's `dict(table)` asks for the keys
+    If the sealed segments of a partition have .keys files, which the option key_files makes, a lookup asks those, and nothing
+    is read before. Otherwise, and for what gives all keys, it reads all keys when it is first used, and holds them in memory; what
+    gives all keys reads them once more if the topic was compacted since. `dict(table.items())` takes all of it, whoever writes meanwhile. Python's `dict(table)` asks for the keys
     first, and raises KeyError if one is deleted before its value is asked for. If a key is in several partitions, its
     value is that in the partition where `append` puts it now.
     """
@@ -145,7 +167,6 @@ class Table(Mapping[bytes, bytes]):
             part = self._parts.setdefault(number, _Part())
             try:
                 log = self._log(number, part)
-                part.catch_up(log)
                 return look(log, part)
             except OffsetOutOfRangeError:
                 part.forget()

@@ -1,4 +1,4 @@
-"""What a store does by itself: retention, removal of files, checkpoints, flushing, rolls of idle segments, cleaning."""
+"""What a store does by itself: retention, removal of files, checkpoints, flushing, rolls, cleaning, files of keys."""
 
 import atexit
 import contextlib
@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kstore.errors import (
     LogLockedError,
     PolicyViolationError,
 )
+from kstore.log.compact.key_files import make_missing
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in
 from kstore.log.files import layout
@@ -60,9 +62,10 @@ class Upkeep:
         self._set_aside: set[TopicPartition] = set()
         self._cleaned: LogWriter | None = None
         self._left: dict[Path, str] = {}  # directories that could not be removed
-        self._known: tuple[object, int, bool] = (
+        self._known: tuple[object, int, bool, bool] = (
             None,
             0,
+            False,
             False,
         )  # a table of topics, and what _of_topics says of it
         self._main = Scheduler(
@@ -84,7 +87,10 @@ class Upkeep:
             {
                 self.clean: lambda store: (
                     store.config.log_cleaner_backoff_ms if self._of_topics(store)[1] else MAX64
-                )
+                ),
+                self.index: lambda store: (
+                    store.config.log_cleaner_backoff_ms if self._of_topics(store)[2] else MAX64
+                ),
             },
             self._attempt,
         )
@@ -96,7 +102,7 @@ class Upkeep:
         """Topics were changed: begins the threads, if they have something to do."""
         if store._catalog.places or store._catalog.set_aside:
             self._main.start()
-        if self._of_topics(store)[1]:
+        if any(self._of_topics(store)[1:]):
             self._cleaner.start()
 
     def begin_missing(self) -> None:
@@ -106,7 +112,7 @@ class Upkeep:
                 scheduler.start()
 
     def stop(self) -> None:
-        """Ends what runs: at once, if that is cleaning."""
+        """Ends what runs: at once, if that is cleaning, or a file of keys."""
         self._main.stop()
         self._cleaner.stop()
         log = self._cleaned
@@ -127,7 +133,7 @@ class Upkeep:
     def opened(self, tp: TopicPartition) -> None:
         """A partition is going to be opened: what is known of its files will not hold."""
         self._openings = object()
-        for task in ("retention", "roll", "cleaning"):
+        for task in ("retention", "roll", "cleaning", "key files"):
             self._quiet.pop((task, tp), None)
         self._reasons.pop(("flushing", tp), None)
         self.sizes.pop(tp, None)
@@ -289,8 +295,8 @@ class Upkeep:
 
     # ---- cleaning -------------------------------------------------------------------------------------------------
 
-    def _of_topics(self, store: Any) -> tuple[int, bool]:
-        """The shortest flush_ms, and whether anything is to be cleaned."""
+    def _of_topics(self, store: Any) -> tuple[int, bool, bool]:
+        """The shortest flush_ms, and whether anything is to be cleaned, and to have .keys files."""
         known, table = self._known, store._catalog.table
         if known[0] is not table:
             options = [topic.options for topic in table.topics.values()]
@@ -298,7 +304,8 @@ class Upkeep:
             compacts = any("compact" in own.get("cleanup.policy", "") for own in options)
             config = store.config
             is_cleaning = config.log_cleaner_enable and (config.compacts or compacts)
-            known = self._known = table, min([config.flush_ms, *flush_ms]), is_cleaning
+            indexes = config.key_files or any(own.get("key.files") == "true" for own in options)
+            known = self._known = table, min([config.flush_ms, *flush_ms]), is_cleaning, indexes
         return known[1:]
 
     def clean(self, store: Any, now: int) -> None:
@@ -338,6 +345,7 @@ class Upkeep:
             if self._cleaner.is_stopped:
                 return
             done = log.compact()
+            self._quiet.pop(("key files", tp), None)
             if not done.segments:  # what is there is too young, say
                 self._quiet["cleaning", tp] = now + _LATER_MS, active
             if keyless := sum(each.keyless for each in done.segments):
@@ -353,6 +361,51 @@ class Upkeep:
             raise
         finally:
             self._cleaned = None
+
+    # ---- files of keys --------------------------------------------------------------------------------------------
+
+    def index(self, store: Any, now: int) -> None:
+        """Makes .keys files where key_files says so. Of a partition that is closed only names of files are looked at."""
+        for tp, directory in store._catalog.places.items():
+            if self._cleaner.is_stopped:
+                return
+            if not store._catalog.config_of(tp.topic).key_files or tp.topic == layout.CLUSTER_METADATA:
+                continue
+            log: LogWriter | None = store._open_logs.peek(tp)
+            if log is None and self._quiet.get(("key files", tp)) == (MAX64, _CLOSED):
+                continue
+            if log is None or log._lacks_key_files:
+                with self._attempt(store, "key files", tp):
+                    self._index(store, tp, directory.path_of(tp))
+
+    def _index(self, store: Any, tp: TopicPartition, path: Path) -> None:
+        if store._open_logs.peek(tp) is None:
+            openings = self._openings
+            names = set(list_directory(str(path)))
+            bases = bases_of(path)
+            made = all(layout.segment_stem(base) + layout.KEYS in names for base in bases[:-1])
+            if made or self._quiet.get(("key files", tp)) == (
+                MAX64,
+                bases[-1],
+            ):  # those that lack it cannot have it
+                return self._stay_quiet("key files", tp, MAX64, _CLOSED, openings)
+        self._cleaned = log = store._open_logs.get(tp)
+        active = log.active.base_offset
+        try:
+            log._lacks_key_files = False
+            make_missing(log, partial(self._check, log))
+            self._quiet["key files", tp] = MAX64, active
+        except BaseException:
+            log._lacks_key_files = True
+            raise
+        finally:
+            self._cleaned = None
+        return None
+
+    def _check(self, log: LogWriter) -> None:
+        log._check_compacting()
+        if self._cleaner.is_stopped:
+            raise LogClosedError("the store is closed")
 
 
 def _active_of(store: Any, tp: TopicPartition) -> int:

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import kstore
 from kstore.engine.compact.key_file import KeyFile
 from kstore.kinds import MAX64
+from kstore.log.compact import key_files as making
 from kstore.log.read import key_index
 from tests.helpers.markers import marker
 
@@ -205,17 +207,102 @@ def test_adopted(tmp_path: Path) -> None:
         check(log)
 
 
+def wait_for_files(log: kstore.LogWriter) -> None:
+    """Until each sealed segment has its file."""
+    path = Path(log.path)
+    deadline = time.monotonic() + 60
+    while len(key_files(path)) < len(log.segments) - 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [p.stem for p in key_files(path)] == [s.stem for s in log.segments[:-1]]
+
+
 def test_in_the_background(tmp_path: Path) -> None:
+    """The option is kept, as others are; files are made at each roll, and after compactions."""
     path = tmp_path / "t-0"
     with opened(path, key_files=True) as log:
         fill(log, 8)
-        deadline = time.monotonic() + 60
-        while len(key_files(path)) < len(log.segments) - 1 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert [p.stem for p in key_files(path)] == [s.stem for s in log.segments[:-1]]
+        wait_for_files(log)
         check(log)
-    with pytest.raises(TypeError, match="key_files"):
+    with opened(path) as log:
+        fill(log, 9)
+        wait_for_files(log)
+        log.compact()
+        wait_for_files(log)
+        check(log)
+        log.configure(key_files=None)
+        count = len(key_files(path))
+        fill(log, 10)
+        assert len(key_files(path)) == count
+        log.configure(key_files=True)
+        wait_for_files(log)
+    with pytest.raises(kstore.InvalidConfigError, match="key_files"):
         opened(tmp_path / "u-0", key_files="yes")
+
+
+def test_the_background_reads_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that can get no file is read once, not at each roll; one that has it is not read at all."""
+    path = tmp_path / "t-0"
+    with opened(path, log_cleaner_dedupe_buffer_size=(1 << 20) + 1, internal_segment_bytes=2_000_000) as log:
+        log.extend([b""] * 45_000, keys=[b"%d" % i for i in range(45_000)])
+        log.roll()
+        read: list[int] = []
+        real = making._Making.run
+
+        def spied(self: making._Making) -> kstore.KeyFileReport:
+            read.append(self._segment.base_offset)
+            return real(self)
+
+        monkeypatch.setattr(making._Making, "run", spied)
+        for _ in range(3):
+            log.append(b"v", key=b"k")
+            log.roll()
+            making.make_missing(log, log._check_compacting)
+        assert read == [0, 45_000, 45_001, 45_002]
+        assert len(key_files(path)) == 3
+        check(log)
+
+
+def test_one_that_cannot_tell_is_made_again(tmp_path: Path) -> None:
+    """The background trusts a file's header; a lookup that finds another part of it damaged says so."""
+    path = tmp_path / "t-0"
+    with opened(path) as log:
+        fill(log, 20)
+        log.make_key_files()
+    first = key_files(path)[0]
+    sound = first.read_bytes()
+    first.write_bytes(sound[:64] + bytes(len(sound) - 64))
+    with opened(path) as log:
+        making.make_missing(log, log._check_compacting)
+        assert not any(first.read_bytes()[64:])
+        check(log)
+        making.make_missing(log, log._check_compacting)
+        assert any(first.read_bytes()[64:])
+        check(log)
+
+
+def test_a_reader_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map that it has made of the segment that grows goes on; not if that was cut off and written anew."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 100, keys=[b"key-%d" % (i % 90) for i in range(100)])
+        reader = kstore.open(tmp_path / "t-0")
+        check(reader)
+        seen = scans_of(monkeypatch)
+        for i in range(20):
+            log.append(b"w", key=b"key-%d" % i)
+            reader.refresh()
+            record = reader.last(b"key-%d" % i)
+            assert record is not None
+            assert record.offset == 100 + i
+        assert seen == []
+        monkeypatch.undo()
+        log.truncate_to(100)
+        log.extend([b"w"] * 20, keys=[b"new-%d" % i for i in range(20)], batch_bytes=1)
+        log.append(b"x", key=b"end")
+        reader.refresh()
+        record = reader.last(b"new-3")
+        assert record is not None
+        assert record.offset == 103
+        check(reader)
 
 
 def test_too_many_keys(tmp_path: Path) -> None:
@@ -369,6 +456,7 @@ def test_a_file_that_goes_while_it_is_open(tmp_path: Path) -> None:
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "_MOST_MEMORY", 10 << 20)
+    monkeypatch.setattr(key_index, "_mapped", weakref.WeakSet())  # those of other tests' logs do not count
     with opened(tmp_path / "t-0") as log:
         fill(log, 17)
         check(log)

@@ -21,6 +21,7 @@ from kstore.testing.recorder import Recorder
 from tests.compaction.stages import stage, unpacked
 from tests.compaction.test_interrupted import NOW, left_behind, marker, transaction
 from tests.helpers.calls import some_calls
+from tests.helpers.key_files import remember, settle
 
 OPTIONS = {"internal_segment_bytes": 1500, "index_interval_bytes": 100}
 ANN = b"ann-who-goes"
@@ -221,7 +222,11 @@ def test_old_files_go_and_damage_is_told(ram: Path) -> None:
 def erase(directory: Path) -> None:
     with kstore.open(directory, "a", **OPTIONS) as log:
         log._flusher.stop()
+        log.make_key_files()
+        remember(directory)
         log.erase(keys=[ANN], reason="asked")
+        log.make_key_files()
+        remember(directory)
 
 
 @pytest.fixture
@@ -242,6 +247,9 @@ def check_interrupted(directory: Path, before: list[kstore.Record]) -> None:
             there = list(log)
             assert [r for r in there if r.key != ANN] == left
             assert [r for r in before if r in there] == there
+            last = {r.key: r for r in there}
+            for key in {r.key for r in before if r.key is not None}:
+                assert log.last(key) == last.get(key)
             assert not log.recovery.losses
     assert not left_behind(directory)
     erase(directory)
@@ -311,15 +319,18 @@ def test_power_cuts(ram: Path, sample: tuple[Path, list[kstore.Record], int]) ->
     with Recorder(root) as recorder:
         erase(root / "t-0")
     seen = set()
+    believed = 0
     for state in crash_states(recorder.trace, models=("strict", "ordered"), most=2, moments=30):
         digest = state.image.digest()
         if digest not in seen:
             seen.add(digest)
             (ram / "left").mkdir()
             state.image.write_to(ram / "left")
+            believed += settle(ram / "left")
             check_interrupted(ram / "left" / "t-0", before)
             shutil.rmtree(ram / "left")
     assert len(seen) > 15
+    assert believed > 10
 
 
 def test_beside_appends_and_readers(ram: Path) -> None:

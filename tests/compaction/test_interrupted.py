@@ -17,6 +17,7 @@ from kstore.engine.io.file import calls_made, fail_call
 from kstore.testing.power_cuts import crash_states
 from kstore.testing.recorder import Recorder
 from tests.helpers.calls import some_calls
+from tests.helpers.key_files import remember, settle
 
 OPTIONS = {
     "cleanup_policy": "compact",
@@ -64,14 +65,22 @@ def write(directory: Path) -> None:
 
 
 def clean(directory: Path) -> None:
-    """Two cleanings, the second of segments that are small enough to be put together."""
+    """Two cleanings, the second of segments that are small enough to be put together. There are .keys files all the time."""
     with kstore.open(directory, "a", **OPTIONS) as log:
         log._flusher.stop()
         log.compact()
+        make_key_files(log)
         log.configure(internal_segment_bytes=1_000_000)
         log.append(b"later", b"other", timestamp=NOW)
         log.roll()
+        make_key_files(log)
         log.compact()
+        make_key_files(log)
+
+
+def make_key_files(log: kstore.LogWriter) -> None:
+    log.make_key_files()
+    remember(Path(log.path))
 
 
 def records(log: kstore.PartitionLog) -> dict[int, kstore.Record]:
@@ -80,7 +89,11 @@ def records(log: kstore.PartitionLog) -> dict[int, kstore.Record]:
 
 def left_behind(directory: Path) -> list[Path]:
     """Files of work that was not finished."""
-    return [path for path in directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
+    return [
+        path
+        for path in directory.iterdir()
+        if path.name.endswith((".cleaned", ".swap", ".deleted", ".keys.tmp"))
+    ]
 
 
 def table(found: Iterable[kstore.Record]) -> dict[bytes | None, bytes | None]:
@@ -104,7 +117,10 @@ class Sample:
         self.after = records(kstore.open(whole))
 
     def copy(self, to: Path) -> Path:
+        """With .keys files, which those of the source would be no more."""
         shutil.copytree(self.source, to)
+        with kstore.open(to, "a", **OPTIONS) as log:
+            make_key_files(log)
         return to
 
     def check(self, log: kstore.PartitionLog) -> None:
@@ -116,7 +132,13 @@ class Sample:
         assert not missing
         shown = {r.offset for r in log.records(isolation="read_committed")}
         assert shown <= self.committed | {max(self.after)}
-        assert table(log.records(isolation="read_committed")) == table(self.after.values())
+        last = table(log.records(isolation="read_committed"))
+        assert last == table(self.after.values())
+        for key, value in last.items():
+            record = log.last(key or b"", isolation="read_committed")
+            assert record is not None
+            assert record.value == value
+        assert log.last(b"nobody") is None
 
     def check_reopened(self, directory: Path) -> None:
         self.check(kstore.open(directory))
@@ -216,6 +238,7 @@ def test_power_cuts(ram: Path) -> None:
     with Recorder(root) as recorder:
         clean(root / "t-0")
     seen = set()
+    believed = 0
     for state in crash_states(recorder.trace, models=("strict", "ordered"), most=MOST, moments=MOMENTS):
         digest = state.image.digest()
         if digest in seen:
@@ -224,6 +247,7 @@ def test_power_cuts(ram: Path) -> None:
         left = ram / "left"
         left.mkdir()
         state.image.write_to(left)
+        believed += settle(left)
         try:
             sample.check(kstore.open(left / "t-0"))
             with kstore.open(left / "t-0", "a", **OPTIONS) as log:
@@ -236,3 +260,4 @@ def test_power_cuts(ram: Path) -> None:
             raise
         shutil.rmtree(left)
     assert len(seen) > 50
+    assert believed > 50

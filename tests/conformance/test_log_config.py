@@ -116,7 +116,11 @@ def test_kafka_config_to_props() -> None:
     config = LogConfig()
     assert {name: get(config, name) for name in DEFAULTS} == DEFAULTS
     assert {name: get(config, name) for name in BROKER_DEFAULTS} == BROKER_DEFAULTS
-    assert len(LogConfig.describe()) == len(DEFAULTS | BROKER_DEFAULTS)
+    assert {option.kafka_name for option in LogConfig.describe() if option.in_kafka} == {
+        *DEFAULTS,
+        *BROKER_DEFAULTS,
+    }
+    assert [option.name for option in LogConfig.describe() if not option.in_kafka] == ["key_files"]
     assert LogConfig.from_topic({}) == LogConfig.from_server_properties({}) == config
     assert config.to_topic() == {}
 

@@ -11,6 +11,7 @@ from kstore.errors import KstoreError, LogNotFoundError
 from kstore.testing.image import Image
 from tests.crash_states.lives import Setting
 from tests.crash_states.promises import Promise, complaints, value_of
+from tests.helpers.key_files import settle
 
 Record = tuple[int, bytes | None]
 LOOKED_UP = 25  # records of one opening, by offset and by time
@@ -30,6 +31,8 @@ class View:
         default_factory=list
     )  # [(end of a batch, base of the next)] with a gap
     incomplete: bool = False  # time indexes were missing, and are empty now
+    kept: int | None = None  # what a writer has found kept of an option
+    is_writing: bool = False
 
 
 class Judge:
@@ -40,6 +43,7 @@ class Judge:
         self._seen: dict[tuple[bytes, Setting], list[View]] = {}
         self._records: dict[Record, Record] = {}  # each once, however many views show it
         self.opened = 0
+        self.key_files = 0  # .keys files that were believed
 
     def judge(self, image: Image, promise: Promise, setting: Setting, *, ordered: bool = False) -> list[str]:
         """What is wrong with it; nothing, as it should be. `ordered`: names have reached the disk in their order, so that
@@ -56,6 +60,8 @@ class Judge:
         judged: list[tuple[list[Record], int, int]] = []  # what one opening shows, the next mostly shows, too
         for view in views:
             own = list(view.wrong)
+            if view.is_writing and view.kept not in promise.kept:
+                own.append(f"delete_retention_ms is {view.kept}, not one of {promise.kept}")
             if not own:
                 own += [view.unstable] if view.unstable and promise.start_least == promise.start_most else []
                 own += [
@@ -77,6 +83,7 @@ class Judge:
         root = Path(tempfile.mkdtemp(dir=self._scratch))
         try:
             image.write_to(root)
+            self.key_files += settle(root)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", kstore.DataLossWarning)  # the losses are looked at
                 views = _views(root, setting)
@@ -115,6 +122,8 @@ def _views(root: Path, setting: Setting) -> list[View]:
     views.append(writing)
     try:
         with setting.open(root) as log:
+            writing.kept = log.config.given_options().get("delete_retention_ms")
+            writing.is_writing = True
             _take(writing, log)
             if not reading.wrong and writing.records != reading.records:
                 writing.wrong.append(f"{len(writing.records)} records, a reader saw {len(reading.records)}")
@@ -173,6 +182,10 @@ def _look_up(view: View, log: kstore.PartitionLog) -> None:
     for record in records[view.end % step :: step]:
         if log.get(record.offset).value != record.value:
             view.wrong.append(f"get({record.offset}) gives another record than iteration")
+    last = {record.key: record for record in records}
+    for key in [*last, b"nobody"]:
+        if key is not None and log.last(key) != last.get(key):
+            view.wrong.append(f"last({key!r}) gives {log.last(key)}, not {last.get(key)}")
     for record in records:
         found.setdefault(record.timestamp, record.offset)
     newest, asked = -1, 0

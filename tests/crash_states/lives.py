@@ -12,6 +12,7 @@ from pathlib import Path
 import kstore
 from kstore.testing.recorder import Recorder, Trace
 from tests.crash_states.promises import Promise, Promises, number_of
+from tests.helpers.key_files import remember, settle
 from tests.helpers.markers import marker
 
 TIME = 1_700_000_000_000
@@ -64,6 +65,11 @@ class Setting:
 def time_of(value: bytes) -> int:
     """When a record was made: later than those before it."""
     return TIME + number_of(value)
+
+
+def key_of(value: bytes) -> bytes:
+    """One of a few, so that most keys come again."""
+    return b"key-%d" % (number_of(value) % 7)
 
 
 class Life:
@@ -163,7 +169,7 @@ class Life:
         log = self.log
         (value,) = self.promises.next_values(1, log.log_end_offset, self.rng.choice((10, 40, 300)))
         self.begin("append")
-        log.append(value, timestamp=time_of(value))
+        log.append(value, key_of(value), timestamp=time_of(value))
         self.end(durable=self.acknowledged)
 
     def extend(self) -> None:
@@ -172,6 +178,7 @@ class Life:
         self.begin(f"extend {len(values)}")
         log.extend(
             values,
+            [key_of(value) for value in values],
             timestamps=[time_of(value) for value in values],
             batch_bytes=self.rng.choice((150, 300, 700)),
         )
@@ -181,7 +188,9 @@ class Life:
         log = self.log
         values = self.promises.next_values(self.rng.randrange(1, 6), log.log_end_offset)
         self.begin(f"append_batches {len(values)}")
-        log.append_batches(kstore.encode_batch([(time_of(value), None, value, None) for value in values]))
+        log.append_batches(
+            kstore.encode_batch([(time_of(value), key_of(value), value, None) for value in values])
+        )
         self.end(durable=self.acknowledged)
 
     def transaction(self, count: int = 0) -> None:
@@ -191,7 +200,7 @@ class Life:
         values = self.promises.next_values(count or self.rng.randrange(1, 4), first)
         producer = max(self.promises.now.written) * 10
         batch = kstore.encode_batch(
-            [(time_of(value), None, value, None) for value in values],
+            [(time_of(value), key_of(value), value, None) for value in values],
             producer_id=producer,
             producer_epoch=0,
             base_sequence=0,
@@ -320,7 +329,12 @@ class Life:
         self.begin(f"adopt {len(values)}")
         source = self.root / STAGING / str(self.promises.number)
         with kstore.open(source, "a", segment_index_bytes=256) as staged:
-            staged.extend(values, timestamps=[time_of(value) for value in values], batch_bytes=200)
+            staged.extend(
+                values,
+                [key_of(value) for value in values],
+                timestamps=[time_of(value) for value in values],
+                batch_bytes=200,
+            )
             path = staged.segments[-1].path
         log.adopt(path)
         self.promises.durable(self.shown(), base)
@@ -339,6 +353,22 @@ class Life:
         """Waits until the background has synced what it wants to."""
         self.begin("wait")
         self.log._sync_sealed()
+        self.end()
+
+    def make_key_files(self) -> None:
+        self.begin("make_key_files")
+        self.log.make_key_files()
+        remember(Path(self.log.path))
+        self.end()
+
+    def configure(self) -> None:
+        """An option that nobody gives at an opening: the one that is kept counts."""
+        number = self.rng.choice((None, *range(1000, 1005)))
+        known = self.promises.now.kept
+        self.promises.keep(known[-1], number)
+        self.begin(f"configure delete_retention_ms={number}")
+        self.log.configure(delete_retention_ms=number)
+        self.promises.keep(number)
         self.end()
 
     def step(self) -> None:
@@ -366,6 +396,8 @@ OPERATIONS = {
     "reopen": 1,
     "die_and_reopen": 2,
     "wait": 1,
+    "make_key_files": 3,
+    "configure": 1,
 }
 
 
@@ -398,6 +430,7 @@ def live(
     promises = Promises(before)
     if setting is None:
         setting = setting_of(rng)
+    settle(root)
     if before is None:
         setting.prepare(root)
     with Recorder(root) as recorder, warnings.catch_warnings():

@@ -32,6 +32,7 @@ class Promise:
     )  # by number; it only grows, and all Promises share it
     cuts: tuple[int, ...] = (0,)  # where each era began: older records end there
     jumps: frozenset[int] = frozenset()  # where the log may go on though it does not reach there
+    kept: tuple[int | None, ...] = (None,)  # one of these is what is kept of an option
 
     def __str__(self) -> str:
         return (
@@ -120,6 +121,10 @@ class Promises:
             self._change(start_least=start, start_most=start)
         if end is not None:
             self._change(end_least=end)
+
+    def keep(self, *values: int | None) -> None:
+        """One of these is what is kept of an option."""
+        self._change(kept=values)
 
     def idle(self) -> None:
         """The operation has returned."""

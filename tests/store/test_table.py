@@ -35,7 +35,7 @@ class TableMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(dir=SHM if SHM.is_dir() else None))
-        self.parts: list[list[tuple[bytes, bytes | None]]] = [[], []]
+        self.parts: list[list[tuple[bytes, bytes | None] | None]] = [[], []]  # None: it was compacted away
         self.starts = [0, 0]
         self.store = LogStore(self.root, mode="a", background=False, max_open_partitions=1, **OPTIONS)  # type: ignore[arg-type]
         self.store.create_topic("t", 2)
@@ -43,6 +43,7 @@ class TableMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.tables = [self.store.table("t"), LogStore(self.root).table("t")]
+        self.asked = [self.store.table("t"), LogStore(self.root).table("t")]  # for single keys only
 
     def log(self, partition: int) -> kstore.LogWriter:
         log = self.store.log("t", partition % len(self.parts))
@@ -64,6 +65,19 @@ class TableMachine(RuleBasedStateMachine):
         log = self.log(partition)
         log.roll()
         log.compact()
+        part = self.parts[partition % len(self.parts)]
+        for offset in {*range(log.log_start_offset, len(part))} - {record.offset for record in log}:
+            entry = part[offset]  # it does not come back where later ones are cut off
+            assert entry is None or any(
+                later is not None and later[0] == entry[0] for later in part[offset + 1 :]
+            )
+            part[offset] = None
+
+    @rule(partition=st.integers(0, 2))
+    def make_key_files(self, partition: int) -> None:
+        log = self.log(partition)
+        log.roll()
+        assert all(made.keys >= 0 for made in log.make_key_files())
 
     @rule(partition=st.integers(0, 2), share=st.floats(0, 1))
     def cut_off(self, partition: int, share: float) -> None:
@@ -88,6 +102,7 @@ class TableMachine(RuleBasedStateMachine):
             self.parts.append([])
             self.starts.append(0)
             self.tables[1] = LogStore(self.root).table("t")
+            self.asked[1] = LogStore(self.root).table("t")
 
     @rule()
     def one_that_is_new(self) -> None:
@@ -96,7 +111,7 @@ class TableMachine(RuleBasedStateMachine):
 
     def expected(self) -> dict[bytes, bytes]:
         last: list[dict[bytes, bytes | None]] = [
-            dict(part[start:]) for part, start in zip(self.parts, self.starts, strict=True)
+            dict(filter(None, part[start:])) for part, start in zip(self.parts, self.starts, strict=True)
         ]
         found = {key: value for part in reversed(last) for key, value in part.items() if value is not None}
         for key in {key for part in last for key in part}:
@@ -110,18 +125,23 @@ class TableMachine(RuleBasedStateMachine):
 
     @invariant()
     def tables_are_dicts(self) -> None:
-        for table in getattr(self, "tables", ()):
+        tables = getattr(self, "tables", [])
+        for number, table in enumerate([*tables, *getattr(self, "asked", ())]):
             expected = self.expected()
-            assert set(table) == expected.keys()
-            assert len(table) == len(expected)
+            if number < len(tables):
+                assert set(table) == expected.keys()
+                assert len(table) == len(expected)
             for key in (b"", b"a", b"b", b"c", b"dd", b"none"):
                 assert (key in table) == (key in expected)
-                several = sum(key == k for part in self.parts for k, _ in part) > 0 and len(self.parts) > 1
+                several = (
+                    sum(key == k for part in self.parts for k, _ in filter(None, part)) > 0
+                    and len(self.parts) > 1
+                )
                 if key in expected and not several:
                     assert table[key] == expected[key]
                 own = self.parts[(murmur2(key) & 0x7FFFFFFF) % len(self.parts)]
                 start = self.starts[(murmur2(key) & 0x7FFFFFFF) % len(self.parts)]
-                if key in dict(own[start:]):
+                if key in dict(filter(None, own[start:])):
                     assert table.get(key) == expected.get(key)
 
     def teardown(self) -> None:
@@ -165,14 +185,18 @@ def test_a_table(tmp_path: Path) -> None:
         table.get(b"k1")
 
 
-def test_committed_records_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_files", [False, True])
+def test_committed_records_only(tmp_path: Path, *, by_files: bool) -> None:
     with LogStore(tmp_path, mode="a") as store:
         store.create_topic("t")
-        table = store.table("t")
+        table, asked = store.table("t"), store.table("t")
         log = store.log("t")
         assert isinstance(log, kstore.LogWriter)
         store.append("t", b"0", key=b"k")
         store.append("t", b"no key")
+        if by_files:
+            log.roll()
+            log.make_key_files()
         now = int(time.time() * 1000)
         for sequence, (kind, expected) in enumerate((("ABORT", b"0"), ("COMMIT", b"1"))):
             record = (now, b"k", b"%d" % sequence, None)
@@ -181,17 +205,29 @@ def test_committed_records_only(tmp_path: Path) -> None:
                     [record], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True
                 )
             )
-            assert table[b"k"] == b"0"
+            assert table[b"k"] == asked[b"k"] == b"0"
+            if by_files:
+                log.roll()
+                log.make_key_files()
+                assert asked[b"k"] == b"0"
             log.append_batches(marker(kind, 7, now), origin="coordinator", transaction_version=0)
+            assert asked[b"k"] == expected
             assert dict(table) == {b"k": expected}
 
 
-def test_threads_beside_a_writer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_files", [False, True])
+def test_threads_beside_a_writer(tmp_path: Path, *, by_files: bool) -> None:
     """A value is never older than one that was acknowledged before it was asked for."""
     with LogStore(tmp_path, mode="a", background=False, **OPTIONS) as store:  # type: ignore[arg-type]
         store.create_topic("t", 2)
         acked, failures, ended = [0], [], threading.Event()
         tables = [store.table("t"), LogStore(tmp_path).table("t")]
+        for number in range(2 if by_files else 0):
+            log = store.log("t", number)
+            assert isinstance(log, kstore.LogWriter)
+            log.append(b"", key=b"first")
+            log.roll()
+            log.make_key_files()
 
         def read(table: kstore.Table) -> None:
             try:
@@ -213,6 +249,8 @@ def test_threads_beside_a_writer(tmp_path: Path) -> None:
                     log = store.log("t", number)
                     assert isinstance(log, kstore.LogWriter)
                     log.compact()
+                    if by_files:
+                        log.make_key_files()
         ended.set()
         for thread in threads:
             thread.join()

@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawFree
 from cython cimport final, no_gc, no_gc_clear
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
@@ -55,7 +55,6 @@ cdef enum:
     TOGETHER = 32          # records whose slots of the map are fetched from memory at a time
     FIRST_SLOTS = 1 << 12  # of a map
     MOST_SLOTS = 1 << 30
-    STEP_SLOTS = 700000    # of the largest map but for the full one: 16 MiB
     WRITE_AT = 1 << 20     # bytes that are written at once
 
 cdef enum:                 # statuses of what runs without the GIL, beside KS_OK and KS_E_*
@@ -80,9 +79,7 @@ cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 cdef class OffsetMap:
     """The last offset of each key, within `slots` * 24 bytes; at most `slots` * `load_factor` keys (spec 10.3).
 
-    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling up to an
-    eighth of that or 16 MiB; the next step is the largest. So the two that there are meanwhile take hardly more than
-    one.
+    It begins small, since a map that fits into a processor's cache is much quicker, and grows by doubling.
 
     A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
     records behind it nothing is known.
@@ -116,7 +113,7 @@ cdef class OffsetMap:
         cdef int64_t more = 2 * self.map.slot_count
         if <int64_t>self.map.slot_count >= self.most_slots or self.map.used + TOGETHER <= self.map.slot_count // 4 * 3:
             return 0
-        if more > min(self.most_slots // 8, <int64_t>STEP_SLOTS):
+        if more > self.most_slots // 4 * 3:
             more = self.most_slots
         return ks_map_grow(&self.map, more)
 
@@ -297,6 +294,8 @@ cdef class MapBuilder(SegmentWalk):
     cdef int64_t start_offset
     cdef readonly bint is_full   # the map has room for no more: it reaches to its latest_offset
     cdef readonly int64_t records_read
+    cdef readonly int64_t last_position  # of the batch taken in last
+    cdef readonly uint32_t last_crc      # of it, as it is stored
 
     def __init__(self, OffsetMap map not None, transactions not None, int64_t start_offset):
         self.map = map
@@ -322,6 +321,8 @@ cdef class MapBuilder(SegmentWalk):
     cdef void pass_batch(self, const ks_batch *b) noexcept nogil:
         if b.last_offset >= self.start_offset:
             self.map.latest_offset = b.last_offset
+        self.last_position = self.position
+        self.last_crc = b.crc
         SegmentWalk.pass_batch(self, b)
 
     cdef int take_plain(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
@@ -910,8 +911,10 @@ cdef class SegmentCleaner(SegmentWalk):
 
     cdef int write_out(self) noexcept nogil:
         cdef int64_t size = self.out.size
-        if self.log is not None and self.log.pwrite(self.out.data, size, self.written) < size:
-            return UNWRITTEN
+        if self.log is not None:
+            if self.log.pwrite(self.out.data, size, self.written) < size:
+                return UNWRITTEN
+            self.log.write_back(self.written, size)  # the disk works while the next batches are looked at
         self.written += size
         self.out.size = 0
         return KS_OK

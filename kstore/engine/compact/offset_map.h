@@ -145,16 +145,27 @@ static inline void ks_map_put(ks_offset_map *m, ks_key_hash hash, int64_t offset
     slot->next = offset + 1;
 }
 
-/* The same keys in a map of more slots: -1 if there is no memory, and nothing is changed. */
+/* The same keys in a map of more slots: -1 if there is no memory, and nothing is changed.
+ *
+ * Keys lie in both in the order of their hashes. So the old memory is given back as the new one is filled, and the two take
+ * hardly more than the new one. */
 static inline int ks_map_grow(ks_offset_map *m, int64_t slot_count)
 {
+    const uintptr_t step = (uintptr_t)1 << 21, mask = ~(uintptr_t)4095;
+    uintptr_t left = (uintptr_t)m->slots & mask, here;
     ks_offset_map larger;
     uint64_t i;
     if (ks_map_init(&larger, slot_count, (const uint8_t *)m->secret) < 0)
         return -1;
-    for (i = 0; i < m->slot_count; i++)
+    for (i = 0; i < m->slot_count; i++) {
+        here = (uintptr_t)&m->slots[i] & mask;
+        if (here - left >= step) {
+            (void)madvise((void *)left, here - left, MADV_DONTNEED);
+            left = here;
+        }
         if (m->slots[i].next != 0)
             *ks_map_find(&larger, m->slots[i].hash) = m->slots[i];
+    }
     larger.used = m->used;
     ks_map_free(m);
     *m = larger;

@@ -65,6 +65,7 @@ cdef class File:
     cpdef int64_t next_data(self, int64_t position) noexcept
     cpdef int64_t next_hole(self, int64_t position) noexcept
     cdef int64_t pwrite(self, const uint8_t *data, int64_t size, int64_t position) noexcept nogil
+    cdef void write_back(self, int64_t position, int64_t size) noexcept nogil
     cdef int resize(self, int64_t size) noexcept nogil
     cdef int allocate(self, int64_t position, int64_t size, bint keep_size) noexcept nogil
     cdef int datasync(self) noexcept nogil

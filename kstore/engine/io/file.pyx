@@ -71,11 +71,19 @@ cdef extern from *:
         errno = error;
         return status;
     }
+    static void ks_write_back(int fd, int64_t position, int64_t size) {
+        int error = errno;
+        (void)sync_file_range(fd, position, size, SYNC_FILE_RANGE_WRITE);
+        errno = error;
+    }
     static int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) {
         return fallocate(fd, keep_size ? FALLOC_FL_KEEP_SIZE : 0, position, size);
     }
     #else
     #include <errno.h>
+    static void ks_write_back(int fd, int64_t position, int64_t size) {
+        (void)fd; (void)position; (void)size;
+    }
     static int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) {
         (void)fd; (void)keep_size; (void)position; (void)size;
         errno = EOPNOTSUPP;
@@ -99,6 +107,7 @@ cdef extern from *:
     """
     int SEEK_DATA
     int SEEK_HOLE
+    void ks_write_back(int fd, int64_t position, int64_t size) nogil
     int ks_fallocate(int fd, int keep_size, int64_t position, int64_t size) nogil
     ssize_t ks_sendfile(int target, int fd, int64_t position, size_t size) nogil
     int ks_advise(int fd, int64_t position, int64_t size, int advice) nogil
@@ -366,6 +375,10 @@ cdef class File:
             note(WRITE, self, position + done, n, data + done)
             done += n
         return done
+
+    cdef void write_back(self, int64_t position, int64_t size) noexcept nogil:
+        """Has the system begin to bring these bytes to the disk, so that a sync later finds less to do. A hint."""
+        ks_write_back(self.fd, position, size)
 
     cdef int resize(self, int64_t size) noexcept nogil:
         """Sets the length; -1 with errno set on failure."""

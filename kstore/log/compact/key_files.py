@@ -53,19 +53,36 @@ class Keyed(Protocol):
     def _sealed_segments(self) -> Sequence[Segment]: ...
 
 
-def make_key_files(log: Keyed, check: Callable[[], None] | None = None) -> list[KeyFileReport]:
+def make_key_files(log: Keyed) -> list[KeyFileReport]:
     """Makes those that are missing. What is made of a segment must not outlive bytes that are not on the disk yet, so these
-    are brought there first. `check` is called now and then, and raises what ends it. OSError, LogClosedError."""
-    check = check or log._check_compacting
+    are brought there first. OSError, LogClosedError."""
+    return list(filter(None, (_made(log, segment, log._check_compacting) for segment in _ready(log))))
+
+
+def make_missing(log: Keyed, check: Callable[[], None]) -> None:
+    """The same for a background that does it again and again: a file that fits counts, though nobody has read all of it, and
+    what could not get one is not read once more. `check` is called now and then, and raises what ends it."""
     check()
+    for segment in _ready(log):
+        index = index_of(segment)
+        if not index.gets_none and not index.has_file(segment):
+            done = _made(log, segment, check)
+            index.gets_none = done is not None and done.keys < 0
+
+
+def _ready(log: Keyed) -> list[Segment]:
+    log._check_compacting()
     log._sync_sealed()
-    done = []
-    for segment in list(log._sealed_segments()):
-        with log._compacting:  # a compaction need not wait for more than one segment, nor who closes the log
-            check()
-            with contextlib.suppress(LogChangedError):  # it is deleted
-                done.append(_Making(log, segment, check).run())
-    return done
+    return list(log._sealed_segments())
+
+
+def _made(log: Keyed, segment: Segment, check: Callable[[], None]) -> KeyFileReport | None:
+    """None of a segment that was deleted meanwhile."""
+    with log._compacting:  # a compaction need not wait for more than one segment, nor who closes the log
+        check()
+        with contextlib.suppress(LogChangedError):
+            return _Making(log, segment, check).run()
+    return None
 
 
 class _Making:
@@ -155,16 +172,19 @@ class KeyFileMaker:
         self._log = weakref.ref(log)
         self._thread: Background | None = None
         self._is_due = self._is_stopped = False
+        self._is_leaving = False  # the thread looks no more
         _makers.add(self)
 
     def sealed(self) -> None:
-        """There is a segment without one."""
+        """There may be a segment without one."""
         self._is_due = True
+        thread = self._thread
         if not self._is_stopped and (
-            self._thread is None or self._thread.is_over or not self._thread.is_begun
+            thread is None or self._is_leaving or thread.is_over or not thread.is_begun
         ):
+            self._is_leaving = False
             self._thread = Background(target=self._run, name="kstore-keys", daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads: the next time
+            with contextlib.suppress(RuntimeError, MemoryError):  # no more threads: the next time
                 self._thread.start()
 
     def stop(self, *, wait: bool = True) -> None:
@@ -174,14 +194,18 @@ class KeyFileMaker:
             self._thread.wait()
 
     def _run(self) -> None:
-        while self._is_due and not self._is_stopped:
-            self._is_due = False
+        while not self._is_stopped:
+            if not self._is_due:
+                self._is_leaving = True
+                if not self._is_due:  # else somebody came, and may not have seen it
+                    return
+            self._is_due = self._is_leaving = False
             log = self._log()
             if log is None:
                 return
             # without them lookups are slower; a disk that fails tells so where something is lost by it
             with contextlib.suppress(OSError, KstoreError, MemoryError):
-                make_key_files(log, partial(self._check, log))
+                make_missing(log, partial(self._check, log))
             del log
 
     def _check(self, log: Keyed) -> None:

@@ -1,6 +1,6 @@
 """Where the records of a key are: segment by segment, as far as their indexes of keys do not tell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kstore.engine.record.batch import Record
 from kstore.engine.segment.segment import Segment
@@ -12,6 +12,9 @@ Scanned = Callable[
     [int, int], Scan
 ]  # from one offset to another: the column of offsets of records with the key
 
+# the transactions of these segments that were aborted, and have records from one offset to another
+Aborted = Callable[[tuple[Segment, ...], int, int], Sequence[object]]
+
 
 def given(key: bytes | None) -> bytes:
     """None would stand for every key. TypeError."""
@@ -21,12 +24,19 @@ def given(key: bytes | None) -> bytes:
 
 
 def last_record(
-    now: Loaded, key: bytes, committed: bool, scan: Callable[[Loaded, bytes, bool, int, int], Scan]
+    now: Loaded,
+    key: bytes,
+    end: int,
+    aborted: Aborted | None,
+    scan: Callable[[Loaded, bytes, bool, int, int], Scan],
 ) -> tuple[Record | None, int]:
-    """The last record of a key, and its offset; -1 if there is none. The record is None if it was not read yet."""
-    segments, start, end = now.segments, now.log_start_offset, now.log_end_offset
+    """The last record of a key below `end`, and its offset; -1 if there is none. The record is None if it was not read yet.
+    `aborted`: who reads what is committed. `end` is at most the last stable offset then, of a moment before `now`."""
+    segments, start = now.segments, now.log_start_offset
+    at = len(segments)
     newest = segments[-1] if segments else None
     for segment in reversed(segments):
+        at -= 1
         if segment.end_offset <= start:
             break
         if segment is newest and segment.size == 0:
@@ -45,12 +55,14 @@ def last_record(
                     record is not None
                     and record.key == key
                     and record.offset == offset < end
-                    and (not committed or any(map(len, scan(now, key, committed, offset, offset + 1))))
+                    and (aborted is None or not aborted(segments[at:], offset, offset + 1))
                 ):
                     return record, offset
             found = [
                 int(batch.column("offset").values[-1])
-                for batch in scan(now, key, committed, segment.base_offset, min(segment.end_offset, end))
+                for batch in scan(
+                    now, key, aborted is not None, segment.base_offset, min(segment.end_offset, end)
+                )
                 if len(batch)
             ]
             if found:

@@ -56,6 +56,9 @@ class KeyIndex:
         self.file: KeyFile | None = None
         self._map: OffsetMap | None = None
         self._covered = 0  # bytes of the log that the map knows
+        self._last = (0, 0)  # where the last batch of those is, and its checksum
+        self.gets_none = False  # a .keys file was to be made, and could not be
+        self._is_doubtful = False  # the file could not tell of a key
         self._was_asked = self._is_unfit = False
         self._reserved = 0  # bytes that the map may take
         self._busy = threading.Lock()
@@ -63,8 +66,22 @@ class KeyIndex:
     def use(self, file: KeyFile) -> None:
         """From here on this file tells."""
         self.file = file
+        self._is_doubtful = False
         self._map = None
         _mapped.discard(self)
+
+    def has_file(self, segment: Segment) -> bool:
+        """Whether a .keys file tells of a sealed segment, as far as was seen: nobody has read all of it."""
+        if self.file is None and not self._is_doubtful:
+            self.file = key_file_of(segment)
+        return self.file is not None
+
+    def go_on_with(self, grown: Segment) -> None:
+        """Tells of the same segment after it has grown, too; unless it was cut off meanwhile, and written anew. OSError."""
+        position, crc = self._last
+        if self._map is not None and self._covered and grown.batch_at(position).crc != crc:
+            return
+        grown._keys = self
 
     def find(self, segment: Segment, key: bytes, is_sealed: bool) -> int:
         """The offset of the last record with this key, or with one that looks the same: ask the record whose it is. ABSENT or
@@ -75,6 +92,7 @@ class KeyIndex:
             if found != UNKNOWN:
                 return found
             self.file = None
+            self._is_doubtful = True
         if not self._busy.acquire(False):
             return UNKNOWN
         try:
@@ -84,6 +102,7 @@ class KeyIndex:
                     self.file = file = key_file_of(segment)
                     if file is not None and (found := file.find(key)) != UNKNOWN:
                         return found
+                    self._is_doubtful = file is not None
                     self.file = None
                 keys = self._mapped(segment)
             size = segment.size
@@ -121,6 +140,7 @@ class KeyIndex:
         try:
             builder.open(segment, self._covered)
             while done := builder.run(STEP):
+                self._last = builder.last_position, builder.last_crc
                 self._covered += done
         except (CorruptFileError, LogChangedError):  # who reads it says what is wrong
             self._is_unfit = True

@@ -299,7 +299,9 @@ class _Loader:
                     if offset not in self.listing.removed:
                         self.orphans.append(offset)
             elif name.endswith((layout.KEYS, layout.KEYS_DRAFT)) and layout.is_key_file(name):
-                if name.endswith(layout.KEYS_DRAFT):
+                if (self.path / name).is_dir():
+                    pass  # nobody believes it
+                elif name.endswith(layout.KEYS_DRAFT):
                     if self.writing:  # else somebody may be at work on it
                         self.listing.delete(Code.KEYS_UNFINISHED, name)
                 elif name.removesuffix(layout.KEYS) not in known_stems:

@@ -134,6 +134,8 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     active = grown(last, later[0] if later else MAX64)
     if later and active.size < last.file().size() - last.origin:
         return look(path, options)  # recovery would end the log here
+    if active is not last and last._keys is not None:
+        last._keys.go_on_with(active)
     same = active is last and not later and len(known) == len(before.segments)
     if same and log_start_offset == before.log_start_offset:
         return before

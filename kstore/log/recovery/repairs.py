@@ -6,6 +6,7 @@ from kstore.engine.io.file import File, rename, set_mtime_ms, sync_directory, un
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
+from kstore.log.files.hint_file import drop_hint
 
 CUT = ".cut"  # what bytes that were cut off are kept under; Kafka passes such files over
 
@@ -23,7 +24,11 @@ class Repairs:
 
     def delete(self, name: str) -> None:
         """Removes a file."""
-        unlink(f"{self.directory}/{name}", missing_ok=True)
+        path = f"{self.directory}/{name}"
+        if layout.is_key_file(name):
+            drop_hint(path)
+        else:
+            unlink(path, missing_ok=True)
 
     def sync_names(self) -> None:
         """Brings to the disk which files there are."""
@@ -79,7 +84,7 @@ class Repairs:
                 self.kept.append(f"{path}{kind}.0{CUT}")
             else:
                 unlink(path + kind, missing_ok=True)
-        unlink(path + layout.KEYS, missing_ok=True)
+        drop_hint(path + layout.KEYS)
 
     def split(self, segment: Segment, parts: Sequence[Segment]) -> None:
         """Replaces a segment by several that hold its parts, so that a crash leaves the old or the new (spec 8.7)."""
@@ -113,7 +118,7 @@ class Repairs:
             name = segment.stem + kind
             if name not in names:
                 self.delete(name)
-        self.delete(segment.stem + layout.KEYS)
+        drop_hint(f"{self.directory}/{segment.stem}{layout.KEYS}")
         for name in names:
             self.rename(name + ".swap", name)
         sync_directory(self.directory)

@@ -10,6 +10,7 @@ from kstore.engine.io.file import rename, unlink
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
 from kstore.log.files import layout
+from kstore.log.files.hint_file import drop_hint
 
 SUFFIX = ".deleted"
 
@@ -31,7 +32,7 @@ class DeletedSegments:
 
         If a full disk has no room for the longer name, the file goes at once.
         """
-        unlink(segment.path_of(layout.KEYS), missing_ok=True)
+        drop_hint(segment.path_of(layout.KEYS))
         segment.remember_file()
         with contextlib.suppress(CorruptFileError, LogChangedError, OSError):
             _ = segment.transaction_index  # readers of this process need it even when the file is gone

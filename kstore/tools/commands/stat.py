@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import sys
 from collections import Counter
 from itertools import pairwise
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kstore.config import MAX64
+from kstore.engine.compact.key_file import KeyFile
 from kstore.engine.record.batch import CODECS
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
+from kstore.log.read.key_index import key_file_of
 from kstore.store import LogStore
 from kstore.tools.numbers import counted
 from kstore.tools.opening import add_open_arguments, open_partition
@@ -33,6 +36,7 @@ HEADINGS = (
     "largest time",
     "index",
     "time index",
+    "keys",
 )
 TAIL = " bytes at the end hold no whole batch"
 FIGURES = (
@@ -47,6 +51,8 @@ FIGURES = (
     "has_gaps",
     "index_entries",
     "time_index_entries",
+    "keys",
+    "key_file",
     "path",
 )
 
@@ -92,6 +98,7 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
     times = headers["max_timestamp"]
     stamped = times[times >= 0]
     end = int(headers["position"][-1] + headers["size"][-1]) if len(headers) else 0
+    keys, key_file = keys_of(segment)
     fields = {
         "base_offset": segment.base_offset,
         "next_offset": int(headers["last_offset"][-1]) + 1 if len(headers) else segment.base_offset,
@@ -109,6 +116,8 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
         ),
         "index_entries": len(segment.offset_index),
         "time_index_entries": len(segment.time_index),
+        "keys": keys,
+        "key_file": key_file,
         "path": segment.path,
     }
     if end < segment.size:
@@ -142,6 +151,21 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
             for skipped in behind.skipped:
                 damage.setdefault(skipped.position, str(skipped.error).removeprefix(f"{segment.path}: "))
     return SegmentStat(fields, (epochs[0], epochs[-1]) if epochs else None, damage, wrong + notes)
+
+
+def keys_of(segment: Segment) -> tuple[int | None, str]:
+    """How many keys the .keys file of a segment has, and whether it is used: "fits", "stale" if it was made for another state
+    of the .log, "damaged", or "none"."""
+    path = segment.path_of(layout.KEYS)
+    if not os.path.lexists(path):
+        return None, "none"
+    try:
+        keys = KeyFile(path).count()
+    except (OSError, CorruptFileError):
+        keys = -1
+    if keys < 0:
+        return None, "damaged"
+    return (keys, "fits") if key_file_of(segment) is not None else (None, "stale")
 
 
 def _without_path(error: CorruptFileError) -> str:
@@ -267,6 +291,7 @@ def _row(segment: dict[str, Any]) -> tuple[str, ...]:
         time_text(segment["max_timestamp"]),
         str(segment["index_entries"]),
         str(segment["time_index_entries"]),
+        {"none": "-", "fits": str(segment["keys"])}.get(segment["key_file"], segment["key_file"]),
     )
 
 
