@@ -84,6 +84,7 @@ cdef class FileHandle:
 
     cdef File open(self, str path)
     cdef File find(self, str path)
+    cdef void be(self, uint64_t device, uint64_t inode) noexcept
     cdef void leave(self) noexcept
     cdef void let_go(self) noexcept
 

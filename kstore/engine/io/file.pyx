@@ -803,6 +803,11 @@ cdef class FileHandle:
             found = os.stat(path)
             self.device, self.inode = found.st_dev, found.st_ino
 
+    cdef void be(self, uint64_t device, uint64_t inode) noexcept:
+        """Stands for the file with these numbers, unless one is known."""
+        if self.inode == 0:
+            self.device, self.inode = device, inode
+
     cdef void leave(self) noexcept:
         """Is no longer among those that may be closed."""
         global idle_count

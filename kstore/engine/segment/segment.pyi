@@ -147,8 +147,9 @@ class Segment:
 
         A batch whose offsets contradict those of its neighbours does not count. `tail_bytes` then is the number of
         bytes after the last batch that counts."""
-    def remember_file(self) -> None:
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. OSError."""
+    def remember_file(self, device: int = 0, inode: int = 0) -> None:
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It is the file
+        of that name, or if an inode is given the one with these numbers. OSError."""
     def keep_open(self) -> None:
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
         descriptors are held already."""

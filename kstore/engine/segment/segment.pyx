@@ -11,7 +11,7 @@ import os
 from typing import NamedTuple
 
 from cython cimport final, no_gc_clear
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 
 from kstore.engine.io.file cimport File, FileHandle
 from kstore.engine.io.read_window cimport ReadWindow
@@ -161,8 +161,12 @@ cdef class Segment:
         """The .log as a File, which stays open as long as somebody has it."""
         return self.opened()
 
-    def remember_file(self):
-        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. OSError."""
+    def remember_file(self, uint64_t device=0, uint64_t inode=0):
+        """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It is the file
+        of that name, or if an inode is given the one with these numbers. OSError."""
+        if inode:
+            self._handle.be(device, inode)
+            return
         try:
             self._handle.know(self.path)
         except FileNotFoundError:

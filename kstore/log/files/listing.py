@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
+from kstore.engine.io import directory
 from kstore.engine.io.file import frees_descriptor
 
 _Found = TypeVar("_Found")
@@ -17,6 +18,18 @@ def list_directory(path: str) -> list[str]:
 def scan_directory(path: str) -> "os._ScandirIterator[str]":
     """What os.scandir gives. OSError."""
     return _asked(os.scandir, path)
+
+
+def read_directory(
+    path: str, kinds: tuple[str, ...]
+) -> tuple[dict[int, int], list[str], dict[int, int], int, int]:
+    """What kstore.engine.io.directory.read_directory gives. OSError."""
+    return _asked(lambda name: directory.read_directory(name, kinds), path)
+
+
+def digest(path: str) -> int:
+    """What kstore.engine.io.directory.digest gives. OSError."""
+    return _asked(directory.digest, path)
 
 
 def _asked(ask: Callable[[str], _Found], path: str) -> _Found:

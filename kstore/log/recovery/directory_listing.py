@@ -5,47 +5,70 @@ from collections.abc import Callable, Iterable
 
 from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
-from kstore.log.files.listing import list_directory
+from kstore.log.files.listing import digest, read_directory
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.steps import Code, Step
 
-_LOG = (".log", ".log.swap")
-
-
-def _logs_in(names: Iterable[str]) -> set[int]:
-    """The offsets of segments that have their .log, under its name or as a .swap file."""
-    offsets = (layout.segment_offset(name.removesuffix(".swap")) for name in names)
-    return {offset for offset in offsets if offset is not None}
+KINDS = (*layout.SEGMENT_KINDS, layout.KEYS, ".snapshot")
+BITS = {kind: 1 << i for i, kind in enumerate(KINDS)}
+_LOG = BITS[".log"]
 
 
 class DirectoryListing:
-    """The names in the directory, and what they are after passes 1 to 3, which become steps of the recovery."""
+    """What the directory holds, and what that is after passes 1 to 3, which become steps of the recovery.
+
+    Most names are a base offset in 20 digits and one of KINDS: `files` has, for each such offset in order, the BITS of the
+    kinds that are there. `others` are all other names.
+    """
 
     def __init__(self, directory: str, recovery: Recovery) -> None:
         self.directory = directory
         self.recovery = recovery
-        self.names = set(list_directory(directory))
-        self._listed = frozenset(self.names)
+        self.files, others, self._inodes, self._device, self._digest = read_directory(directory, KINDS)
+        self.others = set(others)
+        self._logs = dict(self._inodes)
+        self._listed = self.files.copy()
+        self._swaps = _swapped(others)
         self.renamed: set[str] = set()  # final names of files that are still called .swap
         # offsets of segments that are being removed: the .log is the first file that is called .deleted
         self.removed: set[int] = set()
 
+    def has(self, offset: int, kind: str) -> bool:
+        """Whether a segment has its file of a kind, under the name that a broker gives it."""
+        return bool(self.files.get(offset, 0) & BITS[kind])
+
+    def file_of(self, segment: Segment) -> tuple[int, int]:
+        """The device and inode of a segment's .log when the directory was listed; (0, 0) if that is not known."""
+        if segment.suffixes or segment.origin:
+            return 0, 0
+        return self._device, self._inodes.get(segment.base_offset, 0)
+
     def changed_from(self) -> int | None:
         """The first offset of a segment that came or went since the directory was listed; None if none did."""
-        return min(_logs_in(self._listed) ^ _logs_in(list_directory(self.directory)), default=None)
+        files, others, *_ = read_directory(self.directory, KINDS)
+        before, now = _offsets(self._listed, self._swaps), _offsets(files, _swapped(others))
+        return min(before ^ now, default=None)
 
     def is_as_it_was(self) -> bool:
         """Whether the directory has the same logs, under the same names, up to the last that was there when it was listed."""
-        listed = set(list_directory(self.directory))
-        if listed == self._listed:  # nearly always; to look at every name would take longer than all the rest
+        if digest(self.directory) == self._digest:  # nearly always
             return True
-        last = max(_logs_in(self._listed), default=-1)
+        files, others, inodes, *_ = read_directory(self.directory, KINDS)
+        last = max(_offsets(self._listed, self._swaps), default=-1)
         before, now = (
-            {name for name in names if name.endswith(_LOG) and (layout.parse_offset(name) or 0) <= last}
-            for names in (self._listed, listed)
+            {
+                (offset, inodes.get(offset, 0))
+                for offset, bits in files.items()
+                if bits & _LOG and offset <= last
+            }
+            | {(offset, -1) for offset in swaps if offset <= last}
+            for files, swaps, inodes in (
+                (self._listed, self._swaps, self._logs),
+                (files, _swapped(others), inodes),
+            )
         )
-        return before == now or last < 0
+        return before == now
 
     def note(
         self,
@@ -65,12 +88,26 @@ class DirectoryListing:
         self.note(code, name, detail=detail, deed=lambda repairs: repairs.delete(name))
 
     def _drop(self, code: Code, name: str, detail: object = "") -> None:
-        self.names.discard(name)
+        self._leave_out(name)
         self.delete(code, name, detail=detail)
+
+    def _leave_out(self, name: str) -> None:
+        file = _named(name)
+        if file is None:
+            self.others.discard(name)
+            return
+        offset, bit = file
+        self.files[offset] &= ~bit
+        if bit == _LOG:
+            self._inodes.pop(offset, None)
+
+    def _is_there(self, name: str) -> bool:
+        file = _named(name)
+        return name in self.others if file is None else bool(self.files.get(file[0], 0) & file[1])
 
     def finish_interrupted_work(self, make: Callable[[str, int, dict[str, str]], Segment]) -> None:
         """Passes 1 to 3 of spec 8.2."""
-        extras = [name for name in self.names if name.endswith((".deleted", ".cleaned", ".swap"))]
+        extras = [name for name in self.others if name.endswith((".deleted", ".cleaned", ".swap"))]
         if not extras:
             return
         first_cleaned = min(
@@ -95,11 +132,13 @@ class DirectoryListing:
                 self._drop(Code.COMPACTION_UNFINISHED, name)
             else:
                 swaps.append(name)
-        placed = sorted(
+        placed = [(offset, name) for offset, bits in self.files.items() for name in names_of(offset, bits)]
+        placed += [
             (offset, name)
-            for name in self.names
+            for name in self.others
             if not name.endswith(".swap") and (offset := layout.parse_offset(name)) is not None
-        )
+        ]
+        placed.sort()
         for name in swaps:
             offset = layout.segment_offset(name.removesuffix(".swap"))
             if offset is None:
@@ -107,10 +146,10 @@ class DirectoryListing:
             swapped = make(layout.segment_stem(offset), offset, dict.fromkeys(layout.SEGMENT_KINDS, ".swap"))
             end = swapped.read_next_offset()
             for _, other in placed[bisect_left(placed, (offset, "")) : bisect_left(placed, (end, ""))]:
-                if other in self.names:
+                if self._is_there(other):
                     self._drop(Code.COMPACTION_REPLACES, other, name)
         for name in swaps:
-            if name in self.names:
+            if name in self.others:
                 self._finish_swap(name)
 
     def _finish_swap(self, name: str) -> None:
@@ -120,11 +159,39 @@ class DirectoryListing:
             # left as it is: with another name it might replace a segment later
             self.note(Code.NO_NAME_OF_A_SWAP, name)
             return
-        self.names.discard(name)
-        self.names.add(final)
+        self._leave_out(name)
+        self.files[file.offset] = self.files.get(file.offset, 0) | BITS[file.kind]
         self.renamed.add(final)
         self.note(Code.COMPACTION_ALL_BUT_FINISHED, name, deed=lambda repairs: repairs.rename(name, final))
 
     def suffixes(self, stem: str) -> dict[str, str]:
         """How the files of a segment are named on disk, where that is not their final name."""
         return {kind: ".swap" for kind in layout.SEGMENT_KINDS if stem + kind in self.renamed}
+
+
+def names_of(offset: int, bits: int) -> list[str]:
+    """The names of the files of these kinds."""
+    return [layout.segment_stem(offset) + kind for kind, bit in BITS.items() if bits & bit]
+
+
+def _named(name: str) -> tuple[int, int] | None:
+    """The offset and the bit of a name that `files` has; None for one of the others."""
+    stem, _, kind = name.partition(".")
+    bit = BITS.get("." + kind)
+    offset = layout.parse_offset(name)
+    if bit is None or offset is None or offset < 0 or stem != layout.segment_stem(offset):
+        return None
+    return offset, bit
+
+
+def _swapped(others: Iterable[str]) -> set[int]:
+    """The offsets of segments whose .log is a .swap file."""
+    offsets = (
+        layout.segment_offset(name.removesuffix(".swap")) for name in others if name.endswith(".log.swap")
+    )
+    return {offset for offset in offsets if offset is not None}
+
+
+def _offsets(files: dict[int, int], swaps: set[int]) -> set[int]:
+    """The offsets of segments that have their .log, under its name or as a .swap file."""
+    return {offset for offset, bits in files.items() if bits & _LOG} | swaps

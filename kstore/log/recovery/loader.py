@@ -22,7 +22,7 @@ from kstore.errors import CorruptFileError, CorruptIndexError, LogChangedError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
-from kstore.log.recovery.directory_listing import DirectoryListing
+from kstore.log.recovery.directory_listing import BITS, DirectoryListing, names_of
 from kstore.log.recovery.gaps import Gap, Gaps, offset_named
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.remains import Remains, remains_of
@@ -32,6 +32,9 @@ from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code, Step
 from kstore.log.recovery.voucher import vouched_until
 
+_LOG, _INDEX, _TIME_INDEX, _TRANSACTIONS = (BITS[kind] for kind in layout.SEGMENT_KINDS)
+_INDEXES = _INDEX | _TIME_INDEX | _TRANSACTIONS
+_KEYS = BITS[layout.KEYS]
 _HEADER_SIZE = 61  # bytes of a batch before its records
 
 
@@ -240,7 +243,7 @@ class _Loader:
     def _shorten_transactions(self, last: Segment, log_end_offset: int) -> None:
         """An entry behind the end is of a marker that is gone: the next one there must not find it."""
         name = last.stem + ".txnindex"
-        if not self.recover or last in self.recovered or name not in self.listing.names:
+        if not self.recover or last in self.recovered or not self.listing.has(last.base_offset, ".txnindex"):
             return  # or it is made anew
         index = TransactionIndex(
             last.base_offset, last.transaction_index.to_bytes(), path=last.path_of(".txnindex")
@@ -277,47 +280,29 @@ class _Loader:
 
     def _open_segments(self) -> list[Segment]:
         """Pass 4: the segments there are, in order; indexes without a log are left aside."""
-        names = self.listing.names
-        stems = []
-        for name in names:
-            if name.endswith(".log"):
-                offset = layout.segment_offset(name)
-                if offset is not None:
-                    stems.append((offset, name[:-4]))
-                else:
-                    self._note_misnamed(name)
-        stems.sort()
-        known = {offset for offset, _ in stems}
-        known_stems = {stem for _, stem in stems}
-        for name in names:
-            if name.endswith(layout.INDEX_KINDS) and name.rpartition(".")[0] not in known_stems:
-                offset = layout.parse_offset(name)
-                if offset is None:
-                    self.listing.note(Code.NO_NAME_OF_AN_INDEX, name)
-                elif offset not in known:
-                    self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
-                    if offset not in self.listing.removed:
-                        self.orphans.append(offset)
-            elif name.endswith((layout.KEYS, layout.KEYS_DRAFT)) and layout.is_key_file(name):
-                if (self.path / name).is_dir():
-                    pass  # nobody believes it
-                elif name.endswith(layout.KEYS_DRAFT):
-                    if self.writing:  # else somebody may be at work on it
-                        self.listing.delete(Code.KEYS_UNFINISHED, name)
-                elif name.removesuffix(layout.KEYS) not in known_stems:
-                    self.listing.delete(Code.KEYS_WITHOUT_LOG, name)
-        ends = [*(offset for offset, _ in stems[1:]), MAX64][: len(stems)]
+        files = self.listing.files
+        offsets = [offset for offset, bits in files.items() if bits & _LOG]
+        if len(offsets) < len(files):
+            for offset, bits in files.items():
+                if bits and not bits & _LOG:
+                    self._leave_aside(offset, bits)
+        for name in self.listing.others:
+            self._note_other(name)
+        offsets.sort()  # those whose files were called .swap came last
         suffixes = self.listing.suffixes if self.listing.renamed else None
-        segments = []
-        for (offset, stem), end_offset in zip(stems, ends, strict=True):
+        segments: list[Segment] = []
+        for offset, end_offset in zip(offsets, [*offsets[1:], MAX64], strict=False):
+            stem, bits = layout.segment_stem(offset), files[offset]
             segment = self.make(stem, offset, suffixes(stem) if suffixes else None, end_offset)
             segments.append(segment)
-            if stem + ".index" not in names:
+            if bits & _INDEXES == _INDEX | _TIME_INDEX:  # nearly all
+                continue
+            if not bits & _INDEX:
                 # Kafka recovers such a segment even after a clean shutdown
                 self.note(Code.NO_OFFSET_INDEX, segment)
                 if self.recover:
                     segments[-1:] = self._recovered(segment)[0]
-            elif stem + ".timeindex" not in names:
+            elif not bits & _TIME_INDEX:
                 name = stem + ".timeindex"
                 self.note(
                     Code.NO_TIME_INDEX,
@@ -327,9 +312,35 @@ class _Loader:
                 if self.recover:
                     segment.use_indexes(None, TimeIndex(offset))
                     self.lost_time_indexes.add(offset)
-            if stem + ".txnindex" in names and not self._check_transactions(segment) and self.recover:
+            if bits & _TRANSACTIONS and not self._check_transactions(segment) and self.recover:
                 segments[-1:] = self._recovered(segment)[0]
         return segments
+
+    def _leave_aside(self, offset: int, bits: int) -> None:
+        """Files of a segment without its .log."""
+        for name in names_of(offset, bits & _INDEXES):
+            self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
+            if offset not in self.listing.removed:
+                self.orphans.append(offset)
+        for name in names_of(offset, bits & _KEYS):
+            if not (self.path / name).is_dir():  # nobody believes that
+                self.listing.delete(Code.KEYS_WITHOUT_LOG, name)
+
+    def _note_other(self, name: str) -> None:
+        """A name that is not a base offset in 20 digits and a known kind."""
+        if name.endswith(".log"):
+            self._note_misnamed(name)
+        elif name.endswith(layout.INDEX_KINDS):
+            offset = layout.parse_offset(name)
+            if offset is None:
+                self.listing.note(Code.NO_NAME_OF_AN_INDEX, name)
+            elif not self.listing.has(offset, ".log"):
+                self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
+                if offset not in self.listing.removed:
+                    self.orphans.append(offset)
+        elif self.writing and name.endswith(layout.KEYS_DRAFT) and layout.is_key_file(name):
+            if not (self.path / name).is_dir():
+                self.listing.delete(Code.KEYS_UNFINISHED, name)  # a reader thinks that somebody is at work on it
 
     def _note_misnamed(self, name: str) -> None:
         offset = layout.parse_offset(name)
@@ -581,7 +592,9 @@ def load(
     if not writing:
         loaded.recovery.forget_deeds()
         for segment in loaded.segments:
-            segment.remember_file()  # a compaction may give its name to another
+            segment.remember_file(
+                *loader.listing.file_of(segment)
+            )  # a compaction may give its name to another
         if not loader.listing.is_as_it_was():
             raise LogChangedError(str(path), 0, 0, 0, "segments came or went while it was opened")
     return loaded

@@ -1,0 +1,248 @@
+# cython: binding=False
+"""What a directory of segments holds: names of 20 digits and a known ending are sorted out as they are read.
+
+A log of 10,000 segments has 40,000 files, and whoever opens it lists them twice: most of that time goes to the kernel,
+so no Python object is made of a name that only says a number.
+"""
+
+import os
+
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from libc cimport errno
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport qsort
+from libc.string cimport memcmp, memcpy, strlen
+
+cdef extern from "Python.h":
+    str PyUnicode_DecodeFSDefaultAndSize(const char *name, Py_ssize_t size)
+
+cdef extern from "<dirent.h>" nogil:
+    ctypedef struct DIR:
+        pass
+    struct dirent:
+        uint64_t d_ino
+        unsigned char d_type
+        char *d_name
+    int DT_REG
+    DIR *opendir(const char *name)
+    dirent *readdir(DIR *directory)
+    int closedir(DIR *directory)
+    int dirfd(DIR *directory)
+
+cdef extern from "<sys/vfs.h>" nogil:
+    struct struct_statfs "statfs":
+        long f_type
+    int fstatfs(int fd, struct_statfs *found)
+
+cdef extern from "<sys/stat.h>" nogil:
+    struct struct_stat "stat":
+        uint64_t st_dev
+    int fstat(int fd, struct_stat *found)
+
+cdef enum:
+    DIGITS = 20
+    MOST_KINDS = 16
+    MOST_ENDING = 32
+
+# File systems whose listings give the inode that stat() gives: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS.
+cdef long[5] FAITHFUL = [0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010]
+
+ctypedef struct entry:
+    int64_t number
+    uint64_t inode  # 0: not known
+    int kind
+
+ctypedef struct listing:
+    entry *entries
+    int64_t count, room
+    uint8_t *others  # names, each with the zero behind it
+    int64_t others_size, others_room
+    uint64_t digest
+    uint64_t device
+    bint faithful
+
+ctypedef struct endings:
+    int count
+    int[MOST_KINDS] sizes
+    char[MOST_KINDS][MOST_ENDING] texts
+
+
+cdef int by_number(const void *a, const void *b) noexcept nogil:
+    cdef const entry *x = <const entry *>a
+    cdef const entry *y = <const entry *>b
+    return (x.number > y.number) - (x.number < y.number)
+
+
+cdef uint64_t mixed(uint64_t x) noexcept nogil:
+    """One to one, each bit of the outcome hangs on all of x (the last step of murmur3)."""
+    x = (x ^ (x >> 33)) * <uint64_t>0xFF51AFD7ED558CCD
+    x = (x ^ (x >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
+    return x ^ (x >> 33)
+
+
+cdef uint64_t digest_of(const char *name, size_t size, uint64_t inode) noexcept nogil:
+    cdef uint64_t h = mixed(inode + size)
+    cdef size_t i
+    for i in range(size):
+        h = (h ^ <uint8_t>name[i]) * <uint64_t>0x100000001B3
+    return mixed(h)
+
+
+cdef int64_t number_of(const char *name, size_t size) noexcept nogil:
+    """What 20 digits and a dot at the start of a name say, if it is an int64; else -1."""
+    cdef uint64_t n = 0
+    cdef int i
+    if size <= DIGITS or name[DIGITS] != c'.' or name[0] != c'0':
+        return -1
+    for i in range(DIGITS):
+        if not c'0' <= name[i] <= c'9':
+            return -1
+        n = 10 * n + <uint64_t>(name[i] - c'0')
+    return <int64_t>n if n <= <uint64_t>INT64_MAX else -1
+
+
+cdef int kind_of(const char *ending, size_t size, const endings *kinds) noexcept nogil:
+    cdef int i
+    for i in range(kinds.count):
+        if size == <size_t>kinds.sizes[i] and memcmp(ending, kinds.texts[i], size) == 0:
+            return i
+    return -1
+
+
+cdef int take(listing *found, const dirent *e, const endings *kinds) noexcept nogil:
+    """Adds a name; -1 without memory."""
+    cdef size_t size = strlen(e.d_name)
+    cdef uint64_t inode = e.d_ino if found.faithful and e.d_type == DT_REG else 0
+    cdef int64_t number, room
+    cdef int kind
+    cdef void *grown
+    if e.d_name[0] == c'.' and (size == 1 or (size == 2 and e.d_name[1] == c'.')):
+        return 0
+    found.digest += digest_of(e.d_name, size, inode)
+    if kinds is NULL:
+        return 0
+    number = number_of(e.d_name, size)
+    kind = kind_of(e.d_name + DIGITS, size - DIGITS, kinds) if number >= 0 else -1
+    if kind >= 0:
+        if found.count == found.room:
+            room = 2 * found.room + 1024
+            grown = PyMem_RawRealloc(found.entries, <size_t>room * sizeof(entry))
+            if grown is NULL:
+                return -1
+            found.entries, found.room = <entry *>grown, room
+        found.entries[found.count] = entry(number, inode, kind)
+        found.count += 1
+        return 0
+    size += 1
+    if found.others_size + <int64_t>size > found.others_room:
+        room = 2 * found.others_room + 4096 + <int64_t>size
+        grown = PyMem_RawRealloc(found.others, <size_t>room)
+        if grown is NULL:
+            return -1
+        found.others, found.others_room = <uint8_t *>grown, room
+    memcpy(found.others + found.others_size, e.d_name, size)
+    found.others_size += <int64_t>size
+    return 0
+
+
+cdef int walk(const char *path, listing *found, const endings *kinds) noexcept nogil:
+    """Reads the whole directory: 0, or an errno, or -1 without memory."""
+    cdef DIR *directory = opendir(path)
+    cdef dirent *e
+    cdef struct_statfs fs
+    cdef struct_stat st
+    cdef int status = 0, i
+    if directory is NULL:
+        return errno.errno
+    if fstatfs(dirfd(directory), &fs) == 0 and fstat(dirfd(directory), &st) == 0:
+        found.device = st.st_dev
+        for i in range(5):
+            found.faithful |= fs.f_type == FAITHFUL[i]
+    while True:
+        errno.errno = 0
+        e = readdir(directory)
+        if e is NULL:
+            status = errno.errno
+            break
+        if take(found, e, kinds) < 0:
+            status = -1
+            break
+    closedir(directory)
+    return status
+
+
+cdef bytes encoded(str path):
+    cdef bytes name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError("embedded null byte")  # as os.listdir says
+    return name
+
+
+cdef int checked(int status, str path) except -1:
+    if status < 0:
+        raise MemoryError()
+    if status:
+        raise OSError(status, os.strerror(status), path)
+    return 0
+
+
+def digest(str path not None):
+    """A number that is another one as soon as a name in the directory, or the file that it stands for, is another.
+    OSError."""
+    cdef bytes kept = encoded(path)
+    cdef const char *name = kept
+    cdef listing found = listing(NULL, 0, 0, NULL, 0, 0, 0, 0, False)
+    cdef int status
+    with nogil:
+        status = walk(name, &found, NULL)
+    checked(status, path)
+    return found.digest
+
+
+def read_directory(str path not None, tuple kinds not None):
+    """The names in a directory, as (files, others, inodes, device, digest). OSError.
+
+    files: for each number whose 20 digits and one of `kinds`, such as ".log", are a name: 1 << i for each kinds[i] that
+    it has, in order of the numbers. others: the other names. inodes: for each number the inode of the file of kinds[0],
+    and `device` theirs, as far as the file system is known to tell the right one. digest: what digest() gives."""
+    cdef bytes kept = encoded(path)
+    cdef const char *name = kept
+    cdef listing found = listing(NULL, 0, 0, NULL, 0, 0, 0, 0, False)
+    cdef endings known
+    cdef dict files = {}, inodes = {}
+    cdef list others = []
+    cdef int status, bits = 0
+    cdef int64_t i, at = 0
+    cdef size_t size
+    cdef bytes ending
+    cdef entry *e
+    known.count = 0
+    for kind in kinds:
+        ending = kind.encode()
+        if len(ending) > MOST_ENDING or known.count == MOST_KINDS:
+            raise ValueError(f"too many kinds, or one too long: {kinds}")
+        memcpy(known.texts[known.count], <const char *>ending, <size_t>len(ending))
+        known.sizes[known.count] = <int>len(ending)
+        known.count += 1
+    try:
+        with nogil:
+            status = walk(name, &found, &known)
+            if status == 0 and found.count:
+                qsort(found.entries, <size_t>found.count, sizeof(entry), by_number)
+        checked(status, path)
+        for i in range(found.count):
+            e = &found.entries[i]
+            bits |= 1 << e.kind
+            if e.kind == 0 and e.inode:
+                inodes[e.number] = e.inode
+            if i + 1 == found.count or found.entries[i + 1].number != e.number:
+                files[e.number] = bits
+                bits = 0
+        while at < found.others_size:
+            size = strlen(<const char *>found.others + at)
+            others.append(PyUnicode_DecodeFSDefaultAndSize(<char *>found.others + at, <Py_ssize_t>size))
+            at += <int64_t>size + 1
+    finally:
+        PyMem_RawFree(found.entries)
+        PyMem_RawFree(found.others)
+    return files, others, inodes, found.device, found.digest
