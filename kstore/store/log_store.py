@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 from kstore.arguments import MAX_EPOCH, choice, integer, number
 from kstore.config import LogConfig
+from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
+from kstore.engine.append.dealt_batches import DealtBatches
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
@@ -468,7 +470,7 @@ class LogStore:
         """Appends many records to a topic, and returns the offsets by partition: {0: range(0, 512), …}.
 
         The arguments are those of LogWriter.extend, and partitions are chosen as in `append`; without keys all records of
-        a call go to one partition. The columns are split by partition without a copy and without the GIL. Errors in the
+        a call go to one partition. The columns are split by partition without the GIL. Errors in the
         arguments are found before anything is written; should the system fail half way, what was appended before that
         stays, as the log_end_offset of the partitions tells.
         """
@@ -485,8 +487,14 @@ class LogStore:
             return {sticky: to(self._open_logs.get(found.partition(sticky))).extend(values, None, timestamps)}
         if found.count > MOST_PARTITIONS:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
-        parts = split_by_partition(values, keys, timestamps, found.count, sticky)
         logs = self._open_logs
+        if found.count <= min(MOST_DEALT, logs.limit):  # all of them may be open
+            dealt = DealtBatches(values, keys, timestamps, found.count, sticky)
+            into = {number: logs.get(found.partition(number)) for number in dealt.partitions}
+            if len(into) > 1 and dealt.encode(into):
+                return {number: dealt.append_to(to(log), number) for number, log in into.items()}
+            values, keys, timestamps = dealt.columns
+        parts = split_by_partition(values, keys, timestamps, found.count, sticky)
         if len(parts) > 1:
             try:
                 for number, *columns in parts:

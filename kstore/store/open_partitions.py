@@ -37,7 +37,7 @@ class OpenPartitions:
 
     def __init__(self, open_log: "WeakMethod[Callable[[TopicPartition], LogWriter]]", limit: int) -> None:
         self._open_log = open_log  # of who has this table: garbage of theirs goes at once
-        self._limit = limit
+        self.limit = limit
         self._logs: dict[TopicPartition, _Open] = {}
         self._guard = Mutex()
         self._closed = False
@@ -73,7 +73,7 @@ class OpenPartitions:
     def keep(self, tp: TopicPartition, log: LogWriter) -> bool:
         """Takes a log that was opened just now, if there is room for it. Before the store is used."""
         with self._guard:
-            if len(self._logs) >= self._limit or tp in self._logs or self._closed:
+            if len(self._logs) >= self.limit or tp in self._logs or self._closed:
                 return False
             self._logs[tp] = _Open(log)
             return True
@@ -89,7 +89,7 @@ class OpenPartitions:
 
     def _make_room(self) -> None:
         for _ in range(2 * len(self._logs)):
-            if len(self._logs) < self._limit:
+            if len(self._logs) < self.limit:
                 return
             tp = next(iter(self._logs))
             found = self._logs.pop(tp)  # from here on nobody gets it without the guard

@@ -284,6 +284,49 @@ cdef class RecordAppender(LogAppender):
         self.keep_promise(first + count, began)
         return range(first, first + count)
 
+    cdef bint tell_terms(self, int64_t count, int64_t batch_bytes, ks_terms *terms) except -1:
+        """What the log takes now, if it takes so many records; False if it packs them, or sets their times itself. For
+        who makes batches for `append_made`."""
+        self.acquire()
+        try:
+            self.check_usable()
+            self.refuse_offsets(count)
+            self.set_terms(self.now(), terms)
+            terms.batch_bytes = min(batch_bytes, terms.most)
+            return not self.builder.codec and not self.log_append_time
+        finally:
+            self.release()
+
+    cdef int64_t append_made(self, uint8_t *data, int64_t size, int64_t count) except -1:
+        """Appends batches that were made for this log, of `count` records, and gives them their offsets; the first one.
+        All of it is there then, or what lies in segments before the one that fails."""
+        cdef int64_t first, began = self.begun()
+        self.acquire_to_append()
+        try:
+            self.check_usable()
+            self.refuse_offsets(count)
+            first = self.end
+            self.given, self.given_size = data, size
+            self.number(first, self.leader_epoch)
+            self.put_each(self.now())
+            self.settle()
+        except BaseException:
+            if self.active is not None:
+                self.active.unstage()
+            raise
+        finally:
+            self.release()
+        self.keep_promise(first + count, began)
+        return first
+
+    cdef void set_terms(self, int64_t now, ks_terms *terms) noexcept nogil:
+        cdef int64_t ahead = min(self.after_max_ms, INT64_MAX - max(now, <int64_t>0))
+        terms.now = now
+        terms.most = min(self.max_message_bytes, self.segment_bytes)
+        terms.oldest = now - self.before_max_ms if self.before_max_ms < now else 0
+        terms.newest = now + ahead
+        terms.keys_required = self.keys_required
+
     def _check_extend(self, values, keys, timestamps):
         """Whether `extend` would take these columns; the errors are its own. For who extends several logs at once."""
         cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
@@ -328,21 +371,21 @@ cdef class RecordAppender(LogAppender):
     cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil:
         """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can."""
         cdef ks_cells values = columns.values[0], keys = columns.keys[0]
-        cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0
-        cdef int64_t most = INT64_MAX if self.builder.codec else min(self.max_message_bytes, self.segment_bytes)
-        cdef int64_t oldest = now - self.before_max_ms if self.before_max_ms < now else 0
-        cdef int64_t ahead = min(self.after_max_ms, INT64_MAX - max(now, <int64_t>0)), newest = now + ahead
+        cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0, most
+        cdef ks_terms terms
+        self.set_terms(now, &terms)
+        most = INT64_MAX if self.builder.codec else terms.most
         for i in range(columns.count):
             slot[0] = i
             ks_cell(&values, i, &value_size)
             ks_cell(&keys, i, &key_size)
             if value_size + key_size > most:
                 return APPEND_TOO_LARGE
-            if self.keys_required and key_size < 0:
+            if terms.keys_required and key_size < 0:
                 return APPEND_NO_KEY
             if columns.timestamps is not NULL:
                 at = columns.timestamps[i]
-            if at >= 0 and not self.log_append_time and (at < oldest or at > newest):
+            if at >= 0 and not self.log_append_time and (at < terms.oldest or at > terms.newest):
                 return APPEND_BAD_TIMESTAMP
         return 0
 

@@ -3,8 +3,6 @@ from typing import Any
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-__pyx_capi__: dict[str, object]  # what other extension modules cimport
-
 def crc32c(data: Buffer, value: int = 0, /) -> int: ...
 def murmur2(data: Buffer, /) -> int: ...
 def partitions_into(

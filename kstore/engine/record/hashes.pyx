@@ -23,30 +23,6 @@ def crc32c(data, uint32_t value=0, /):
     return result
 
 
-cdef uint32_t hash_of(const uint8_t *p, Py_ssize_t size) noexcept nogil:
-    cdef uint32_t m = 0x5BD1E995
-    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>size
-    cdef uint32_t k
-    while size >= 4:
-        k = p[0] | <uint32_t>p[1] << 8 | <uint32_t>p[2] << 16 | <uint32_t>p[3] << 24
-        k *= m
-        k ^= k >> 24
-        h = h * m ^ k * m
-        p += 4
-        size -= 4
-    if size > 0:
-        k = p[0]
-        if size > 1:
-            k |= <uint32_t>p[1] << 8
-        if size > 2:
-            k |= <uint32_t>p[2] << 16
-        h = (h ^ k) * m
-    h ^= h >> 13
-    h *= m
-    h ^= h >> 15
-    return h
-
-
 def murmur2(data, /):
     """The hash of some bytes as Kafka's Utils.murmur2 gives it: a signed 32-bit integer."""
     cdef Py_buffer view

@@ -1,0 +1,138 @@
+"""Columns that are dealt to partitions: each log gets what its own extend() would have made of its records."""
+
+import errno
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore import LogStore
+from kstore.engine.record.hashes import murmur2
+from kstore.testing import count_calls, failing
+
+NOW = 1_700_000_000_000
+
+
+def dealt(keys: list[bytes | None], count: int, keyless: int) -> list[list[int]]:
+    """The numbers of the records of each partition."""
+    rows: list[list[int]] = [[] for _ in range(count)]
+    for i, key in enumerate(keys):
+        rows[keyless if key is None else murmur2(key) % 2**31 % count].append(i)
+    return rows
+
+
+def batches(log: Any) -> list[tuple[Any, ...]]:
+    """All that batches say."""
+    return [
+        (b.base_offset, b.last_offset, b.size, b.max_timestamp, b.leader_epoch, list(b))
+        for b in log.batches()
+    ]
+
+
+@pytest.mark.parametrize("count", [2, 5, 70])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"segment_bytes": 1 << 20},
+        {"max_message_bytes": 900},
+        {"compression_type": "lz4"},
+        {"message_timestamp_type": "LogAppendTime"},
+    ],
+)
+def test_logs_get_what_they_would_make_themselves(tmp_path: Path, count: int, config: dict[str, Any]) -> None:
+    r = random.Random(f"{count} {config}")
+    sizes = (0, 1, 60, 700) if "max_message_bytes" in config else (0, 1, 90, 700, 30_000)
+    with LogStore(tmp_path / "store", mode="a", clock=lambda: NOW, background=False) as store:
+        store.create_topic("t", count, **config)
+        alone = [
+            kstore.open(tmp_path / f"alone/t-{n}", "a", clock=lambda: NOW, **config) for n in range(count)
+        ]
+        for times in (None, NOW - 5, [NOW - r.randrange(10**9) for _ in range(900)], [-1] * 900):
+            keys = [None if r.random() < 0.2 else r.randbytes(r.randrange(12)) for _ in range(900)]
+            values = [None if r.random() < 0.1 else r.randbytes(r.choice(sizes)) for _ in range(900)]
+            before = [log.log_end_offset for log in alone]
+            offsets = store.extend("t", values, keys, times)
+            keyless = next(
+                n
+                for n in offsets
+                for record in store.log("t", n).records(offsets[n].start)
+                if record.key is None
+            )
+            for n, rows in enumerate(dealt(keys, count, keyless)):
+                if rows:
+                    some = [times[i] for i in rows] if isinstance(times, list) else times
+                    assert offsets[n] == alone[n].extend(
+                        [values[i] for i in rows], [keys[i] for i in rows], some
+                    )
+            for n, log in enumerate(alone):
+                assert log.log_end_offset == before[n] + len(offsets.get(n, ()))
+        for n, log in enumerate(alone):
+            assert batches(store.log("t", n)) == batches(log)
+            assert len(store.log("t", n).segments) == len(log.segments)
+            log.close()
+    with LogStore(tmp_path / "store") as store:
+        for n in range(count):
+            assert not store.log("t", n).recovery.findings
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [
+        ({"max_message_bytes": 300}, kstore.RecordTooLargeError),
+        ({"message_timestamp_before_max_ms": 1}, kstore.InvalidTimestampError),
+        ({"cleanup_policy": ["compact"]}, kstore.InvalidRecordError),
+    ],
+)
+def test_nothing_is_written_where_one_log_refuses(
+    tmp_path: Path, limit: dict[str, Any], error: type[Exception]
+) -> None:
+    keys: list[bytes | None] = [b"%d" % i for i in range(200)]
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 4)
+        columns: list[Any] = [[b"." * 400] * 200, keys, NOW]
+        if error is kstore.InvalidRecordError:
+            keys[100] = None
+            offsets = store.extend("t", *columns)
+            following = (next(n for n in offsets for r in store.log("t", n) if r.key is None) + 1) % 4
+        else:
+            store.extend("t", *columns)
+            following = 2
+        ends = [store.log("t", n).log_end_offset for n in range(4)]
+        strict: Any = store.log("t", following)
+        strict.configure(**limit)
+        with pytest.raises(error):
+            store.extend("t", *columns)
+        assert [store.log("t", n).log_end_offset for n in range(4)] == ends
+        strict.configure(**dict.fromkeys(limit))
+        store.extend("t", *columns)
+        assert sum(store.log("t", n).log_end_offset for n in range(4)) == 400
+
+
+def test_a_call_that_fails_leaves_all_or_nothing_in_each_partition(tmp_path: Path) -> None:
+    keys = [b"%d" % i for i in range(2000)]
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 4)
+        offsets = store.extend("t", [b"v"] * 2000, keys)
+        counts = [len(offsets[n]) for n in range(4)]
+        calls = count_calls(lambda: store.extend("t", [b"." * 100] * 2000, keys))
+        assert calls >= 4
+        partly = 0
+        for nth in range(1, calls + 1):
+            before = [store.log("t", n).log_end_offset for n in range(4)]
+            with failing(nth, errno.ENOSPC), suppress(OSError):
+                store.extend("t", [b"%d" % nth] * 2000, keys)
+            ends = [store.log("t", n).log_end_offset for n in range(4)]
+            whole = [end - old for end, old in zip(ends, before, strict=True)]
+            assert all(grown in (0, count) for grown, count in zip(whole, counts, strict=True))
+            partly += 0 < sum(whole) < 2000
+            for n in range(4):
+                assert [r.value for r in store.log("t", n).records(before[n])] == [b"%d" % nth] * whole[n]
+        assert partly
+        placed = store.extend("t", [b"again"] * 2000, keys)
+        assert [placed[n].start for n in range(4)] == ends
+    with LogStore(tmp_path) as store:
+        assert sum(len(list(store.log("t", n))) for n in range(4)) == sum(ends) + 2000
