@@ -73,9 +73,11 @@ def encode_value(
     return value
 
 
-def encode_commits(int64_t member, int64_t base_offset, int64_t timestamp, list records not None):
+def encode_commits(
+    int64_t member, int64_t base_offset, int64_t timestamp, list records not None, int32_t sequence
+):
     """A batch of (key, value) pairs of bytes, the value None for a tombstone, all with one timestamp. `member` is its
-    producer."""
+    producer, `sequence` its base sequence."""
     cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
     cdef ks_fields f
     cdef bytes key
@@ -86,7 +88,7 @@ def encode_commits(int64_t member, int64_t base_offset, int64_t timestamp, list 
         raise MemoryError("a batch of commits")
     builder.batch.producer_id = member
     builder.batch.producer_epoch = 0
-    builder.batch.base_sequence = 0
+    builder.batch.base_sequence = sequence
     for key, value in records:
         f.key = <const uint8_t *>PyBytes_AS_STRING(key)
         f.key_size = PyBytes_GET_SIZE(key)

@@ -3,12 +3,17 @@
 It lies beside the partitions as a plain file, which a broker passes over. Members of the group, in any process, write it
 in turn. When it has grown, it is written anew with what counts. Where a crash has torn the end, that is cut off; all other
 damage is an error.
+
+A power cut may keep a later commit and lose one before it: then there is a hole. Each batch says up to which byte the file was
+on the disk when it was written (its base sequence is that number and one more, and 0 says nothing): no hole of a power cut is
+before that.
 """
 
 import os
 import secrets
 import struct
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -21,10 +26,13 @@ from kstore.errors import CorruptRecordError, LogFailedError
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
+from kstore.log.recovery.repairs import CUT
+from kstore.log.recovery.report import DataLossWarning
 
 _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
 _OVERHEAD, _LEAST, _MAGIC = 12, 61, 16
-_PAGE = 4096
+_SECTOR = 512  # bytes that a power cut keeps or loses as one
+_MOST_SEQUENCE = 2**31 - 1
 _LONG, _LONGEST = (
     1 << 16,
     1 << 20,
@@ -64,6 +72,8 @@ def read_positions(directory: str, group: str) -> dict[TopicPartition, Entry]:
     content = _Content(path_of(directory, group), group)
     with suppress(FileNotFoundError):
         content.take(read_whole(content.path))
+    if content.behind:
+        _warn(f"{content.lost()}. Who reads for the group next keeps them in a {CUT} file")
     return content.entries
 
 
@@ -88,18 +98,28 @@ class _Content:
         self.group = group
         self.entries: dict[TopicPartition, Entry] = {}
         self.end = 0  # of the batches that count, in bytes
+        self.synced = 0  # up to here it was on the disk, as the batches say
+        self.behind = 0  # how many sound batches lie behind a hole that the end is at
         self.next_offset = -1  # of the next batch; -1: any
 
     def take(self, data: bytes) -> None:
         """Takes in the batches that follow, up to where the file is torn. CorruptRecordError for damage."""
-        start, at, next_offset = self.end, 0, self.next_offset
+        start, at, next_offset, synced = self.end, 0, self.next_offset, self.synced
+        self.behind = 0
         latest: dict[bytes | None, tuple[Record, int]] = {}  # the last record of each key, and its member
         while at < len(data):
             size = _size_at(data, at)
             whole = _LEAST <= size <= len(data) - at
             batch = RecordBatch(data[at : at + size], file=self.path, position=start + at) if whole else None
             if batch is None or not _is_ours(batch):
-                if _is_torn(data, at, whole, start, max(next_offset, 0)):
+                later = _sound_batches(data, at + 1)
+                durable = max([synced, *(_synced_at(batch) for _, batch in later)])
+                until = later[0][0] if later else len(data)
+                if start + at >= durable and (
+                    _has_hole(data, at, until, start)
+                    or (not later and not whole and _is_begun(data, at, start, max(next_offset, 0)))
+                ):
+                    self.behind = len(later)
                     break
                 expected = "a batch of a commit"
                 raise CorruptRecordError(
@@ -117,14 +137,22 @@ class _Content:
             for record in batch.records(verify=False):
                 latest[record.key] = record, member
             at += size
-            next_offset = batch.next_offset
+            next_offset, synced = batch.next_offset, max(synced, _synced_at(batch))
         found = [(decode(self.group, record, self.path), member) for record, member in latest.values()]
         for (tp, commit), member in found:
             if commit is None:
                 self.entries.pop(tp, None)
             else:
                 self.entries[tp] = Entry(commit, member)
-        self.end, self.next_offset = start + at, next_offset
+        self.end, self.next_offset, self.synced = start + at, next_offset, synced
+
+    def lost(self) -> str:
+        """Says what lies behind the hole."""
+        commits = "a commit" if self.behind == 1 else f"{self.behind} commits"
+        return (
+            f"{self.path}: a power cut has left a hole at byte {self.end}, and {commits} behind it, which nothing says were "
+            f"on the disk: the positions before it count"
+        )
 
     def note(self, changes: Changes, member: int, size: int) -> None:
         """Takes in a batch of so many bytes that a member has written."""
@@ -275,9 +303,28 @@ class GroupFile:
                     what, file=self._path, position=content.end, expected=most, found=size
                 )
             self.look = object()
-            content.take(self._file.read(content.end, size - content.end))
+            data = self._file.read(content.end, size - content.end)
+            start = content.end
+            content.take(data)
             if size > content.end:
-                self._file.truncate(content.end)
+                self._cut(data[content.end - start :])
+
+    def _cut(self, torn: bytes) -> None:
+        """Cuts off what a crash has torn. Whole commits behind a hole are kept aside."""
+        content, file = self._content, self._file
+        assert file is not None
+        if not content.behind:
+            file.truncate(content.end)
+            return
+        kept = f"{self._path}.{content.end}{CUT}"
+        write_whole(kept, torn)
+        file.truncate(content.end)
+        try:
+            file.sync()  # or they come back behind what is appended now
+        except OSError:
+            self._doubtful = file
+            raise
+        _warn(f"{content.lost()}, the others are kept in {kept}")
 
     def _put(self, changes: Changes, durable: bool) -> None:
         content = self._content
@@ -300,12 +347,15 @@ class GroupFile:
         """Whether the file is that long, and most of it is old."""
         return self._content.end > max(least, 4 * size + 400 * len(self._content.entries))
 
-    def _encode(self, changes: Changes, member: int, base_offset: int) -> bytes:
+    def _encode(self, changes: Changes, member: int, base_offset: int, synced: int | None = None) -> bytes:
+        if synced is None:
+            synced = max(self._content.synced, self._synced[1] if self._synced[0] is self._file else 0)
         records = [
             (self._key_of(tp), None if commit is None else encode_value(commit))
             for tp, commit in changes.items()
         ]
-        return encode_commits(member, base_offset, time.time_ns() // 1_000_000, records)
+        sequence = min(synced + 1, _MOST_SEQUENCE)
+        return encode_commits(member, base_offset, time.time_ns() // 1_000_000, records, sequence)
 
     def _key_of(self, tp: TopicPartition) -> bytes:
         key = self._keys.get(tp)
@@ -364,11 +414,15 @@ class GroupFile:
         by_member: dict[int, dict[TopicPartition, Commit | None]] = {}
         for tp, entry in entries.items():
             by_member.setdefault(entry.member, {})[tp] = entry.commit
-        data, offset = b"", max(self._content.next_offset, 0)
-        for one, theirs in by_member.items():
-            data += self._encode(theirs, one, offset)
-            offset += len(theirs)
-        write_whole(self._path, data)
+
+        def encoded(synced: int) -> bytes:
+            data, offset = b"", max(self._content.next_offset, 0)
+            for one, theirs in by_member.items():
+                data += self._encode(theirs, one, offset, synced)
+                offset += len(theirs)
+            return data
+
+        write_whole(self._path, encoded(len(encoded(0))))  # all of it is on the disk before it has its name
         look = self.look
         self._catch_up()
         self.look = look  # nobody else was here
@@ -395,26 +449,43 @@ def _has_batch(data: bytes) -> bool:
         return False
 
 
-def _is_torn(data: bytes, at: int, whole: bool, start: int, offset: int) -> bool:
-    """Whether what lies at the end is a commit that a crash has interrupted, and nothing that was written whole.
+def _synced_at(batch: RecordBatch) -> int:
+    """Up to which byte the file was on the disk when a batch was written, as far as that is known."""
+    return int(batch.base_sequence) - 1
 
-    Who was killed leaves the beginning of a batch. A power cut leaves pages that were never written, and they are zero.
-    """
-    for page in range((start + at) // _PAGE * _PAGE, start + len(data), _PAGE):
-        piece = data[max(page - start, at) : page + _PAGE - start]
+
+def _sound_batches(data: bytes, at: int) -> list[tuple[int, RecordBatch]]:
+    """The whole batches from a byte on, whatever lies between them, and where they begin."""
+    found = []
+    while at <= len(data) - _LEAST:
+        size = _size_at(data, at) if data[at + _MAGIC] == 2 else 0
+        if _LEAST <= size <= len(data) - at and _has_batch(data[at : at + size]):
+            found.append((at, RecordBatch(data[at : at + size])))
+            at += size
+        else:
+            at += 1
+    return found
+
+
+def _has_hole(data: bytes, at: int, until: int, start: int) -> bool:
+    """Whether a part of these bytes never reached the disk: it is zero."""
+    for sector in range((start + at) // _SECTOR * _SECTOR, start + until, _SECTOR):
+        piece = data[max(sector - start, at) : min(sector + _SECTOR - start, until)]
         if len(piece) >= _MAGIC and not any(piece):  # fewer bytes of a batch may be zero
             return True
-    if whole:
-        return False
+    return False
+
+
+def _is_begun(data: bytes, at: int, start: int, offset: int) -> bool:
+    """Whether this is the beginning of a batch, as who was killed leaves it."""
     rest = data[at:]
-    begin = rest[: min(8, _PAGE - (start + at) % _PAGE)]
+    begin = rest[: min(8, _SECTOR - (start + at) % _SECTOR)]
     if any(begin) and not offset.to_bytes(8, "big").startswith(begin):
         return False  # no batch with the next offset begins here
-    if len(rest) >= _LEAST and _has_batch(rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:]):
-        return False
-    for later in range(at + 1, len(data) - _LEAST + 1):
-        if data[later + _MAGIC] == 2:
-            size = _size_at(data, later)
-            if _LEAST <= size <= len(data) - later and _has_batch(data[later : later + size]):
-                return False
-    return True
+    return len(rest) < _LEAST or not _has_batch(
+        rest[:8] + _INT32.pack(len(rest) - _OVERHEAD) + rest[_OVERHEAD:]
+    )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, DataLossWarning, stacklevel=4)

@@ -1,0 +1,161 @@
+"""A power cut may keep a later commit and lose one before it. What was promised before the hole is there, and damage is no hole."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.testing import Recorder, crash_states
+
+FILE = "kstore-cursors-g.positions"
+Steps = Callable[[kstore.Cursor, Callable[[int], None]], None]
+LOST = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+
+
+def filled(directory: Path) -> Path:
+    with kstore.open(directory / "t-0", "a") as log:
+        log.extend([b"v"] * 100)
+    return directory / "t-0"
+
+
+def commits(path: Path, upto: int, *, durable: bool, metadata: str = "") -> list[int]:
+    """Of one cursor, which is not closed: how long the file was after each."""
+    jobs = kstore.open(path).cursor("g")
+    sizes = []
+    for offset in range(upto):
+        jobs.commit(offset, durable=durable, metadata=metadata)
+        sizes.append((path.parent / FILE).stat().st_size)
+    jobs._lock.release()
+    return sizes
+
+
+def committed(path: Path) -> int | None:
+    found = kstore.open(path).cursors().get("g")
+    return None if found is None else found.offset
+
+
+@LOST
+@pytest.mark.parametrize("size", [0, 1500, 4000])
+@pytest.mark.parametrize("model", ["strict", "ordered", "pages"])
+def test_what_was_promised_is_there(ram: Path, model: str, size: int) -> None:
+    """And the group goes on from there, in each state that a power cut may leave."""
+    path = filled(ram / "data")
+    metadata = "m" * size
+    with Recorder(path.parent) as recorder:
+        jobs = kstore.open(path).cursor("g")
+        jobs.commit(4, metadata=metadata)
+        recorder.mark(5)
+        for offset in range(5, 9):
+            jobs.commit(offset, durable=False, metadata=metadata)
+        jobs.commit(9, metadata=metadata)
+        recorder.mark(10)
+        for offset in range(10, 13):
+            jobs.commit(offset, durable=False, metadata=metadata)
+        jobs.close()
+        recorder.mark(13)
+    count = 0
+    for state in crash_states(recorder.trace, models=[model], seed=1):
+        if state.value is None:
+            continue
+        count += 1
+        place = ram / str(count)
+        place.mkdir()
+        state.image.write_to(place)
+        for file in path.iterdir():
+            if file.name != "kstore-cursors.id":
+                (place / "t-0" / file.name).write_bytes(file.read_bytes())
+        found = committed(place / "t-0")
+        assert found is not None, state.text
+        assert found >= state.value, state.text
+        with kstore.open(place / "t-0").cursor("g") as jobs:
+            assert jobs.position == found, state.text
+            jobs.commit(20)
+        with warnings.catch_warnings(action="error"):
+            assert committed(place / "t-0") == 21
+    assert count
+
+
+def test_what_follows_a_hole_is_kept_aside(ram: Path) -> None:
+    """Reading says so and changes nothing; the next member cuts it off."""
+    path = filled(ram)
+    file = ram / FILE
+    ends = commits(path, 4, durable=False)
+    whole = file.read_bytes()
+    holed = whole[: ends[0]] + bytes(ends[1] - ends[0]) + whole[ends[1] :]
+    file.write_bytes(holed)
+    with pytest.warns(kstore.DataLossWarning, match=f"hole at byte {ends[0]}, and 2 commits behind it"):
+        assert committed(path) == 1
+    assert file.read_bytes() == holed
+    kept = ram / f"{FILE}.{ends[0]}.cut"
+    with pytest.warns(kstore.DataLossWarning, match="are kept in .*[.]cut"):
+        jobs = kstore.open(path).cursor("g")
+    assert jobs.position == 1
+    assert kept.read_bytes() == holed[ends[0] :]
+    assert file.read_bytes() == whole[: ends[0]]
+    jobs.commit(1)
+    jobs.close()
+    assert committed(path) == 2
+    assert list(kstore.open(path).cursors()) == ["g"]
+
+
+@pytest.mark.parametrize("warned", ["error", "ignore"])
+def test_a_warning_that_is_an_error_changes_nothing_more(ram: Path, warned: str) -> None:
+    path = filled(ram)
+    file = ram / FILE
+    ends = commits(path, 3, durable=False)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: ends[0]] + bytes(ends[1] - ends[0]) + whole[ends[1] :])
+    with warnings.catch_warnings(action=warned):  # type: ignore[arg-type]
+        if warned == "error":
+            with pytest.raises(kstore.DataLossWarning):
+                kstore.open(path).cursor("g")
+        with kstore.open(path).cursor("g") as jobs:
+            assert jobs.position == 1
+            jobs.commit(2)
+        assert committed(path) == 3
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_zeros_in_what_was_durable_are_damage(ram: Path, again: bool) -> None:
+    """A later commit says that it was on the disk. So it is in a file that was written anew."""
+    path = filled(ram)
+    file = ram / FILE
+    ends = commits(path, 100 if again else 20, durable=True, metadata="m" * 600)
+    if again:
+        start = next(n for n in range(1, len(ends)) if ends[n] < ends[n - 1])
+        ends = [0, *ends[start:]]
+    whole = file.read_bytes()
+    assert len(whole) == ends[-1]
+    for n in range(len(ends) - 2):
+        file.write_bytes(whole[: ends[n]] + bytes(ends[n + 1] - ends[n]) + whole[ends[n + 1] :])
+        for use in (committed, lambda path: kstore.open(path).cursor("g")):
+            with pytest.raises(kstore.CorruptRecordError, match=f"byte {ends[n]}: batch"):
+                use(path)
+        assert len(file.read_bytes()) == len(whole)
+
+
+def test_a_file_of_an_older_kstore(ram: Path) -> None:
+    """Its commits say nothing of what was on the disk: their base sequence is 0."""
+    path = filled(ram)
+    file = ram / FILE
+    ends = commits(path, 1, durable=True)
+    batch = kstore.RecordBatch(file.read_bytes())
+    assert batch.base_sequence == 1
+    (record,) = batch.records()
+    old = [
+        kstore.encode_batch(
+            [(batch.max_timestamp, record.key, record.value, None)],
+            base_offset=offset,
+            producer_id=batch.producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        for offset in range(3)
+    ]
+    assert len(old[0]) == ends[0]
+    file.write_bytes(b"".join(old))
+    assert committed(path) == 1
+    assert commits(path, 3, durable=True)[-1] > 3 * ends[0]
+    assert committed(path) == 3
