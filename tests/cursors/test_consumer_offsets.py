@@ -279,10 +279,11 @@ def test_an_export_that_failed_does_not_mislead_the_next(tmp_path: Path) -> None
             pass
         finally:
             fail_call(0)
-        try:
+        if len(list(target.glob("__consumer_offsets-*"))) in (0, 50):
             store.export_cursors(target)
-        except ValueError as e:
-            assert "give `partitions`" in str(e)
+        else:
+            with pytest.raises(ValueError, match="give `partitions`"):
+                store.export_cursors(target)
             store.export_cursors(target, partitions=50)
         assert offsets_in(target, "mailer") == {36: 2}
         assert list(committed_in(target)) == ["mailer"]
