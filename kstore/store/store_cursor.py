@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from os import getpid
 from time import monotonic
@@ -16,6 +17,7 @@ from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, Wanted
 from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
+from kstore.log.threads.async_call import in_thread
 from kstore.store.membership import Membership
 from kstore.store.topic_reader import LOOK, TURN, TopicReader, TopicRecord, Topics
 
@@ -248,10 +250,10 @@ class StoreCursor(TopicReader):
             self._look()
 
     async def commit_async(self, record: TopicRecord | None = None, *, metadata: str = "") -> None:
-        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile."""
-        import asyncio
-
-        await asyncio.to_thread(self.commit, record, metadata=metadata)
+        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that is cancelled
+        ends when the commit is done, or has not begun.
+        """
+        await in_thread(partial(self.commit, record, metadata=metadata))
 
     def _named(self, topic: str | None, partition: int | None) -> list[TopicPartition]:
         """The partitions of this member that a caller names; None: all. ValueError for a topic that the cursor does not read,

@@ -1,11 +1,16 @@
 """Cursors in an event loop."""
 
 import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kstore
+from kstore.log.cursors.group_file import GroupFile
 
 
 @pytest.fixture
@@ -111,5 +116,99 @@ def test_one_that_is_cancelled_stays_where_it_was(path: Path) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert (jobs.position, jobs.committed) == (100, None)
+
+    asyncio.run(main())
+
+
+async def cancelled_in_a_commit(patch: pytest.MonkeyPatch, work: Callable[[], Awaitable[None]]) -> None:
+    """Cancels a task, twice, while a commit of its has begun and is not done."""
+    reached, goes_on, write = threading.Event(), threading.Event(), GroupFile.write
+
+    def slow(self: GroupFile, *args: Any) -> None:
+        reached.set()
+        goes_on.wait(60)
+        write(self, *args)
+
+    patch.setattr(GroupFile, "write", slow)
+    task = asyncio.ensure_future(work())
+    while not reached.is_set():
+        await asyncio.sleep(0.001)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.wait([task], timeout=0.02)
+    assert not task.done()
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    patch.undo()
+
+
+def test_one_that_is_cancelled_in_a_commit_knows_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is done, and the cursor stands behind it."""
+
+    async def main() -> None:
+        with kstore.open(path).cursor("g") as jobs:
+
+            async def batch() -> None:
+                async with jobs.batch(5):
+                    pass
+
+            await cancelled_in_a_commit(monkeypatch, batch)
+            assert jobs.committed is not None
+            assert (jobs.position, jobs.committed.offset) == (5, 5)
+            async with jobs.batch(3) as records:
+                assert [record.offset for record in records] == [5, 6, 7]
+            await cancelled_in_a_commit(monkeypatch, lambda: jobs.commit_async(9))
+            assert jobs.committed.offset == 10
+
+    asyncio.run(main())
+
+
+def test_one_that_is_cancelled_before_its_commit_begins(path: Path) -> None:
+    """The commit never comes, though a thread is free later."""
+
+    async def main() -> None:
+        goes_on = threading.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, goes_on.wait, 60)
+        with kstore.open(path).cursor("g") as jobs:
+
+            async def batch() -> None:
+                async with jobs.batch(5):
+                    pass
+
+            task = asyncio.ensure_future(batch())
+            await asyncio.sleep(0.02)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            goes_on.set()
+            await busy
+            await loop.run_in_executor(None, int)  # behind what was withdrawn
+            assert (jobs.position, jobs.committed) == (0, None)
+            async with jobs.batch(3) as records:
+                assert records[0].offset == 0
+
+    asyncio.run(main())
+
+
+def test_a_store_s_cursor_that_is_cancelled_in_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kstore.LogStore(tmp_path / "data", mode="a", background=False) as store:
+        store.create_topic("t")
+        store.extend("t", [b"v"] * 10)
+
+    async def main() -> None:
+        with kstore.LogStore(tmp_path / "data").cursor("g", ["t"]) as cursor:
+            given = iter(cursor)
+            for _ in range(4):
+                next(given)
+            await cancelled_in_a_commit(monkeypatch, cursor.commit_async)
+            assert cursor.positions() == {("t", 0): 4}
+            assert kstore.LogStore(tmp_path / "data").cursors()["g"]["t", 0].offset == 4
+            assert [record.record.offset for record in cursor] == [4, 5, 6, 7, 8, 9]
+            cursor.commit()
 
     asyncio.run(main())

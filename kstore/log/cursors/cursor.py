@@ -26,6 +26,7 @@ from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, Offset
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.read.left_out import LeftOut
+from kstore.log.threads.async_call import in_thread
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
@@ -468,12 +469,12 @@ class Cursor:
         commit_all([(self, offset)], durable, metadata)
 
     async def commit_async(self, record: Record | int | None = None, *, metadata: str = "") -> None:
-        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile."""
-        import asyncio
-
+        """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that is cancelled
+        ends when the commit is done, or has not begun.
+        """
         if record is None:  # as it is now
             record = self._position - 1 if self._position else None
-        await asyncio.to_thread(self.commit, record, metadata=metadata)
+        await in_thread(partial(self.commit, record, metadata=metadata))
 
     def forget(self) -> None:
         """Removes the committed position, durably, with a tombstone. The cursor stays where it is. OSError."""
