@@ -488,12 +488,14 @@ class PartitionLog:
         map of its keys is made in memory, as long as the maps of all logs take no more than 128 MiB.
 
         isolation="read_committed" passes over records of aborted and open transactions. TypeError if `key` is not bytes.
-        CorruptRecordError if the log is damaged where the record is looked for.
+        CorruptRecordError if the log is damaged where the record is looked for. LogChangedError if another process has
+        truncated the log since it was opened or refreshed.
         """
         stable, aborted = -1, None
         if isolation != "read_uncommitted" and self._is_committed(isolation):
             stable, aborted = self.last_stable_offset(), self._read_transactions().aborted
         now = self._for_reading()
+        self._check_uncut(now)
         end = now.log_end_offset if aborted is None else min(now.log_end_offset, stable)
         if type(key) is not bytes:
             key = self._checked_key(key)
@@ -506,6 +508,11 @@ class PartitionLog:
         if self._traffic is not None:
             self._count(self._traffic, record)
         return record
+
+    def _check_uncut(self, now: Loaded) -> None:
+        """What is known of the keys holds as long as nobody truncates the log. LogChangedError."""
+        if now.segments:
+            now.segments[-1].check_last_batch()
 
     def _by_scans(self, now: Loaded, key: bytes, committed: bool, start: int, stop: int) -> Scan:
         """The offsets of records of a key in a range, for lookups that have to look at all records there."""
@@ -528,6 +535,7 @@ class PartitionLog:
         A compaction leaves the last one only. `isolation` and errors are those of `last`.
         """
         now = self._for_reading()
+        self._check_uncut(now)
         self._is_committed(isolation)
         key = self._checked_key(key)
         log = self._twin(now)

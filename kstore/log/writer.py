@@ -330,6 +330,9 @@ class LogWriter(RecordAppender, PartitionLog):
             raise LogClosedError(f"{self.path} is closed")
         return self._current()
 
+    def _check_uncut(self, now: Loaded) -> None:
+        """Nobody else truncates it."""
+
     def _current(self) -> Loaded:
         """The log at this moment, or as it was when it was closed."""
         held = self._segments

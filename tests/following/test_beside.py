@@ -108,6 +108,38 @@ def test_a_log_that_was_truncated(tmp_path: Path, how: str, grown: bool) -> None
     assert READS[how](log)
 
 
+@pytest.mark.parametrize("sizes", [(50, 0, 50), (0, 50, 0), (50, 50, 50), (300, 10, 20), (10, 300, 20)])
+def test_a_truncated_log_that_has_grown_past_its_old_end_is_loaded_again(
+    tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    """Whether its old end is now inside a batch, behind one, or where one of the same size ends."""
+    old, *new = sizes
+    with kstore.open(tmp_path / "t-0", "a", retention_ms=-1) as writer:
+        writer.append(b"o" * old, key=b"k", timestamp=2000)
+        view = kstore.open(tmp_path / "t-0")
+        follower = view.follow(0, timeout=10)
+        cursor = kstore.open(tmp_path / "t-0").cursor("g", follow=True, timeout=10)
+        assert next(follower).offset == next(jobs := iter(cursor)).offset == 0
+        assert [view.last(b"k").offset for _ in range(3)] == [0] * 3  # type: ignore[union-attr]
+        writer.truncate_to(0)
+        for size in new:
+            writer.append(b"n" * size, timestamp=1000)
+        with pytest.raises(LogChangedError, match="truncated"):
+            view.last(b"k")
+        with pytest.raises(LogChangedError, match="truncated"):
+            view.history(b"k")
+        assert view.refresh()
+        assert [record.value for record in view] == [b"n" * size for size in new]
+        assert view.find(timestamp="max") == kstore.open(tmp_path / "t-0").find(timestamp="max")
+        assert (view.last(b"k"), list(view.history(b"k"))) == (None, [])
+        assert not view.refresh()
+        for _ in range(30):
+            writer.append(b"more")
+        assert view.refresh()
+        assert len(list(view)) == 32
+        assert [next(follower).offset, next(jobs).offset] == [1, 1]
+
+
 def test_damage_is_still_damage(tmp_path: Path) -> None:
     """An error that nothing but the bytes explains names the file; a follower does not wait for the bytes to change."""
     directory = written(tmp_path / "t-0")

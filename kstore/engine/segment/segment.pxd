@@ -28,6 +28,8 @@ cdef class Segment:
     cdef TimeIndex _time_index
     cdef object _transaction_index
     cdef object _max_timestamp_so_far
+    cdef int64_t _last_at            # where the last batch began when read_next_offset() first found it
+    cdef bytes _last_header
     cdef public object _keys         # what lookups by key know of it, None at first
     cdef object __weakref__
 

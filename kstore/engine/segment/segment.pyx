@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
 
 from kstore.engine.io.file cimport File, FileHandle
 from kstore.engine.io.read_window cimport ReadWindow
@@ -777,7 +778,7 @@ cdef class Segment:
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index = self.offsets()
-        cdef int64_t slot, size, position, last, rival, rival_at = 0
+        cdef int64_t slot, size, position, last, rival, rival_at = 0, last_at = -1, last_size = 0
         cdef int attempt
         cdef bint sure  # the last batch began where the one before it ended, or the index names it
         for attempt in range(2):
@@ -785,6 +786,7 @@ cdef class Segment:
             position = index.position_at(slot) if slot >= 0 else 0
             last = self.base_offset - 1
             rival = -2  # the last offset of the batch before, if that contradicts those before it
+            last_at = -1
             sure = True
             while True:
                 size = step(w, position, NEAR, &b, &fault)
@@ -797,6 +799,7 @@ cdef class Segment:
                         slot >= 0 and b.last_offset == index.offset_at(slot)
                     )
                     last = b.last_offset
+                    last_at, last_size = position, size
                     rival = -2
                 else:
                     rival = b.last_offset
@@ -808,9 +811,33 @@ cdef class Segment:
                 index = self.distrusted(index, slot, last)
                 continue
             break
+        if self._last_header is None and last_at >= 0 and w.holds(last_at, min(last_size, KS_BATCH_OVERHEAD)):
+            self._last_at, self._last_header = last_at, w.at(last_at)[: min(last_size, KS_BATCH_OVERHEAD)]
         self.give_back(w)
         next_offset[0] = max(last + 1, self.base_offset)
         return position if rival == -2 else rival_at
+
+    def has_its_last_batch(self):
+        """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the file
+        was cut, and may have grown again. Its checksum is in its header. OSError."""
+        cdef uint8_t[KS_BATCH_OVERHEAD] found
+        cdef const uint8_t *known
+        cdef File file
+        cdef int64_t done, size
+        if self._last_header is None:
+            return True
+        known = self._last_header
+        size = len(self._last_header)
+        file = self.opened()
+        done = file.pread(found, size, self.origin + self._last_at)
+        if done < 0:
+            file.raise_errno()
+        return done == size and memcmp(found, known, <size_t>size) == 0
+
+    def check_last_batch(self):
+        """LogChangedError if it no longer has the batch that read_next_offset() found last. OSError."""
+        if not self.has_its_last_batch():
+            raise self.changed("it was truncated", -1)
 
     def head(self, int64_t position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""

@@ -338,9 +338,13 @@ class _Loader:
                 self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
                 if offset not in self.listing.removed:
                     self.orphans.append(offset)
-        elif self.writing and name.endswith(layout.KEYS_DRAFT) and layout.is_key_file(name):
-            if not (self.path / name).is_dir():
-                self.listing.delete(Code.KEYS_UNFINISHED, name)  # a reader thinks that somebody is at work on it
+        elif self.writing and self._is_draft_of_keys(name):
+            self.listing.delete(Code.KEYS_UNFINISHED, name)  # a reader thinks that somebody is at work on it
+
+    def _is_draft_of_keys(self, name: str) -> bool:
+        return (
+            name.endswith(layout.KEYS_DRAFT) and layout.is_key_file(name) and not (self.path / name).is_dir()
+        )
 
     def _note_misnamed(self, name: str) -> None:
         offset = layout.parse_offset(name)

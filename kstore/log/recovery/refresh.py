@@ -71,10 +71,13 @@ def _traces(path: Path) -> list[tuple[str, int, int, int]]:
 
 
 def _ends_as_it_did(last: Segment, before: Loaded) -> bool:
-    """Whether the last segment still has a batch that ends where the log did: it may have been truncated, and have grown
+    """Whether the last segment still has the batch with which the log ended: it may have been truncated, and have grown
     beyond that point since."""
     try:
-        return max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
+        return (
+            last.has_its_last_batch()
+            and max(last.read_next_offset(), before.log_start_offset) == before.log_end_offset
+        )
     except (CorruptFileError, FileNotFoundError):
         return False
 
