@@ -818,8 +818,8 @@ cdef class Segment:
         return position if rival == -2 else rival_at
 
     def has_its_last_batch(self):
-        """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the file
-        was cut, and may have grown again. Its checksum is in its header. OSError."""
+        """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the
+        file was cut, and may have grown again. Its checksum is in its header. OSError."""
         cdef uint8_t[KS_BATCH_OVERHEAD] found
         cdef const uint8_t *known
         cdef File file
