@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kstore.config import LogConfig
-from kstore.engine.record.batch import Record
+from kstore.engine.record.batch import Record, RecordBatch, control_type
 from kstore.errors import CorruptCheckpointError, CorruptRecordError, LogNotFoundError
 from kstore.log.cursors.cursor import is_group, lock_for
 from kstore.log.cursors.group_file import Changes, Entries, GroupFile, groups_in, read_positions
@@ -118,15 +118,37 @@ def _committed_in(partitions: Iterable[Path]) -> dict[str, dict[TopicPartition, 
             if not path.is_dir() or e.is_log_directory:
                 raise
             continue  # it was made, and nothing of it was written: Kafka takes it for an empty one too
-        for record in log.records(isolation="read_committed"):
-            commit = commit_of(record, str(path))
-            if commit is not None:
-                group, tp, position = commit
-                theirs = found.setdefault(group, {})
-                theirs.pop(tp, None)
-                if position is not None:
-                    theirs[tp] = position
-    return {group: found[group] for group in sorted(found) if found[group]}
+        for (group, tp), position in _replayed(log).items():
+            found.setdefault(group, {})[tp] = position
+    return dict(sorted(found.items()))
+
+
+def _replayed(log: PartitionLog) -> dict[tuple[str, TopicPartition], OffsetAndMetadata]:
+    """What a broker's coordinator makes of a partition. A transaction's commits count once it is committed, unless there is a
+    later one. One that is open keeps nobody else's from counting: a reader of committed records would stop there."""
+    latest: dict[tuple[str, TopicPartition], tuple[int, OffsetAndMetadata | None]] = {}
+    pending: dict[int, list[Record]] = {}  # by producer
+
+    def take(records: Iterable[Record]) -> None:
+        for record in records:
+            commit = commit_of(record, log.path)
+            if commit is not None and latest.get(commit[:2], (-1, None))[0] < record.offset:
+                latest[commit[:2]] = record.offset, commit[2]
+
+    for batch in log.batches():
+        if batch.is_control:
+            ended = pending.pop(batch.producer_id, ())
+            take(ended if _commits(batch) else ())
+        elif batch.is_transactional:
+            pending.setdefault(batch.producer_id, []).extend(batch.records())
+        else:
+            take(batch.records())
+    return {key: position for key, (_, position) in latest.items() if position is not None}
+
+
+def _commits(batch: RecordBatch) -> bool:
+    """Whether it ends a transaction so that it counts."""
+    return any(control_type(record.key) == 1 for record in batch.records())
 
 
 def _own_number(directory: Path) -> int | None:

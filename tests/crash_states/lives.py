@@ -105,9 +105,16 @@ class Life:
         """Marks that it has returned; everything below `durable` is on the disk, or what the log says."""
         assert self.log is not None
         below = self.log.durable_offset if durable is None else max(durable, self.log.durable_offset)
-        self.promises.durable(self.shown(), below)
+        shown = self.shown()
+        self._look_beside(shown)
+        self.promises.durable(shown, below)
         self.promises.idle()
         self.mark()
+
+    def _look_beside(self, shown: dict[int, int]) -> None:
+        """Who opens it for reading now sees what the writer does."""
+        with kstore.open(self.root / self.setting.partition) as beside:
+            assert {record.offset: number_of(record.value) for record in beside} == shown
 
     def mark(self) -> None:
         self.recorder.mark(self.promises.now)

@@ -4,14 +4,18 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kstore
 from kstore.engine.io.file import fail_call
-from kstore.log.cursors.offset_commits import Commit, encode_value
+from kstore.log.cursors.offset_commits import Commit, encode_key, encode_value
+from kstore.log.files.layout import TopicPartition
 from kstore.store.consumer_offsets import commit_of, committed_in, partition_of
+from tests.conformance.forge import message, wrapper
+from tests.helpers.markers import marker
 from tests.helpers.processes import environment
 
 BROKER = Path(__file__).parents[1] / "golden" / "data" / "broker"
@@ -344,3 +348,88 @@ def test_what_is_written_is_read(size: int) -> None:
         encode_value(Commit(position._replace(metadata="x" * 16383), b""))
     with pytest.raises(ValueError, match="id"):
         encode_value(Commit(position, b"short"))
+
+
+def key_of(group: str, partition: int = 0) -> bytes:
+    return encode_key(group, TopicPartition("t", partition))
+
+
+def value_of(offset: int) -> bytes:
+    return encode_value(Commit(kstore.OffsetAndMetadata(offset, -1, "", 1), b""))
+
+
+class Coordinator:
+    """Writes a partition of __consumer_offsets as a broker does."""
+
+    def __init__(self, log: kstore.LogWriter) -> None:
+        self.log = log
+        self.sequences: dict[int, int] = {}
+
+    def commit(self, group: str, offset: int | None, producer: int = -1) -> None:
+        pair = (1, key_of(group), None if offset is None else value_of(offset), None)
+        if producer < 0:
+            self.log.append(pair[2], key=pair[1], timestamp=1)
+            return
+        sequence = self.sequences[producer] = self.sequences.get(producer, -1) + 1
+        batch = kstore.encode_batch(
+            [pair], producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        self.log.append_batches(batch, origin="coordinator")
+
+    def end(self, kind: str, producer: int) -> None:
+        self.log.append_batches(marker(kind, producer, 1), origin="coordinator", transaction_version=0)
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    with kstore.open(tmp_path / "broker/__consumer_offsets-0", "a", producer_id_expiration_ms=2**62) as log:
+        yield Coordinator(log)
+
+
+def all_offsets_in(directory: Path) -> dict[str, int]:
+    return {
+        group: theirs["t", 0].offset  # type: ignore[index]
+        for group, theirs in committed_in(directory).items()
+    }
+
+
+def test_transactions(tmp_path: Path, coordinator: Coordinator) -> None:
+    """Each counts at its end, one that is open not yet; other groups' commits behind it count all the same."""
+    directory = tmp_path / "broker"
+    coordinator.commit("plain", 1)
+    coordinator.commit("open", 1)
+    coordinator.commit("open", 2, producer=1)
+    coordinator.commit("plain", 3)
+    coordinator.commit("aborted", 1)
+    coordinator.commit("aborted", 9, producer=2)
+    coordinator.commit("later", 5, producer=3)
+    coordinator.commit("later", 6)  # it comes later, though the transaction ends later still
+    coordinator.commit("removed", 5, producer=3)
+    coordinator.commit("removed", None)
+    coordinator.commit("new", 7, producer=3)
+    assert all_offsets_in(directory) == {"plain": 3, "open": 1, "aborted": 1, "later": 6}
+    coordinator.end("ABORT", 2)
+    coordinator.end("COMMIT", 3)
+    assert all_offsets_in(directory) == {"plain": 3, "open": 1, "aborted": 1, "later": 6, "new": 7}
+    coordinator.commit("plain", 4, producer=2)
+    coordinator.end("COMMIT", 2)
+    coordinator.end("COMMIT", 1)
+    assert all_offsets_in(directory) == {"plain": 4, "open": 2, "aborted": 1, "later": 6, "new": 7}
+    with kstore.LogStore(tmp_path / "here", mode="a", background=False) as store:
+        store.create_topic("t", 1)
+        store.import_cursors(directory)
+        assert {g: p["t", 0].offset for g, p in store.cursors().items()} == all_offsets_in(directory)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("packed", [False, True])
+def test_messages_of_old_formats(tmp_path: Path, magic: int, packed: bool) -> None:
+    pairs: list[tuple[bytes, bytes | None]] = [(key_of("g", n), value_of(n + 5)) for n in range(3)]
+    pairs += [(key_of("g", 1), None), (b"\0\2\0\1g", b"")]
+    messages = [message(o, value, key, magic=magic, timestamp=1) for o, (key, value) in enumerate(pairs)]
+    path = tmp_path / "__consumer_offsets-3"
+    path.mkdir()
+    data = wrapper(4, messages, magic=magic, timestamp=1) if packed else b"".join(messages)
+    (path / "00000000000000000000.log").write_bytes(data)
+    found = committed_in(tmp_path)
+    assert {tuple(tp): position.offset for tp, position in found["g"].items()} == {("t", 0): 5, ("t", 2): 7}

@@ -1,6 +1,6 @@
 """Run as `python -m tests.fuzz.run SECONDS [NAME…]`, which `make fuzz` does: every fuzzer gets an equal part of the time.
 
-The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories and arguments in Python, with the
+The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories, arguments and a broker's positions in Python, with the
 same sanitizers in the extension modules. What is found lies in build/fuzz/findings, and the exit code is 1. What libFuzzer
 learns stays in build/fuzz/corpus. `--keep` puts the smallest of it into tests/fuzz/corpus.
 """
@@ -15,7 +15,7 @@ from tests.fuzz import seeds, targets
 from tests.fuzz.driver import FINDINGS
 
 BUILD = Path("build/fuzz")
-IN_PYTHON = ("codecs", "directories", "arguments")
+IN_PYTHON = ("codecs", "directories", "arguments", "positions")
 MOST_BYTES = 4096
 KEPT_BYTES = 300  # of a file in the repository
 KEPT_FILES = 20  # of a fuzzer

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fuzz import seeds, targets
 
-FOUND: dict[str, tuple[str, ...]] = {"codecs": (), "directories": (), "arguments": ()}
+FOUND: dict[str, tuple[str, ...]] = {"codecs": (), "directories": (), "arguments": (), "positions": ()}
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def test_the_corpus_of_a_header(target: str, tmp_path: Path) -> None:
 def test_cases_of_a_fuzzer_in_python(name: str, findings: Path) -> None:
     """A few of them, and those that have failed before."""
     module = importlib.import_module(f"tests.fuzz.{name}")
-    material = {"codecs": "cases", "directories": "contents", "arguments": "texts"}[name]
+    material = {"codecs": "cases", "directories": "contents", "arguments": "texts", "positions": "contents"}[
+        name
+    ]
     for case in (*[f"ci.{number}" for number in range(15)], *FOUND[name]):
         assert module.drive(name, list(getattr(module, material)()), module.try_one, [case]) == 0
     assert not findings.exists()

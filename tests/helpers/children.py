@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import pickle
 import select
 import signal
 import sys
@@ -16,7 +17,7 @@ from typing import IO, NamedTuple, TypeVar
 
 T = TypeVar("T")
 LIMIT = float(os.environ.get("KSTORE_INTERRUPTS_LIMIT", "20"))  # seconds for one child
-JOBS = os.cpu_count() or 1
+JOBS = len(os.sched_getaffinity(0))
 
 
 class Ended(NamedTuple):
@@ -64,6 +65,55 @@ def run_all(tasks: Iterable[tuple[T, Callable[[], None]]], limit: float = LIMIT)
 def run(task: Callable[[], None], limit: float = LIMIT) -> Ended:
     """Runs one task in a child."""
     return next(run_all([(None, task)], limit))[1]
+
+
+_other: tuple[int, "IO[bytes]", "IO[bytes]"] | None = None  # of which process, and what it is told and tells
+
+
+def in_another_process(work: Callable[[], None]) -> None:
+    """Does it in another process: AssertionError where it fails. `work` can be pickled.
+
+    It is a child of fork that was begun at the first call, or at `begin_another_process`: to fork each time would take
+    longer than most work.
+    """
+    begin_another_process()
+    assert _other is not None
+    _, to, back = _other
+    pickle.dump(work, to)
+    to.flush()
+    wrong = pickle.load(back)
+    assert not wrong, f"another process could not go on: {wrong}"
+
+
+def begin_another_process() -> None:
+    """Forks it, if it is not there. It has what this process has open, so nothing should be."""
+    global _other
+    if _other is not None and _other[0] == os.getpid():
+        return
+    (take, give), (take_back, give_back) = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        os.close(give)
+        os.close(take_back)
+        _serve(os.fdopen(take, "rb"), os.fdopen(give_back, "wb"))
+    os.close(take)
+    os.close(give_back)
+    _other = os.getpid(), os.fdopen(give, "wb"), os.fdopen(take_back, "rb")
+
+
+def _serve(calls: "IO[bytes]", answers: "IO[bytes]") -> None:
+    """Never returns: the process ends with the one that it works for."""
+    while True:
+        wrong = ""
+        try:
+            work = pickle.load(calls)
+        except EOFError:
+            os._exit(0)
+        try:
+            work()
+        except BaseException as e:  # noqa: BLE001
+            wrong = f"{type(e).__name__}: {e}"
+        pickle.dump(wrong, answers)
+        answers.flush()
 
 
 def _start(key: object, task: Callable[[], None], limit: float) -> _Child:

@@ -25,7 +25,7 @@ def append(world: World) -> None:
     value = world.values(1)
     with refusal_is_fine(world):
         if world.log is not None:
-            world.ack(world.log.append(value[0]), value)
+            world.ack(world.log.append(value[0], world.key_of(value[0])), value)
 
 
 def flush(world: World) -> None:
@@ -58,7 +58,7 @@ def use_appender(world: World) -> None:
     with refusal_is_fine(world):
         if world.log is not None:
             with world.log.appender(linger_ms=1000) as out:
-                ticket = out.append(value[0])
+                ticket = out.append(value[0], world.key_of(value[0]))
                 out.flush()
                 offset = ticket.wait()
             world.ack(offset, value)

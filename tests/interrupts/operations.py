@@ -6,41 +6,18 @@ The file is long because it lists every public operation, each with what must be
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import kstore
+from tests.interrupts.operation import Operation
 from tests.interrupts.world import World, require
 
 NOW = int(time.time() * 1000)
+GROUP = "g"
 PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 
 
-class Operation:
-    """`prepare` makes a world; `act` does the one thing that is interrupted, and notes what has returned."""
-
-    def __init__(
-        self,
-        name: str,
-        prepare: Callable[[World], None],
-        act: Callable[[World], None],
-        *,
-        closes: bool = False,
-    ) -> None:
-        self.name = name
-        self.prepare = prepare
-        self.act = act
-        self.closes = closes
-
-    def world(self, directory: Path) -> World:
-        """A log in `directory` that is about to meet the operation."""
-        world = World(directory)
-        world.ends_log = self.closes
-        self.prepare(world)
-        return world
-
-
-OPERATIONS: dict[str, Operation] = {}
+OPERATIONS: dict[str, Operation[World]] = {}
 
 
 def operation(
@@ -49,7 +26,7 @@ def operation(
     """Takes a function as the act of an operation."""
 
     def take(act: Callable[[World], None]) -> Callable[[World], None]:
-        OPERATIONS[name] = Operation(name, prepare, act, closes=closes)
+        OPERATIONS[name] = Operation(name, World, prepare, act, closes=closes)
         return act
 
     return take
@@ -157,6 +134,42 @@ def appender(world: World) -> None:
     world.tried.append(values)
     world.pending = True
     world.held += [out, values, [out.append(value) for value in values]]
+
+
+def keyed(world: World) -> None:
+    """Eleven records of three keys, in sealed segments but for the last: most of them are superseded."""
+    world.keyed = True
+    world.options |= {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
+    world.open()
+    for value in world.values(11):
+        world.ack(world.log.append(value, b"%d" % (int(value[:5]) % 3)), [value])
+    world.log.roll()
+
+
+def with_cursor(world: World) -> None:
+    """A group that has committed offset 3, and whose cursor is open."""
+    eleven(world)
+    cursor = world.log.cursor(GROUP)
+    require(
+        [next(iter(cursor)).offset for _ in range(3)] == [0, 1, 2], "a new group does not begin at the start"
+    )
+    cursor.commit()
+    world.held.append(cursor)
+    world.checks.append(lambda log: _may_be_committed(world, log, {3}))
+
+
+def _may_be_committed(world: World, log: Any, offsets: set[int]) -> None:
+    """Of the group; the next cursor of the group begins there."""
+    found = log.cursors().get(GROUP)
+    offset = 0 if found is None else found.offset
+    require(offset in offsets, f"committed is {offset}, not one of {offsets}")
+    with log.cursor(GROUP) as cursor:
+        require(
+            cursor.position == offset, f"the next cursor begins at {cursor.position}, committed is {offset}"
+        )
+        if offset < log.log_end_offset:
+            cursor.commit(offset)
+            require(log.cursors()[GROUP].offset == offset + 1, "the next commit is lost")
 
 
 def beside(prepare: Callable[[World], None]) -> Callable[[World], None]:
@@ -425,6 +438,76 @@ def _start_at(offset: int, start: int | None) -> Callable[[World], None]:
 operation("truncate_fully_and_start_at", eleven)(_start_at(100, None))
 operation("truncate_fully_and_start_at, start given", eleven)(_start_at(100, 50))
 operation("truncate_fully_and_start_at, lower", with_producers)(_start_at(5, None))
+
+
+# ---- compaction, erasure --------------------------------------------------------------------------------------------
+
+
+@operation("compact", keyed)
+@operation("compact, beside another", beside(keyed))
+def _(world: World) -> None:
+    last = {int(value[:5]) % 3: offset for offset, value in world.acked.items()}
+    world.may_go = world.acked.keys() - last.values()
+    done = world.log.compact()
+    require(done.records_removed == len(world.may_go), f"{done.records_removed} records are compacted away")
+    _are_gone(world, world.may_go)
+
+
+@operation("erase", keyed)
+@operation("erase, beside another", beside(keyed))
+def _(world: World) -> None:
+    world.may_go = {offset for offset, value in world.acked.items() if int(value[:5]) % 3 == 1}
+    done = world.log.erase(keys=[b"1"], reason="asked to")
+    require(done.records_erased == len(world.may_go), f"{done.records_erased} records are erased")
+    _are_gone(world, world.may_go)
+
+
+def _are_gone(world: World, offsets: set[int]) -> None:
+    """For good."""
+
+    def check(log: Any) -> None:
+        back = offsets & {record.offset for record in log.records()}
+        require(not back, f"{sorted(back)} are back")
+
+    world.live_checks.append(check)
+    world.checks.append(check)
+
+
+# ---- positions of groups --------------------------------------------------------------------------------------------
+
+
+@operation("cursor", eleven)
+def _(world: World) -> None:
+    world.checks.append(lambda log: _may_be_committed(world, log, {0}))
+    with world.log.cursor(GROUP) as cursor:
+        require(cursor.position == 0, "a new group does not begin at the start")
+
+
+@operation("cursor.commit", with_cursor)
+def _(world: World) -> None:
+    allowed = {3, 8}
+    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
+    world.held[0].commit(7)
+    allowed.remove(3)
+
+
+@operation("cursor, iterated and committed", with_cursor)
+def _(world: World) -> None:
+    cursor, end = world.held[0], world.log.log_end_offset
+    allowed = {3, end}
+    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
+    require([record.offset for record in cursor] == list(range(3, end)), "other records than those after 3")
+    cursor.commit()
+    allowed.remove(3)
+    cursor.close()
+
+
+@operation("retain, keeping for a group", with_cursor)
+def _(world: World) -> None:
+    world.log.configure(retention_bytes=0)
+    world.starts |= {segment.base_offset for segment in world.log.segments if segment.base_offset <= 3}
+    world.log.retain(keep_for=[GROUP])
+    world.deleted()
 
 
 # ---- adopting -------------------------------------------------------------------------------------------------------

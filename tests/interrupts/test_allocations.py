@@ -16,15 +16,15 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kstore
 import kstore.log.writer
 from tests.helpers.children import run, say
-from tests.interrupts.operations import OPERATIONS, Operation
-from tests.interrupts.points import SEED, in_directories, sample
-from tests.interrupts.world import World
+from tests.interrupts.operation import Operation, Subject
+from tests.interrupts.points import EVERY, SEED, in_directories, sample
 
 testcapi = pytest.importorskip(
     "_testcapi", reason="this Python is without its own tests, which can let allocations fail"
@@ -38,15 +38,15 @@ for name in kstore.__all__:
 ROOT = Path(kstore.__file__).parent
 
 
-def spare_the_test(world: World) -> None:
+def spare_the_test(world: Subject) -> None:
     """Its own bookkeeping has memory, and what CPython loses on the way is not complained of."""
     acknowledge = world.ack
 
-    def ack(first: int, values: Iterable[bytes]) -> None:
+    def ack(first: Any, values: Iterable[bytes]) -> None:
         testcapi.remove_mem_hooks()
         acknowledge(first, values)
 
-    world.ack = ack  # type: ignore[method-assign]
+    world.ack = ack
     # CPython 3.11 never gives back what a function is called with that has no memory for the cells of its closures: a log
     world.descriptors += 30
     world.may_lose_threads = True
@@ -66,7 +66,7 @@ def _is_lack_of_memory(error: BaseException | None) -> bool:
     )
 
 
-def fail(operation: Operation, nth: int, count: int, directory: Path) -> None:
+def fail(operation: Operation[Any], nth: int, count: int, directory: Path) -> None:
     """Tries the operation while so many of its allocations fail, from the nth on, and goes on with the log."""
     world = operation.world(directory)
     spare_the_test(world)
@@ -83,7 +83,7 @@ def fail(operation: Operation, nth: int, count: int, directory: Path) -> None:
     world.go_on()
 
 
-def count_allocations(operation: Operation, directory: Path) -> int:
+def count_allocations(operation: Operation[Any], directory: Path) -> int:
     """How many there are, about: the operation still fails if many from there on fail."""
     low, high = 0, 64
 
@@ -110,9 +110,9 @@ def count_allocations(operation: Operation, directory: Path) -> int:
 
 
 @pytest.mark.skipif(MOST == 0, reason="KSTORE_ALLOCATIONS=N")
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_memory(ram: Path, name: str, tried: Callable[[int], None]) -> None:
-    operation = OPERATIONS[name]
+    operation = EVERY[name]
     total = count_allocations(operation, ram)
     rng = random.Random(SEED)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interrupts.operations import OPERATIONS
-from tests.interrupts.points import ALL, SEED, explain, failures
+from tests.interrupts.points import ALL, EVERY, SEED, explain, failures
 
 MOST = {
     ("KeyboardInterrupt", "line"): 5,
@@ -19,13 +18,13 @@ MOST = {
 }
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", EVERY)
 def test_interrupted(ram: Path, name: str, tried: Callable[[int], None]) -> None:
     told = []
     for (what, kind), most in MOST.items():
         if not (most or ALL):
             continue
-        total, count, found = failures(OPERATIONS[name], what, kind, ram, most)
+        total, count, found = failures(EVERY[name], what, kind, ram, most)
         tried(count)
         assert total > 0 or name == "garbage"
         if found:

@@ -20,7 +20,8 @@ import kstore
 from tests.helpers.children import run, say
 from tests.interrupts.actions import ACTIONS
 from tests.interrupts.injector import Injector
-from tests.interrupts.operations import OPERATIONS, Operation, eleven
+from tests.interrupts.operation import Operation
+from tests.interrupts.operations import OPERATIONS, eleven
 from tests.interrupts.points import ALL, SEED, called_at, count_points, in_directories, outcome
 from tests.interrupts.world import World, require
 
@@ -68,7 +69,7 @@ def _first(text: str) -> str:
     return next((line for line in text.splitlines() if line.startswith("at ")), "nowhere")
 
 
-def _points_in(operation: Operation, files: Sequence[str], directory: Path) -> list[int]:
+def _points_in(operation: Operation[World], files: Sequence[str], directory: Path) -> list[int]:
     """The points of the operation that lie in some files, or in what is called from there."""
 
     def work() -> None:

@@ -7,18 +7,19 @@ import signal
 import time
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from tests.helpers.children import LIMIT, run, say
 from tests.interrupts.injector import InjectedInterrupt, place
-from tests.interrupts.operations import OPERATIONS, Operation
-from tests.interrupts.points import ALL, SEED, interrupted_by
+from tests.interrupts.operation import Operation
+from tests.interrupts.points import ALL, EVERY, SEED, interrupted_by
 
 TRIES = 300 if ALL else 3
 
 
-def in_operation(frame: FrameType | None, operation: Operation) -> bool:
+def in_operation(frame: FrameType | None, operation: Operation[Any]) -> bool:
     """Whether the operation has begun, and not ended."""
     while frame is not None:
         if frame.f_code is operation.act.__code__:
@@ -27,7 +28,7 @@ def in_operation(frame: FrameType | None, operation: Operation) -> bool:
     return False
 
 
-def try_often(operation: Operation, directory: Path, seed: int) -> None:
+def try_often(operation: Operation[Any], directory: Path, seed: int) -> None:
     """Sends a signal to this process after a random time, again and again, each time with another log."""
     rng = random.Random(seed)
     begun = time.perf_counter()
@@ -56,10 +57,10 @@ def try_often(operation: Operation, directory: Path, seed: int) -> None:
 
 
 @pytest.mark.skipif(not ALL, reason="random moments: KSTORE_INTERRUPTS=all")
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", EVERY)
 def test_signalled(ram: Path, name: str) -> None:
     seed = int(os.environ.get("KSTORE_INTERRUPTS_SEED", "0")) or random.randrange(1 << 30)
-    ended = run(lambda: try_often(OPERATIONS[name], ram, seed), LIMIT + TRIES)
+    ended = run(lambda: try_often(EVERY[name], ram, seed), LIMIT + TRIES)
     assert not ended.wrong, (
         f"KSTORE_INTERRUPTS_SEED={seed} (default {SEED}): {ended.wrong}\n{ended.text[-3000:]}"
     )

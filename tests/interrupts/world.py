@@ -7,10 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import kstore
+from tests.helpers.children import in_another_process
 
 OPTIONS = {
     "durability": "each",
@@ -37,7 +39,7 @@ class World:
 
     `acked`: the records whose append returned, by offset. `tried`: the batches of values whose append has not returned
     yet, in order; the log may hold the first of them. `starts`: where the log may begin. `cut_from`: records from there
-    on may be gone, because a truncation has begun.
+    on may be gone, because a truncation has begun. `may_go`: so may these, because a compaction or an erasure has.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -50,6 +52,8 @@ class World:
         self.starts: set[int] = {0}
         self.also_starts: set[int] = set()  # where it may begin at any later opening
         self.cut_from: int | None = None
+        self.may_go: set[int] = set()
+        self.keyed = False  # records have keys, without which a compacted log takes none
         self.number = 0
         self.held: list[Any] = []  # appenders, iterators, other logs
         self.neighbour: Any = None
@@ -91,7 +95,11 @@ class World:
         """Appends single records."""
         for value in self.values(count):
             self.tried.append([value])
-            self.ack(self.log.append(value), [value])
+            self.ack(self.log.append(value, self.key_of(value)), [value])
+
+    def key_of(self, value: bytes) -> bytes | None:
+        """Another one for each value."""
+        return value[:5] if self.keyed else None
 
     def truncated(self, offset: int) -> None:
         """A truncation has returned: what lies from there on must be gone."""
@@ -125,10 +133,11 @@ class World:
                 require(value == self.acked[offset], say + f"another value at offset {offset}")
                 require(bytes(log.get(offset).value) == value, say + f"get({offset}) differs")
                 require(log.find(offset=offset).offset == offset, say + f"find({offset}) differs")
-        run = [offset in there for offset in sorted(self.acked)]
+        due = [offset for offset in sorted(self.acked) if offset in there or offset not in self.may_go]
+        run = [offset in there for offset in due]
         first = run.index(True) if True in run else len(run)
         last = len(run) - run[::-1].index(True) if True in run else len(run)
-        gone = [o for o in sorted(self.acked) if o not in there]
+        gone = [o for o in due if o not in there]
         require(all(run[first:last]), say + f"acknowledged records in the middle are gone: {gone}")
         for offset in gone:
             cut = self.cut_from is not None and offset >= self.cut_from
@@ -158,7 +167,7 @@ class World:
     def go_on(self) -> None:
         """Appends, reads, closes, opens again, and looks each time: after an interruption everything must be sound."""
         usable, live = False, None
-        _free_locks_of_python()
+        free_locks_of_python()
         if self.log is not None:
             live = self._look_live("after the interruption")
             usable = self._try_to_append()
@@ -193,7 +202,7 @@ class World:
             if self.retry is not None:
                 self._send_again()
                 before = self.log.log_end_offset
-            offset = self.log.append(value[0])
+            offset = self.log.append(value[0], self.key_of(value[0]))
         except (kstore.KstoreError, OSError) as e:
             require(str(e), f"{type(e).__name__} without a word")
             self.tried = tried
@@ -249,21 +258,7 @@ class World:
         self.held.clear()
         if self.neighbour is not None:
             return
-        until = time.monotonic() + 5
-        while (others := self._other_threads()) and time.monotonic() < until:
-            time.sleep(0.001)
-        require(not others, f"the threads {others} go on after close()")
-
-    def _other_threads(self) -> list[str]:
-        """Those that run, or are about to. One that found no memory to begin with stands in Python's list for good."""
-        alive = {int(thread.name) for thread in Path("/proc/self/task").iterdir()}
-        begins = len(alive) > 1 and not self.may_lose_threads
-        return [
-            thread.name
-            for thread in threading.enumerate()
-            if thread is not threading.current_thread()
-            and (thread.native_id in alive or (thread.native_id is None and begins))
-        ]
+        require_no_threads(self.may_lose_threads)
 
     def _read(self, live: Content | None) -> Content | None:
         try:
@@ -327,41 +322,71 @@ class World:
         self.log = log = None
         self._let_go()
         gc.collect()
-        count, until = count_descriptors(), time.monotonic() + 2
-        while count > self.descriptors and time.monotonic() < until:  # threads that end let go late
-            time.sleep(0.01)
-            count = count_descriptors()
-        require(count <= self.descriptors, f"{count - self.descriptors} descriptors are left open")
+        require_descriptors(self.descriptors)
         self._open_elsewhere(there)
 
     def _open_elsewhere(self, expected: Content) -> None:
+        in_another_process(partial(self.open_as_another, expected))
+
+    def open_as_another(self, expected: Content) -> None:
         """Another process opens it for writing."""
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                with kstore.open(self.directory, "a", **self.options) as log:
-                    require(log.recovery.clean, "closed, and not clean for another process")
-                    found = [f for f in log.recovery.findings if not f.text.startswith(self.gap or "-")]
-                    require(not found, f"findings: {found}")
-                    require(
-                        self.look(log, "in another process") == expected, "another process reads another log"
-                    )
-                    log.append(b"the end")
-                code = 0
-            except BaseException as e:  # noqa: BLE001
-                os.write(2, f"wrong: {type(e).__name__} in another process: {e}\n".encode())
-            os._exit(code)
-        status = os.waitpid(pid, 0)[1]
-        require(status == 0, f"another process could not go on: {status}")
+        with kstore.open(self.directory, "a", **self.options) as log:
+            require(log.recovery.clean, "closed, and not clean for another process")
+            found = [f for f in log.recovery.findings if not f.text.startswith(self.gap or "-")]
+            require(not found, f"findings: {found}")
+            require(self.look(log, "in another process") == expected, "another process reads another log")
+            log.append(b"the end", self.key_of(b"the end"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs of it."""
+        left_out = {"log": None, "neighbour": None, "held": [], "checks": [], "live_checks": []}
+        return self.__dict__ | left_out
 
 
-def _free_locks_of_python() -> None:
+def require_soon(fact: Callable[[], object], seconds: float, text: Callable[[], str]) -> None:
+    """Broken with this text unless it is so before long."""
+    until = time.monotonic() + seconds
+    while not fact():
+        require(time.monotonic() < until, text())
+        time.sleep(0.001)
+
+
+def require_no_threads(may_lose_threads: bool) -> None:
+    """Broken if threads of a log, or of a store, go on. One that was to begin may do so late, and ends at once."""
+
+    def text() -> str:
+        return f"the threads {other_threads(may_lose_threads)} go on after close()"
+
+    require_soon(lambda: not other_threads(may_lose_threads), 5, text)
+
+
+def require_descriptors(most: int) -> None:
+    """Broken if more files are open. Threads that end let go late."""
+
+    def text() -> str:
+        return f"{count_descriptors() - most} descriptors are left open"
+
+    require_soon(lambda: count_descriptors() <= most, 2, text)
+
+
+def other_threads(may_lose_threads: bool) -> list[str]:
+    """Those that run, or are about to. One that found no memory to begin with stands in Python's list for good."""
+    alive = {int(thread.name) for thread in Path("/proc/self/task").iterdir()}
+    begins = len(alive) > 1 and not may_lose_threads
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread is not threading.current_thread()
+        and (thread.native_id in alive or (thread.native_id is None and begins))
+    ]
+
+
+def free_locks_of_python() -> None:
     """CPython leaves its own locked if it is interrupted, or finds no memory, just as it enters or leaves them."""
     limbo: Any = threading._active_limbo_lock  # type: ignore[attr-defined]
     lock: Any = logging._lock  # type: ignore[attr-defined]
     for each in (limbo, lock):
-        if each.acquire(timeout=0.1):  # a thread may be inside for a moment
+        if each.acquire(timeout=3):  # a thread may be inside, and wait for its turn on a busy machine
             while each._is_owned():
                 each.release()
         else:
