@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import seeds, targets
+from kstore.store import consumer_offsets
+from tests.fuzz import positions, seeds, targets
 
 FOUND: dict[str, tuple[str, ...]] = {"codecs": (), "directories": (), "arguments": (), "positions": ()}
 
@@ -44,6 +45,15 @@ def test_cases_of_a_fuzzer_in_python(name: str, findings: Path) -> None:
     for case in (*[f"ci.{number}" for number in range(15)], *FOUND[name]):
         assert module.drive(name, list(getattr(module, material)()), module.try_one, [case]) == 0
     assert not findings.exists()
+
+
+def test_positions_find_an_aborted_transaction_that_counts(
+    findings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_offsets, "_commits", lambda batch: True)
+    seeds_of_it = list(positions.contents())
+    cases = (f"found.{number}" for number in range(40))
+    assert any(positions.drive("positions", seeds_of_it, positions.try_one, [case]) for case in cases)
 
 
 SPOILT = {
