@@ -136,3 +136,60 @@ def test_a_call_that_fails_leaves_all_or_nothing_in_each_partition(tmp_path: Pat
         assert [placed[n].start for n in range(4)] == ends
     with LogStore(tmp_path) as store:
         assert sum(len(list(store.log("t", n))) for n in range(4)) == sum(ends) + 2000
+
+
+CODECS = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
+
+
+def batch_of(codec: str, value: bytes, key: bytes) -> int:
+    """How large a batch of one record is, as a log writes it."""
+    codec = "none" if codec == "uncompressed" else codec
+    return len(kstore.encode_batch([(NOW, key, value, None)], codec=codec))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [1500, 40_000])
+def test_nothing_is_written_where_a_packed_record_is_too_large(tmp_path: Path, codec: str, size: int) -> None:
+    """A record alone in its batch: as large as the limit it is taken, one byte more is refused, whatever packs it."""
+    r = random.Random(f"{codec} {size}")
+    keys = [b"k%03d" % i for i in range(400)]
+    values = [b"v"] * 400
+    values[301] = r.randbytes(size)
+    limit = batch_of(codec, values[301], keys[301])
+    with LogStore(tmp_path / "store", mode="a", background=False, clock=lambda: NOW) as store:
+        for topic, most in (("less", limit - 1), ("enough", limit)):
+            store.create_topic(topic, partitions=4, max_message_bytes=most, compression_type=codec)
+        with pytest.raises(kstore.RecordTooLargeError, match=f"at most {limit - 1}, found {limit}"):
+            store.extend("less", values, keys)
+        assert [store.log("less", n).log_end_offset for n in range(4)] == [0] * 4
+        assert sum(map(len, store.extend("enough", values, keys).values())) == 400
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("headers", [None, [("h", b"x" * 500)]])
+def test_a_log_writes_nothing_either(tmp_path: Path, codec: str, headers: Any) -> None:
+    """Though the columns before the record are written in several pieces."""
+    r = random.Random(codec)
+    values = [r.randbytes(900) for _ in range(3000)]
+    options: dict[str, Any] = {"compression_type": codec, "max_message_bytes": 30_000, "retention_ms": -1}
+    with kstore.open(tmp_path / "t-0", "a", **options) as log:
+        for bad in (r.randbytes(29_990), r.randbytes(60_000)):
+            with pytest.raises(kstore.RecordTooLargeError, match=r"record 3000 larger .* at most 30000"):
+                log.extend([*values, bad], headers=headers)
+            assert log.log_end_offset == 0
+        log.extend([*values, b"." * 29_000], headers=headers)
+        if codec != "uncompressed":
+            log.extend([b"." * 60_000], headers=headers)
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_batch_that_packing_makes_larger(tmp_path: Path, codec: str) -> None:
+    """Batches of several records keep so far below the limit that none is too large then."""
+    r = random.Random(1)
+    with LogStore(tmp_path / "store", mode="a", background=False) as store:
+        for most in range(700, 720, 4):
+            topic = f"t{most}"
+            store.create_topic(topic, partitions=2, max_message_bytes=most, compression_type=codec)
+            keys = [r.randbytes(8) for _ in range(300)]
+            store.extend(topic, [b"." * 20] * 200 + [r.randbytes(9) for _ in range(100)], keys)
+            assert max(batch.size for n in range(2) for batch in store.log(topic, n).batches()) > most // 2

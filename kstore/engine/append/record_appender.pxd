@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kstore.engine.append.batch_validation cimport ks_arrival
 from kstore.engine.append.log_appender cimport LogAppender
 from kstore.engine.columns.binary_input cimport BinaryInput
-from kstore.engine.columns.column_input cimport TimestampInput
+from kstore.engine.columns.column_input cimport HeaderInput, TimestampInput
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns
 
 # What a log takes, at a moment.
@@ -28,8 +28,16 @@ cdef class RecordAppender(LogAppender):
         self, ks_columns *columns, BinaryInput values, BinaryInput keys, TimestampInput times, bint without_times,
         int64_t now,
     ) noexcept
-    cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1
-    cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil
+    cdef int64_t most_of(self, int64_t batch_bytes) noexcept nogil
+    cdef int check_columns(
+        self, const ks_columns *columns, HeaderInput headers, int64_t most, int64_t now
+    ) except -1
+    cdef int check_large(
+        self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most, int64_t now
+    ) except -1
+    cdef int wrong_record(
+        self, const ks_columns *columns, int64_t now, int64_t safe, int64_t *slot, int64_t *large
+    ) noexcept nogil
     cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1
     cdef int take(self, encoded, bint as_they_are) except -1
     cdef int number(self, int64_t offset, int32_t epoch) except -1

@@ -24,9 +24,10 @@ from kstore.engine.columns.column_input cimport TimestampInput, moment
 from kstore.engine.io.file cimport SMALL, took
 from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
+from kstore.engine.record.compress cimport compress_bound
 from kstore.engine.segment.active_segment cimport ROLL_NOT
-from libkstore.build cimport ks_put_offset
-from libkstore.format cimport KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
+from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_offset, ks_record_body, ks_varlong_size
+from libkstore.format cimport KS_BATCH_OVERHEAD, KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
 from kstore.arguments import choice, integer
 from kstore.engine.append.batch_validation import NO_KEY
@@ -44,6 +45,7 @@ from kstore.errors import (
 cdef enum:
     JOINED = 1 << 20       # batches of one call are written together up to so many bytes: the page cache keeps large
     #                        writes in few pieces, quicker to make and to read
+    BATCH_BYTES = 16384    # as many has a batch of `extend` by default
     MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
     APPEND_BAD_TIMESTAMP = -1
     APPEND_NO_KEY = -2
@@ -200,7 +202,7 @@ cdef class RecordAppender(LogAppender):
         finally:
             self.release()
 
-    def extend(self, values, keys=None, timestamps=None, headers=None, *, batch_bytes=16384):
+    def extend(self, values, keys=None, timestamps=None, headers=None, *, batch_bytes=BATCH_BYTES):
         """Appends many records in batches of up to `batch_bytes`, and returns the range of their offsets.
 
         values and keys: sequences of bytes-like objects or None, numpy arrays (S, V, or two-dimensional uint8), or
@@ -225,9 +227,7 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t now, first = 0, i = 0, sent = 0, filled = 0
         cdef int64_t start
         cdef int attributes
-        cdef int64_t most = min(
-            <int64_t>integer("batch_bytes", batch_bytes), self.segment_bytes, self.max_message_bytes
-        )
+        cdef int64_t most = self.most_of(integer("batch_bytes", batch_bytes))
         cdef int64_t began = self.begun()
         self.acquire_to_append()
         try:
@@ -235,7 +235,7 @@ cdef class RecordAppender(LogAppender):
             self.refuse_offsets(count)
             now = self.now()
             self.set_columns(&columns, value_cells, key_cells, times, timestamps is None, now)
-            self.check_columns(&columns, now)
+            self.check_columns(&columns, header_lists, most, now)
             attributes = KS_LOG_APPEND_TIME if self.log_append_time else 0
             first = start = self.end
             builder.used = 0
@@ -332,6 +332,7 @@ cdef class RecordAppender(LogAppender):
         cdef BinaryInput value_cells = BinaryInput.of(values, "values", -1)
         cdef int64_t count = value_cells.cells.count
         cdef BinaryInput key_cells = BinaryInput.of(keys, "keys", count)
+        cdef HeaderInput no_headers = HeaderInput.of(None, count)
         cdef TimestampInput times = TimestampInput.of(timestamps, count, 0)
         cdef ks_columns columns
         cdef int64_t now
@@ -341,7 +342,7 @@ cdef class RecordAppender(LogAppender):
             self.refuse_offsets(count)
             now = self.now()
             self.set_columns(&columns, value_cells, key_cells, times, timestamps is None, now)
-            self.check_columns(&columns, now)
+            self.check_columns(&columns, no_headers, self.most_of(BATCH_BYTES), now)
         finally:
             self.release()
 
@@ -358,29 +359,75 @@ cdef class RecordAppender(LogAppender):
         columns.timestamp = now if self.log_append_time or without_times else times.constant
         columns.count = values.cells.count
 
-    cdef int check_columns(self, const ks_columns *columns, int64_t now) except -1:
-        """Whether all records can be appended; RecordTooLargeError, InvalidRecordError, InvalidTimestampError."""
-        cdef int64_t i = 0
+    cdef int64_t most_of(self, int64_t batch_bytes) noexcept nogil:
+        """How many bytes a batch of several records may have, so that it is not too large even if packing makes it larger."""
+        cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes)
+        if self.builder.codec:
+            limit -= compress_bound(self.builder.codec, limit) - limit
+        return min(batch_bytes, limit)
+
+    cdef int check_columns(
+        self, const ks_columns *columns, HeaderInput headers, int64_t most, int64_t now
+    ) except -1:
+        """Whether all records can be appended, in batches of `most` bytes; RecordTooLargeError, InvalidRecordError,
+        InvalidTimestampError."""
+        cdef int64_t i = 0, large = -1
+        cdef int64_t safe = self.most_of(INT64_MAX) - KS_BATCH_OVERHEAD - KS_RECORD_OVERHEAD - headers.size
         cdef int status
         with nogil:
-            status = self.wrong_record(columns, now, &i)
+            status = self.wrong_record(columns, now, safe, &i, &large)
         if status < 0:
             self.refuse_record(columns, i, status, now)
+        if large >= 0:
+            self.check_large(columns, headers, large, most, now)
         return 0
 
-    cdef int wrong_record(self, const ks_columns *columns, int64_t now, int64_t *slot) noexcept nogil:
-        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can."""
+    cdef int check_large(
+        self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most, int64_t now
+    ) except -1:
+        """Whether each record, from one on, can be appended that is too large for a batch with others. What may be small
+        enough when it is packed is packed to see it."""
+        cdef BatchBuilder builder = self.builder
+        cdef int64_t i, key_size = 0, value_size = 0, headers_size = 0, size
+        cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes), safe = self.most_of(INT64_MAX)
+        for i in range(first, columns.count):
+            ks_cell(columns.values, i, &value_size)
+            ks_cell(columns.keys, i, &key_size)
+            headers.headers_at(i, &headers_size)
+            size = <int64_t>ks_record_body(0, 0, key_size, value_size, headers_size)
+            size += KS_BATCH_OVERHEAD + <int64_t>ks_varlong_size(size)
+            if size <= most or size <= safe:
+                continue
+            if builder.codec:
+                builder.used = 0
+                if builder.begin(0, self.leader_epoch, 0) < 0:
+                    raise MemoryError("a batch")
+                if builder.fill(columns, headers, i, 0) < 0:
+                    self.refuse_record(columns, i, APPEND_TOO_LARGE, now)
+                builder.finish()
+                builder.used = 0
+                size = builder.batch.size
+            if size > limit:
+                raise RecordTooLargeError(
+                    f"record {i} larger than max.message.bytes or segment.bytes, as a batch", size=size, limit=limit
+                )
+        return 0
+
+    cdef int wrong_record(
+        self, const ks_columns *columns, int64_t now, int64_t safe, int64_t *slot, int64_t *large
+    ) noexcept nogil:
+        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can. `large` is the first one with
+        more than `safe` bytes of key and value."""
         cdef ks_cells values = columns.values[0], keys = columns.keys[0]
-        cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0, most
+        cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0
         cdef ks_terms terms
         self.set_terms(now, &terms)
-        most = INT64_MAX if self.builder.codec else terms.most
         for i in range(columns.count):
             slot[0] = i
             ks_cell(&values, i, &value_size)
             ks_cell(&keys, i, &key_size)
-            if value_size + key_size > most:
-                return APPEND_TOO_LARGE
+            if value_size + key_size > safe and large[0] < 0:
+                large[0] = i
             if terms.keys_required and key_size < 0:
                 return APPEND_NO_KEY
             if columns.timestamps is not NULL:
