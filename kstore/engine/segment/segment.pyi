@@ -161,8 +161,8 @@ class Segment:
     def check_end(self) -> None:
         """CorruptRecordError unless the batches from the last index entry on are sound."""
     def has_its_last_batch(self) -> bool:
-        """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the file
-        was cut, and may have grown again. Its checksum is in its header. OSError."""
+        """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the
+        file was cut, and may have grown again. Its checksum is in its header. OSError."""
     def head(self, position: int) -> bytes:
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
     def peek(self, position: int) -> bytes:
