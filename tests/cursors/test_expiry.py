@@ -1,7 +1,9 @@
 """Positions of groups that nobody reads for any more."""
 
 import os
+import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,57 @@ def test_in_another_process(path: Path) -> None:
 
         assert in_a_child(work) == 0
     assert "g" in kstore.LogStore(path).cursors()
+
+
+def killed_reader(path: Path, meanwhile: Callable[[], object]) -> None:
+    """A member that reads, commits nothing, and is killed."""
+    reads, pid = os.pipe(), os.fork()
+    if pid == 0:
+        cursor = kstore.LogStore(path).cursor("g", ["t"])
+        list(cursor)
+        os.write(reads[1], b"x")
+        signal.pause()
+        os._exit(1)
+    assert os.read(reads[0], 1) == b"x"
+    meanwhile()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for end in reads:
+        os.close(end)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_one_that_was_killed_has_left_when_that_is_found(path: Path, seen: bool) -> None:
+    """Whether or not it was seen before. It had joined a group whose last member left properly."""
+    committed(path)
+    clock = Clock()
+    with store_of(path, clock, offsets_retention_minutes=10) as store:
+        clock.ahead = 20 * MINUTE
+        killed_reader(path, store.expire_cursors if seen else lambda: None)
+        clock.ahead = 40 * MINUTE
+        assert store.expire_cursors(dry_run=True) == {}
+        assert store.expire_cursors() == {}
+        clock.ahead = 49 * MINUTE
+        assert store.expire_cursors() == {}
+        clock.ahead = 51 * MINUTE
+        assert store.expire_cursors() == {"g": [("t", 0), ("t", 1)]}
+
+
+def test_one_that_was_killed_after_a_commit(path: Path) -> None:
+    def work() -> None:
+        with kstore.LogStore(path).cursor("g", ["t"]) as cursor:
+            for _ in cursor:
+                pass
+            cursor.commit()
+            os._exit(0)
+
+    assert in_a_child(work) == 0
+    clock = Clock()
+    with store_of(path, clock, offsets_retention_minutes=10) as store:
+        clock.ahead = 11 * MINUTE
+        assert store.expire_cursors() == {}
+        clock.ahead = 22 * MINUTE
+        assert store.expire_cursors() == {"g": [("t", 0), ("t", 1)]}
 
 
 def test_it_fails_at_any_call(path: Path) -> None:

@@ -674,10 +674,10 @@ def frees_descriptor(int number):
     return makes_room()
 
 
-def set_mtime_ms(str path not None, int64_t mtime_ms):
-    """Sets the time of a file's last change. OSError."""
+def set_mtime_ms(str path not None, int64_t mtime_ms, int ns=0):
+    """Sets the time of a file's last change, to so many nanoseconds after a millisecond. OSError."""
     pass_gate(path)
-    os.utime(path, ns=(mtime_ms * 1000000, mtime_ms * 1000000))
+    os.utime(path, ns=(mtime_ms * 1000000 + ns, mtime_ms * 1000000 + ns))
 
 
 cdef File either_name(str path):

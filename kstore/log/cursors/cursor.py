@@ -185,6 +185,7 @@ class Cursor:
             else:
                 self._place = self._committed.offset
             self._floor = -1 if self._committed is None else self._place
+            file.note_life(reads=True)
         except BaseException:
             self._lock.release()
             raise
@@ -560,7 +561,7 @@ class Cursor:
         lock = self._lock
         try:
             if lock.is_held and lock.is_of_this_process:
-                self._file.left()
+                self._file.note_life(reads=False)
                 self._file.sync()
         finally:
             lock.release()

@@ -3,9 +3,16 @@
 import contextlib
 import os
 
-from kstore.engine.io.file import set_mtime_ms
 from kstore.errors import CursorLockedError
-from kstore.log.cursors.group_file import Changes, Entries, GroupFile, path_of, read_positions
+from kstore.log.cursors.group_file import (
+    Changes,
+    Entries,
+    GroupFile,
+    has_left,
+    note_life,
+    path_of,
+    read_positions,
+)
 from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.files.layout import TopicPartition
 
@@ -16,9 +23,10 @@ def expire(
     """Removes, durably, the positions of a group in a directory if for so long nobody has read for it there, and returns of
     which partitions they are. None, if somebody reads for it now. CorruptRecordError, OSError.
 
-    Kafka counts from when the last member has left. So does this: a member that leaves changes the time of the file. One
-    that was killed does not, but has committed before, or was seen here.
+    Kafka counts from when the last member has left. So does this: a member that leaves changes the time of the file. When
+    one was killed nobody knows: it has left when this is called first after it.
     """
+    path = path_of(directory, group)
     entries = read_positions(directory, group)
     if not _is_due(directory, group, entries, retention_ms, now):
         return []
@@ -32,8 +40,13 @@ def expire(
         except CursorLockedError:
             if not dry_run:
                 with contextlib.suppress(FileNotFoundError):
-                    set_mtime_ms(path_of(directory, group), now)
+                    note_life(path, now, reads=True)
             return []
+        with contextlib.suppress(FileNotFoundError):
+            if retention_ms and not has_left(path):
+                if not dry_run:
+                    note_life(path, now, reads=False)
+                return []
         if dry_run or not locks:
             return sorted(entries)
         removed: list[TopicPartition] = []
@@ -47,8 +60,13 @@ def expire(
                 removed.extend(sorted(tp for tp in there if tp in entries))
             return dict.fromkeys(removed)
 
-        file.write(decide, lambda: None, True)
-        file.remove_if_empty()
+        try:
+            file.write(decide, lambda: None, True)
+            file.remove_if_empty()
+        except OSError:
+            with contextlib.suppress(OSError):
+                note_life(path, now - retention_ms, reads=False)  # what was written is no sign of life
+            raise
         return removed
 
 

@@ -57,6 +57,17 @@ def path_of(directory: str, group: str) -> str:
     return f"{directory}/{_PREFIX}{group}{SUFFIX}"
 
 
+def note_life(path: str, now: int, *, reads: bool) -> None:
+    """The time of a file says until when somebody read for the group: a whole number of ms if the last one has left then; any
+    other, as each commit makes it, if somebody read on. OSError."""
+    set_mtime_ms(path, now, 1 if reads else 0)
+
+
+def has_left(path: str) -> bool:
+    """Whether the last sign of life is that a member has left. Else one reads, or was killed, nobody knows when. OSError."""
+    return os.stat(path).st_mtime_ns % 1_000_000 == 0  # noqa: PTH116
+
+
 def groups_in(directory: str) -> list[str]:
     """The groups that have a file in a directory. OSError."""
     names = sorted(os.listdir(directory))  # noqa: PTH208
@@ -234,10 +245,10 @@ class GroupFile:
                     self._write_anew({})
         self._sync(file, end)
 
-    def left(self) -> None:
-        """A member leaves: the time of the file says when."""
+    def note_life(self, *, reads: bool) -> None:
+        """A member has come, or leaves."""
         with suppress(OSError):
-            set_mtime_ms(self._path, time.time_ns() // 1_000_000)
+            note_life(self._path, time.time_ns() // 1_000_000, reads=reads)
 
     def remove_if_empty(self) -> None:
         """Removes the file if it holds no position. OSError."""
