@@ -360,7 +360,7 @@ cdef class RecordAppender(LogAppender):
         columns.count = values.cells.count
 
     cdef int64_t most_of(self, int64_t batch_bytes) noexcept nogil:
-        """How many bytes a batch of several records may have, so that it is not too large even if packing makes it larger."""
+        """How many bytes a batch of several records may have: so few that packing cannot make it too large."""
         cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes)
         if self.builder.codec:
             limit -= compress_bound(self.builder.codec, limit) - limit
@@ -385,8 +385,8 @@ cdef class RecordAppender(LogAppender):
     cdef int check_large(
         self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most, int64_t now
     ) except -1:
-        """Whether each record, from one on, can be appended that is too large for a batch with others. What may be small
-        enough when it is packed is packed to see it."""
+        """Whether each record, from one on, can be appended that is too large for a batch with others. What may be
+        small enough when it is packed is packed to see it."""
         cdef BatchBuilder builder = self.builder
         cdef int64_t i, key_size = 0, value_size = 0, headers_size = 0, size
         cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes), safe = self.most_of(INT64_MAX)
@@ -416,8 +416,8 @@ cdef class RecordAppender(LogAppender):
     cdef int wrong_record(
         self, const ks_columns *columns, int64_t now, int64_t safe, int64_t *slot, int64_t *large
     ) noexcept nogil:
-        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can. `large` is the first one with
-        more than `safe` bytes of key and value."""
+        """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can. `large` is the first
+        one with more than `safe` bytes of key and value."""
         cdef ks_cells values = columns.values[0], keys = columns.keys[0]
         cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0
         cdef ks_terms terms
