@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-import kstore.spark
+from tests.spark.application import session
 
 EVERY_S = 10
 
@@ -20,21 +20,8 @@ EVERY_S = 10
 def driver(job: dict[str, Any]) -> None:
     """A run begins every ten seconds; one that fails is followed by the next. The last begins after `stop` was there."""
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
 
-    spark = (
-        SparkSession.builder.master(job["master"])
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.executor.memory", "512m")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-    )
-    kstore.spark.register(spark)
+    spark = session(job["master"])
     read = {
         "path": job["data"],
         "subscribe": "in",
@@ -51,7 +38,7 @@ def driver(job: dict[str, Any]) -> None:
             query.trigger(availableNow=True).start().awaitTermination()
             print("run", flush=True)
         except PySparkException:
-            print("failed", traceback.format_exc()[-1500:], flush=True)
+            print("failed", traceback.format_exc(), flush=True)
             last = False
         if last:
             break
