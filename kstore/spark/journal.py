@@ -124,7 +124,7 @@ class Journal:
             content = {"version": _VERSION}
         except OSError as e:
             raise translated(e, file=path) from e
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
         if not isinstance(content, dict) or content.get("version") not in (1, _VERSION):
             raise failure("KSTORE_CORRUPT_FILE", f"no journal of version 1 or {_VERSION}", file=path)
@@ -135,7 +135,10 @@ class Journal:
                 "by kstore.spark.publish.Sink(path).recover()",
                 file=path,
             )
-        return cls(path, content)
+        try:
+            return cls(path, content)
+        except (TypeError, ValueError, KeyError, AttributeError) as e:
+            raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e!r}", file=path) from None
 
     def _write(self) -> None:
         content = {

@@ -94,15 +94,19 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
 
     `path` is the log directory that the queries read, or several, as the driver sees them. Without it, offsets come from
     the query's progress (Spark 4.2 and later tell where the logs end), and times are unknown. `isolation` as the queries
-    have it: with "read_committed" a log ends where the first open transaction begins.
+    have it: with "read_committed" a log ends where the first open transaction begins. SparkSourceError if there is no log
+    directory.
 
     Each trigger is also logged, by logging.getLogger("kstore.spark.lag") at level INFO. Spark tells listeners a moment
     after the trigger, in a thread of its own. When a query has nothing to read, it tells them every 10 seconds.
     """
 
     def __init__(self, path: Paths | None = None, *, isolation: Isolation = "read_uncommitted") -> None:
-        self._logs = None if path is None else Logs(roots_of(path), isolation)
+        logs = Logs(() if path is None else roots_of(path), isolation)
+        logs.names()  # they are there
+        self._logs = None if path is None else logs
         self._lock = threading.Lock()
+        self._measuring = threading.Lock()  # several sessions may have this listener
         self._queries: dict[str, QueryLag] = {}
 
     @property
@@ -172,6 +176,12 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
     def _measure(
         self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Lag]:
+        with self._measuring:
+            return self._looked(offsets, ends)
+
+    def _looked(
+        self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Lag]:
         now_ms = time.time_ns() // 1_000_000
         logs = self._logs
         if logs is not None:
@@ -205,14 +215,16 @@ def _age(logs: Logs, tp: TopicPartition, offset: int, now_ms: int) -> int | None
     return None if first.timestamp < 0 else max(0, now_ms - first.timestamp)
 
 
-def _offsets(text: str) -> dict[TopicPartition, int]:
+def _offsets(text: str | None) -> dict[TopicPartition, int]:
     """The offsets of a source in a query's progress; none if they are those of another kind of source."""
+    if text is None:  # there is nothing yet
+        return {}
     try:
         raw = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             raw = ast.literal_eval(text)  # Spark 4.0 writes Python's dict, not JSON
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
             return {}
     found: dict[TopicPartition, int] = {}
     if not isinstance(raw, dict):
@@ -221,7 +233,7 @@ def _offsets(text: str) -> dict[TopicPartition, int]:
         if not isinstance(own, dict):
             return {}
         for partition, offset in own.items():
-            if not str(partition).isdecimal() or not isinstance(offset, int):
+            if not str(partition).isdecimal() or type(offset) is not int:
                 return {}
             found[TopicPartition(str(topic), int(partition))] = offset
     return found

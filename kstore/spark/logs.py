@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
+from kstore.arguments import choice
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
@@ -42,6 +43,17 @@ def roots_of(paths: Paths) -> tuple[str, ...]:
     return roots
 
 
+def no_log_directory(root: str) -> SparkSourceError:
+    """The error for a path that holds no partitions and is not there, or is itself a partition."""
+    reason = "no log directory there"
+    if os.path.isdir(root):  # noqa: PTH112
+        around = os.path.dirname(root)  # noqa: PTH120
+        reason = (
+            f"it is a partition; path is the log directory around it, {around}, and options name the topic"
+        )
+    return failure("KSTORE_PATH_NOT_FOUND", reason, file=root)
+
+
 @dataclass(slots=True)
 class Logs:
     """The logs of one or more log directories, opened once each; `refresh` takes in what was written since."""
@@ -50,6 +62,12 @@ class Logs:
     isolation: Isolation = "read_uncommitted"
     _places: dict[TopicPartition, str] = field(default_factory=dict)
     _open: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        try:
+            choice("isolation", self.isolation, get_args(Isolation))
+        except ValueError as e:
+            raise failure("KSTORE_INVALID_OPTION", str(e)) from None
 
     @property
     def place(self) -> str:
@@ -62,9 +80,8 @@ class Logs:
         for root in self.roots:
             try:
                 found = LogStore(root).partitions
-            except LogNotFoundError as e:
-                reason = str(e) if os.path.isdir(root) else "no log directory there"  # noqa: PTH112
-                raise failure("KSTORE_PATH_NOT_FOUND", reason, file=root) from None
+            except LogNotFoundError:
+                raise no_log_directory(root) from None
             except (KstoreError, OSError) as e:
                 raise translated(e, file=root) from e
             for tp in found:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kstore.arguments import MAX_OFFSET
 from kstore.config import LogConfig
 from kstore.errors import InvalidConfigError
+from kstore.log.files import layout
 from kstore.spark.errors import SparkSourceError, failure, translated
 from kstore.spark.logs import Isolation, local_path, roots_of
 from kstore.spark.packing import OPEN_COST_BYTES
@@ -47,6 +49,7 @@ _SUBSCRIPTIONS = {"subscribe", "subscribepattern", "assign"}
 _LOCATION = "location"  # of a table of the catalog
 _TAKEN_BY_SOURCE = {"kafka.isolation.level": "isolation"}
 _TAKEN_BY_SINK = {"kafka.compression.type": "kstore.compression.type"}
+_MEANT = {("kstore.compression.type", "none"): "uncompressed"}  # a producer's word, and a topic's
 _OF_CLIENTS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 _warned: set[str] = set()
 _TRIGGER_DELAY_MS = 15 * 60_000
@@ -87,7 +90,10 @@ def canonical(options: Mapping[str, str], taken: Mapping[str, str] = _TAKEN_BY_S
             raise bad(f"no option {name!r}{hint}")
     for name, value in options.items():
         own = taken.get(name.lower())
-        if own is not None and known.setdefault(own, value) != value:
+        if own is None:
+            continue
+        meant = _MEANT.get((own, value), value)
+        if known.setdefault(own, meant) != meant:
             raise bad(f"{own} is {known[own]!r}, and {name} is {value!r}: leave one out")
     return known
 
@@ -108,8 +114,8 @@ def _integer(options: Mapping[str, str], name: str, least: int) -> int | None:
     text = options.get(name)
     if text is None:
         return None
-    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or int(text) < least:
-        raise bad(f"{name} is {text!r}, allowed is an integer from {least}")
+    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or not least <= int(text) <= MAX_OFFSET:
+        raise bad(f"{name} is {text!r}, allowed is an integer from {least} to {MAX_OFFSET}")
     return int(text)
 
 
@@ -161,9 +167,18 @@ def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
 
 def _json(name: str, text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as e:
-        raise bad(f"{name} is no JSON ({e}): {text!r}") from None
+        return json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as e:
+        words = "" if "Offsets" not in name else ", allowed are earliest, latest and JSON with offsets"
+        raise bad(f"{name} is no JSON ({e}): {text!r:.500}{words}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What is named twice has two meanings."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def _table(name: str, text: str) -> PerPartition:
@@ -172,15 +187,13 @@ def _table(name: str, text: str) -> PerPartition:
     example = 'such as {"orders": {"0": 23}}'
     if not isinstance(raw, dict) or not all(isinstance(own, dict) for own in raw.values()):
         raise bad(f"{name} is {text!r}, allowed is JSON {example}")
-    try:
-        table = {topic: {int(p): n for p, n in own.items()} for topic, own in raw.items()}
-    except ValueError:
-        raise bad(f"{name} is {text!r}: partitions are numbers, {example}") from None
-    for own in table.values():
-        for number in own.values():
-            if isinstance(number, bool) or not isinstance(number, int):
+    for own in raw.values():
+        for partition, number in own.items():
+            if not re.fullmatch("0|[1-9][0-9]{0,9}", partition):
+                raise bad(f"{name} is {text!r}: partitions are numbers, {example}")
+            if isinstance(number, bool) or not isinstance(number, int) or number > MAX_OFFSET:
                 raise bad(f"{name} is {text!r}: offsets and timestamps are numbers, {example}")
-    return table
+    return {topic: {int(p): n for p, n in own.items()} for topic, own in raw.items()}
 
 
 def _topics(options: Mapping[str, str]) -> Topics:
@@ -273,7 +286,10 @@ def _paths(options: Mapping[str, str]) -> list[str]:
 
 
 def _sink_path(options: Mapping[str, str]) -> str:
-    paths = roots_of(_paths(options))
+    given = _paths(options)
+    if given == [""]:
+        raise bad("path is missing: the log directory to write in, as in .option('path', …)")
+    paths = roots_of(given)
     if len(paths) > 1:
         raise bad(f"a sink writes in one log directory, path names {len(paths)}: {', '.join(paths)}")
     return paths[0]
@@ -314,7 +330,8 @@ class SourceOptions:
         options = canonical(given, _TAKEN_BY_SOURCE)
         for name in options:
             if name in _SINK or name.startswith(_CONFIG):
-                raise bad(f"{name} is an option of the writer")
+                more = "; what to read, subscribe says" if name == "topic" else ""
+                raise bad(f"{name} is an option of the writer{more}")
         if stream:
             for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
                 if name in options:
@@ -376,22 +393,26 @@ class SinkOptions:
             if (
                 name in options and name != "includeHeaders"
             ):  # Spark's sink has it too; headers are the column's here
-                raise bad(f"{name} is an option of the reader")
+                more = "; where to write, topic says" if name in ("subscribe", "assign") else ""
+                raise bad(f"{name} is an option of the reader{more}")
+        if options.get("txnId", "-").strip() == "":
+            raise bad("txnId is empty; leave it out, or give the job a name of its own")
+        topic = options.get("topic")
+        if topic is not None and not layout.is_valid_topic(topic):
+            raise bad(f"topic is {topic!r}, which is no name of a topic")
         if_published = options.get("ifPublished", "skip").strip().lower()
         if if_published not in ("skip", "error"):
             raise bad(f"ifPublished is {if_published!r}, allowed is skip or error")
         own = {
             name.removeprefix(_CONFIG): value for name, value in options.items() if name.startswith(_CONFIG)
         }
-        if own.get("compression.type") == "none":  # a producer's word for it
-            own["compression.type"] = "uncompressed"
         try:
             config = LogConfig.from_topic(own)
         except InvalidConfigError as e:
             raise translated(e) from None
         return cls(
             _sink_path(options),
-            options.get("topic"),
+            topic,
             options.get("txnId"),
             _integer(options, "numPartitions", 1) or 1,
             local_path(options["stagingPath"], "stagingPath") if "stagingPath" in options else None,

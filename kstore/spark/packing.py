@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from kstore.spark.errors import failure
-from kstore.spark.plan import TARGET_BYTES, Split
+from kstore.spark.plan import TARGET_BYTES, Split, check_numbers
 
 OPEN_COST_BYTES = 64 << 10  # what a task reads in the time that a split takes beside its bytes, about 0.13 ms
 PARALLELISM = 200  # where nobody says how many tasks run at once; so many partitions Spark makes of a shuffle
@@ -26,14 +25,12 @@ def pack_splits(
     This is the formula of Spark's file sources. SparkSourceError.
     """
     splits = list(splits)
-    for name, value, least in (
+    check_numbers(
         ("parallelism", parallelism, 1),
         ("maxRecordsPerPartition", max_records_per_partition, 1),
-        ("target_bytes", target_bytes, 1),
-        ("open_cost_bytes", open_cost_bytes, 0),
-    ):
-        if value is not None and value < least:
-            raise failure("KSTORE_INVALID_OPTION", f"{name} is {value}, allowed is at least {least}")
+        ("target_bytes", target_bytes or 0, 1),
+        ("open_cost_bytes", -1 if open_cost_bytes is None else open_cost_bytes, 0),
+    )
     costs = [split.size + open_cost_bytes for split in splits]
     most = min(target_bytes, max(open_cost_bytes, sum(costs) // (parallelism or PARALLELISM)))
     groups: list[list[Split]] = []

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy
 
+from kstore.arguments import choice, integer
 from kstore.engine.segment.segment import Segment
 from kstore.errors import KstoreError
 from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
@@ -18,6 +19,8 @@ from kstore.spark.logs import Isolation, Logs, Paths, roots_of
 
 TARGET_BYTES = 128 << 20
 EARLIEST, LATEST = -2, -1
+_MOST_NAMED = 5  # topics, in an error
+_MANY = 1000
 
 Topics: TypeAlias = str | Iterable[str] | Mapping[str, Iterable[int]] | re.Pattern[str]
 PerPartition: TypeAlias = Mapping[str, Mapping[int, int]]
@@ -68,6 +71,14 @@ class Bounds:
     timestamps: PerPartition | None = None
     when_none_later: Literal["error", "latest"] = "error"
 
+    def __post_init__(self) -> None:
+        try:
+            if isinstance(self.offsets, str):
+                choice("offsets", self.offsets, ("earliest", "latest"))
+            choice("when_none_later", self.when_none_later, ("error", "latest"))
+        except ValueError as e:
+            raise failure("KSTORE_INVALID_OPTION", str(e)) from None
+
     @property
     def table(self) -> PerPartition | None:
         """The offsets that are named for each partition, if these are what counts."""
@@ -91,19 +102,16 @@ def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
     if isinstance(topics, Mapping):
         asked = sorted({TopicPartition(t, operator.index(p)) for t, ps in topics.items() for p in ps})
         for tp in asked:
-            if tp not in there:
-                raise failure(
-                    "KSTORE_TOPIC_NOT_FOUND",
-                    "no such partition there",
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    file=logs.place,
-                )
+            logs.root_of(tp)  # if it is there
         return asked
     names = set(topics.split(",") if isinstance(topics, str) else topics)
     names = {name.strip() for name in names}
-    for name in sorted(names - {tp.topic for tp in there}):
-        raise failure("KSTORE_TOPIC_NOT_FOUND", "no such topic there", topic=name, file=logs.place)
+    topics_there = sorted({tp.topic for tp in there})
+    for name in sorted(names.difference(topics_there)):
+        most = ", ".join(topics_there[:_MOST_NAMED]) or "none at all"
+        more = f" and {len(topics_there) - _MOST_NAMED} more" if len(topics_there) > _MOST_NAMED else ""
+        reason = f"no such topic there; there are {most}{more}"
+        raise failure("KSTORE_TOPIC_NOT_FOUND", reason, topic=name, file=logs.place)
     return [tp for tp in there if tp.topic in names]
 
 
@@ -123,20 +131,18 @@ def check_named(logs: Logs, partitions: Iterable[TopicPartition], table: PerPart
 
 
 def _of_partition(table: PerPartition, tp: TopicPartition, name: str) -> int:
+    reason = f"{name} says nothing about this partition; it must name all that are read"
     try:
-        return table[tp.topic][tp.partition]
+        return integer(name, table[tp.topic][tp.partition], EARLIEST)
     except KeyError:
-        raise failure(
-            "KSTORE_INVALID_OPTION",
-            f"{name} says nothing about this partition; it must name all that are read",
-            topic=tp.topic,
-            partition=tp.partition,
-        ) from None
+        pass
+    except (TypeError, ValueError) as e:
+        reason = str(e)
+    raise failure("KSTORE_INVALID_OPTION", reason, topic=tp.topic, partition=tp.partition)
 
 
 def _by_time(logs: Logs, tp: TopicPartition, timestamp: int, bounds: Bounds, *, start: bool) -> int:
-    if timestamp < 0:
-        raise failure("KSTORE_INVALID_OPTION", f"a timestamp is not negative: {timestamp}", topic=tp.topic)
+    check_numbers(("a timestamp", timestamp, 0))
     try:
         found = logs.open(tp).find(timestamp=timestamp)
     except (KstoreError, OSError) as e:
@@ -180,6 +186,10 @@ def resolve(
                 logs, tp, _of_partition(bounds.timestamps, tp, f"{name}ByTimestamp"), bounds, start=start
             )
         elif isinstance(bounds.offsets, str):
+            if not start and bounds.offsets == "earliest":
+                raise failure(
+                    "KSTORE_INVALID_OPTION", "endingOffsets is 'earliest', allowed are latest and offsets"
+                )
             offset = first if bounds.offsets == "earliest" else end
         else:
             offset = _of_partition(bounds.offsets, tp, name)
@@ -187,11 +197,10 @@ def resolve(
                 offset = end
             elif offset == EARLIEST and start:
                 offset = first
-            elif offset < 0:
+            elif offset == EARLIEST:
                 raise failure(
                     "KSTORE_INVALID_OPTION",
-                    f"{name} {offset}: an offset, -1 for latest"
-                    + (", -2 for earliest" if start else "; -2 is no end"),
+                    f"{name} is {offset}, which is no end; -1 is the latest",
                     topic=tp.topic,
                     partition=tp.partition,
                 )
@@ -256,6 +265,15 @@ def plan_splits(
     )
 
 
+def check_numbers(*given: tuple[str, object, int]) -> None:
+    """KSTORE_INVALID_OPTION for a name's value, if there is one, that is no whole number from the least one on."""
+    for name, value, least in given:
+        try:
+            _ = None if value is None else integer(name, value, least)
+        except (TypeError, ValueError) as e:
+            raise failure("KSTORE_INVALID_OPTION", str(e)) from None
+
+
 def split_ranges(
     logs: Logs,
     ranges: Mapping[TopicPartition, tuple[int, int]],
@@ -266,13 +284,11 @@ def split_ranges(
     fail_on_data_loss: bool = True,
 ) -> list[Split]:
     """The splits of ranges of offsets that were resolved before."""
-    for name, value in (
-        ("minPartitions", min_partitions),
-        ("maxRecordsPerPartition", max_records_per_partition),
-        ("target_bytes", target_bytes),
-    ):
-        if value is not None and value < 1:
-            raise failure("KSTORE_INVALID_OPTION", f"{name} is {value}, allowed is at least 1")
+    check_numbers(
+        ("minPartitions", min_partitions, 1),
+        ("maxRecordsPerPartition", max_records_per_partition, 1),
+        ("target_bytes", target_bytes or 0, 1),
+    )
     found: dict[TopicPartition, list[_Stretch]] = {}
     for tp, (start, stop) in ranges.items():
         try:
@@ -289,6 +305,8 @@ def split_ranges(
         parts = max(1, round(size / target_bytes))
         if min_partitions is not None:
             parts = max(parts, round(size / total * min_partitions))
+        if parts > _MANY:  # a split begins where an index has an entry, or a segment begins
+            parts = min(parts, sum(len(stretch.segment.offset_index) + 1 for stretch in stretches))
         try:
             cuts = _cuts_by_size(stretches, size, parts)
             if max_records_per_partition is not None:

@@ -8,6 +8,7 @@ for each transaction, moved files are known by their CRCs. Nothing of that expir
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import secrets
 import shutil
@@ -19,15 +20,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from kstore.arguments import number
-from kstore.config import MAX64, LogConfig
+from kstore.config import MAX64, LogConfig, given_in_text
 from kstore.engine.io.file import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
+from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root
+from kstore.spark.configuration import Configurations
 from kstore.spark.errors import SparkSourceError, failure, translated
 from kstore.spark.journal import JOURNAL, Journal, LastBatch, Pending, Source, Transaction
+from kstore.spark.logs import no_log_directory
 from kstore.spark.progress import NOTHING, Progress, mark_of, parts, progress
 from kstore.spark.staging import Stage, Staged, partition_counts
 from kstore.spark.status import SinkStatus, StagedJob, missing, staged_jobs, status_of
@@ -63,13 +67,20 @@ class Sink:
         self.root = os.path.abspath(fspath(root))  # noqa: PTH100
         self.config = config or LogConfig()
         parent, name = os.path.split(self.root)
-        self.staging = staging or f"{parent}/.{name}.kstore-spark"
+        self.staging = f"{parent}/.{name}.kstore-spark"
+        if (
+            staging is not None
+        ):  # a directory for this log directory alone: what is in there, sweep() may remove
+            own = hashlib.blake2b(os.fsencode(self.root), digest_size=4).hexdigest()
+            self.staging = f"{os.path.abspath(staging)}/.{name}-{own}.kstore-spark"  # noqa: PTH100
 
     def counts(self) -> dict[str, int]:
-        """How many partitions the topics have."""
+        """How many partitions the topics have. KSTORE_PATH_NOT_FOUND if the path is a partition."""
         try:
             return partition_counts(LogStore(self.root).topics)
         except LogNotFoundError:
+            if os.path.isdir(self.root):  # noqa: PTH112
+                raise no_log_directory(self.root) from None
             return {}
 
     def job_directory(self, job: str) -> str:
@@ -89,7 +100,12 @@ class Sink:
         """Where one attempt of a task writes its rows: a directory that nobody had before, and nobody gets again."""
         directory = f"{self.staging}/{job}/{attempt}-{secrets.token_hex(8)}"
         return Stage(
-            directory, self.config, self.counts() if counts is None else counts, default_count, topic, task
+            directory,
+            Configurations(self.root, self.config),
+            self.counts() if counts is None else counts,
+            default_count,
+            topic,
+            task,
         )
 
     def publish(
@@ -172,7 +188,8 @@ class Sink:
         So it shows beforehand what recover(), forget() and sweep() would find.
         """
         if not os.path.isdir(self.root) and not os.path.isdir(self.staging):  # noqa: PTH112
-            raise failure("KSTORE_PATH_NOT_FOUND", "no log directory there", file=self.root)
+            raise no_log_directory(self.root)
+        self.counts()  # it is no partition
         try:
             return status_of(self.root, self.staging, number("older_than_s", older_than_s, 0))
         except OSError as e:
@@ -214,25 +231,35 @@ class Sink:
 
     @contextlib.contextmanager
     def _locked(self, wait_s: float | None = None) -> Iterator[None]:
-        fd = os.open(f"{self.root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._lock(self.lock_wait if wait_s is None else wait_s)
         try:
-            wait_s = self.lock_wait if wait_s is None else wait_s
-            deadline = time.monotonic() + wait_s
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise failure(
-                            "KSTORE_LOG_LOCKED",
-                            f"another job is publishing, and still is after {wait_s:g} s",
-                            file=self.root,
-                        ) from None
-                    time.sleep(0.02)
             yield
         finally:
             os.close(fd)
+
+    def _lock(self, wait_s: float) -> int:
+        """The lock file's descriptor: of the file that is there, should somebody have removed the one that was waited for."""
+        path, deadline = f"{self.root}/{LOCK}", time.monotonic() + wait_s
+        while True:
+            fd, mine = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), False
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mine = os.path.samestat(os.fstat(fd), os.stat(path))  # noqa: PTH116
+                if mine:
+                    return fd
+            except FileNotFoundError:
+                pass
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise failure(
+                        "KSTORE_LOG_LOCKED",
+                        f"another job is publishing, and still is after {wait_s:g} s",
+                        file=self.root,
+                    ) from None
+            finally:
+                if not mine:
+                    os.close(fd)
+            time.sleep(0.02)
 
     def _begin(
         self,
@@ -255,7 +282,8 @@ class Sink:
             )
         names = {TopicPartition(one.topic, one.partition) for one in staged}
         for topic in {tp.topic for tp in names}:
-            names |= {TopicPartition(topic, p) for p in range(counts.get(topic, 0))}
+            wanted = {TopicPartition(topic, p) for p in range(counts.get(topic, 0))}
+            names |= {tp for tp in wanted - names if not _is_there(Path(self.root, str(tp)))}
         for tp in names:
             total = sum(one.record_count for one in staged if one[:2] == tp)
             if total > 2**31 - 1:
@@ -270,8 +298,8 @@ class Sink:
             for log in logs.values():
                 log.wait_until_durable(log.log_end_offset)  # no power cut may take what is counted from
             marks = {str(tp): mark_of(log) for tp, log in logs.items()}
-            moved = movable(staged, logs, self.config)
-            pending = journal.begin(transaction, staged, moved, marks, self.config.to_topic(), source)
+            moved = movable(staged, logs)
+            pending = journal.begin(transaction, staged, moved, marks, given_in_text(self.config), source)
             try:
                 self._append(journal, pending, logs, dict.fromkeys(logs, NOTHING))
             except BaseException:
@@ -326,6 +354,7 @@ class Sink:
     ) -> dict[TopicPartition, LogWriter]:
         # timestamps were checked when they were staged; as time goes on they must not become wrong
         config = config.replace(message_timestamp_before_max_ms=MAX64, message_timestamp_after_max_ms=MAX64)
+        configs = Configurations(self.root, config)
         tp = names[0]
 
         def take() -> dict[TopicPartition, LogWriter]:
@@ -334,7 +363,7 @@ class Sink:
             logs = {}
             with contextlib.ExitStack() as own:
                 for tp in names:
-                    logs[tp] = own.enter_context(LogWriter(f"{self.root}/{tp}", config))
+                    logs[tp] = own.enter_context(LogWriter(f"{self.root}/{tp}", configs[tp]))
                 stack.push(own.pop_all())
             return logs
 
@@ -380,6 +409,15 @@ class Sink:
         ):
             with contextlib.suppress(OSError):
                 directory.rmdir()
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a partition was made: more than its directory."""
+    try:
+        require_partition(path)
+    except LogNotFoundError:
+        return False
+    return path.is_dir()
 
 
 def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Staged]) -> None:

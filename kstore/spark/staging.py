@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from kstore.config import LogConfig
 from kstore.engine.io.file import make_directory, sync_directory
 from kstore.errors import KstoreError
 from kstore.libraries import library
 from kstore.log.files import layout
+from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.columns import mapped_root, require_pyarrow
+from kstore.spark.configuration import Configurations
 from kstore.spark.errors import failure, translated
 from kstore.spark.partitioner import partitions_of_keys
 
@@ -61,21 +62,17 @@ class Stage:
     """
 
     directory: str
-    config: LogConfig
+    configs: Configurations
     counts: Mapping[str, int]
     default_count: int
     topic: str | None
     task: int = 0
-    _logs: dict[tuple[str, int], LogWriter] = field(default_factory=dict)
+    _logs: dict[TopicPartition, LogWriter] = field(default_factory=dict)
     _turn: int = 0
     _made: bool = False
 
     def __post_init__(self) -> None:
         self._turn = self.task
-        # append time is given when records are published; what else the topic's configuration refuses, is refused here
-        self._config = self.config.replace(
-            message_timestamp_type="CreateTime", preallocate=False, flush_messages=FLUSH_RECORDS
-        )
 
     def add(self, rows: Any) -> None:
         """Appends the rows of a RecordBatch. SparkSourceError."""
@@ -169,17 +166,23 @@ class Stage:
                 ]
             values = rows.column("value").cast(pa.binary())
             log.extend(values, keys, times, headers, batch_bytes=BATCH_BYTES)
-        except (KstoreError, OSError, TypeError, ValueError) as e:
+        except (KstoreError, OSError) as e:
             raise translated(e, topic=topic, partition=partition) from e
+        except (TypeError, ValueError, OverflowError) as e:
+            raise failure("KSTORE_INVALID_RECORD", str(e), topic=topic, partition=partition) from e
 
     def _log(self, topic: str, partition: int) -> LogWriter:
-        log = self._logs.get((topic, partition))
+        tp = TopicPartition(topic, partition)
+        log = self._logs.get(tp)
         if log is None:
+            # append time is given when records are published; what else the topic's configuration refuses, is refused here
+            config = self.configs[tp].replace(
+                message_timestamp_type="CreateTime", preallocate=False, flush_messages=FLUSH_RECORDS
+            )
             if not self._made:
                 _make_new(mapped_root(self.directory))
                 self._made = True
-            path = Path(mapped_root(self.directory), f"{topic}-{partition}")
-            log = self._logs[topic, partition] = LogWriter(path, self._config)
+            log = self._logs[tp] = LogWriter(Path(mapped_root(self.directory), str(tp)), config)
         return log
 
     def close(self) -> tuple[Staged, ...]:
@@ -190,10 +193,14 @@ class Stage:
                 count = log.log_end_offset
                 log.flush()  # its records alone are needed
                 log.abandon()
+                path = f"{self.directory}/{topic}-{partition}"
+                files = _files(path, count)
             except (KstoreError, OSError) as e:
                 raise translated(e, topic=topic, partition=partition) from e
-            path = f"{self.directory}/{topic}-{partition}"
-            found.append(Staged(topic, partition, path, count, _files(path, count)))
+            if sum(file.record_count for file in files) != count:
+                reason = "files of this task are gone: somebody else removed them"
+                raise failure("KSTORE_STAGING_LOST", reason, topic=topic, partition=partition, file=path)
+            found.append(Staged(topic, partition, path, count, files))
         return tuple(found)
 
     def abandon(self) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from kstore.config import LogConfig
 from kstore.engine.record.hashes import crc32c
 from kstore.engine.segment.segment import Segment
 from kstore.errors import KstoreError
@@ -34,21 +33,19 @@ class _Place(TypedDict):
     file: str
 
 
-def movable(
-    staged: Sequence[Staged], logs: Mapping[TopicPartition, LogWriter], config: LogConfig
-) -> dict[str, dict[str, Body]]:
+def movable(staged: Sequence[Staged], logs: Mapping[TopicPartition, LogWriter]) -> dict[str, dict[str, Body]]:
     """Which staged files can become segments. Others must not later, when some may have been copied."""
     found: dict[str, dict[str, Body]] = {}
-    if config.message_timestamp_type != "CreateTime":
-        return found  # the time is given when records are published
     for one in staged:
-        directory = mapped_root(one.path)
+        log, directory = logs[TopicPartition(one.topic, one.partition)], mapped_root(one.path)
+        if log.config.message_timestamp_type != "CreateTime":
+            continue  # the time is given when records are published
         large = [
             file.name
             for file in one.files
             if file.size >= _LARGE and os.access(f"{directory}/{file.name}", os.W_OK)
         ]
-        if large and _is_near(directory, logs[TopicPartition(one.topic, one.partition)]):
+        if large and _is_near(directory, log):
             try:
                 found[one.path] = {
                     name: body_of(Segment(directory, name.removesuffix(".log"), 0)) for name in large

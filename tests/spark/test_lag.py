@@ -85,7 +85,7 @@ def test_offsets_and_time_behind(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 
 def test_what_is_unknown_is_said_to_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A partition that is not there, a damaged one, a path that is none; without a path there are no times."""
+    """A partition that is not there, a damaged one, a directory that was removed; without a path there are no times."""
     own = listener()
     own.onQueryProgress(progress({"in": {"0": 5, "1": 2}}, {"in": {"0": 9, "1": 2}}))
     assert own.queries["one"].partitions == {ZERO: (5, 9, None), ONE: (2, 2, 0)}
@@ -94,7 +94,9 @@ def test_what_is_unknown_is_said_to_be(tmp_path: Path, caplog: pytest.LogCapture
     assert own.queries["one"].partitions == {ZERO: (5, None, None)}
     assert (own.queries["one"].offsets, own.queries["one"].ms) == (None, None)
 
-    missing = listener(tmp_path / "nowhere")
+    (tmp_path / "removed").mkdir()
+    missing = listener(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
     missing.onQueryProgress(progress({"in": {"0": 5}}, {"in": {"0": 9}}))
     assert missing.queries["one"].partitions == {ZERO: (5, 9, None)}
     assert "in-0 is not known: KSTORE_PATH_NOT_FOUND" in caplog.text

@@ -58,8 +58,11 @@ def run(args: argparse.Namespace) -> int:
     for line in said:
         print(one_line(line))
     if not args.dry_run:
-        for line in _lines(sink.status(args.older_than)):
+        lines = list(_lines(sink.status(args.older_than)))
+        for line in lines:
             print(one_line(line))
+        if not lines and not said:
+            print("kstore: nothing is pending, staged or published there", file=sys.stderr)
     return 0
 
 
