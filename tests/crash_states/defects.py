@@ -1,13 +1,11 @@
 """Defects that are put into kstore for a while, to see that the player finds them: a sync left out, an order swapped."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstore.engine.append import log_appender as tail
-from kstore.engine.compact.key_file import KeyFile
 from kstore.engine.io import file
 from kstore.engine.io.file import File
 from kstore.log import writer
@@ -16,7 +14,6 @@ from kstore.log.files import checkpoints, topic_file
 from kstore.log.files import log_dir_state as home
 from kstore.log.producers import manager as ledger
 from kstore.log.producers.snapshot_files import SnapshotFiles
-from kstore.log.read import key_index
 from kstore.log.recovery import repairs
 from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.writer import LogWriter
@@ -175,15 +172,6 @@ def aborted_transactions_of_recovered_segments_are_forgotten(patch: pytest.Monke
 @defect
 def snapshots_are_never_removed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SnapshotFiles, "remove_outside", _nothing)
-
-
-@defect
-def key_files_are_believed_unseen(patch: pytest.MonkeyPatch) -> None:
-    def any_file(segment: Any) -> KeyFile | None:
-        path = Path(segment.path_of(".keys"))
-        return KeyFile(str(path)) if path.exists() else None
-
-    patch.setattr(key_index, "key_file_of", any_file)
 
 
 # ---- of a store -----------------------------------------------------------------------------------------------------
