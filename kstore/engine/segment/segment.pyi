@@ -163,6 +163,8 @@ class Segment:
     def has_its_last_batch(self) -> bool:
         """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the
         file was cut, and may have grown again. Its checksum is in its header. OSError."""
+    def check_last_batch(self) -> None:
+        """LogChangedError if it no longer has the batch that read_next_offset() found last. OSError."""
     def head(self, position: int) -> bytes:
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
     def peek(self, position: int) -> bytes:
