@@ -1,5 +1,6 @@
 """Readers beside retention and truncation: another look, or an error that says what happened; no loose system error."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -138,6 +139,22 @@ def test_a_truncated_log_that_has_grown_past_its_old_end_is_loaded_again(
         assert view.refresh()
         assert len(list(view)) == 32
         assert [next(follower).offset, next(jobs).offset] == [1, 1]
+
+
+@pytest.mark.parametrize("how", ["records", "batches", "scan", "scan on threads", "get"])
+def test_a_batch_that_lies_where_the_log_had_ended(tmp_path: Path, how: str) -> None:
+    """A view knows the file up to there. Nothing is damaged."""
+    with kstore.open(tmp_path / "t-0", "a", retention_ms=-1) as writer:
+        for _ in range(3):
+            writer.append(b"o" * 50)
+        os.utime(writer.segments[0].path, (1, 1))  # long ago, as far as the view knows
+        view = kstore.open(tmp_path / "t-0")
+        writer.truncate_to(0)
+        writer.extend([b"n" * 500] * 5)
+        with pytest.raises(LogChangedError, match="truncated and written anew"):
+            READS[how](view)
+        assert view.refresh()
+        assert READS[how](view)
 
 
 def test_damage_is_still_damage(tmp_path: Path) -> None:

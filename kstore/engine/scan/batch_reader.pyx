@@ -632,9 +632,11 @@ def change_of(Segment segment not None, int64_t offset, int64_t end_offset=INT64
                 return None  # nobody has written there since, or since the look before
             seen = modified
             fresh = segment.another(segment.end_offset)
-            fresh.limit_to(min(fresh.size, segment.limit()))
             batch = next(BatchReader((fresh,), offset), None)  # without an end it does not ask this in its turn
-            if batch is not None and batch.last_offset < end_offset:
+            if batch is not None and (
+                batch.position < segment.limit() < batch.position + batch.size  # where a batch had ended
+                or (batch.position < segment.limit() and batch.last_offset < end_offset)
+            ):
                 return segment.changed("it was truncated and written anew", offset)
         except FileNotFoundError:
             return segment.changed("it was deleted", offset)
