@@ -18,18 +18,13 @@ from kstore.errors import LibraryError
 _PATIENCE = 1.0  # s: then the caller imports, too, which ends when the thread has, or by Python's own look for deadlocks
 _FORK_PATIENCE = 10.0  # s
 _LEAST_STACK = 1 << 18  # bytes: new threads have less only if the program says so, and imports need some
-_loaded: dict[str, Any] = {}
 _importing: dict[int, str] = {}  # by thread
 
 
 def library(name: str) -> Any:
     """The module of a library of others, imported if it is not yet. LibraryError."""
     try:
-        return _loaded[name]
-    except KeyError:
-        pass
-    try:
-        module = _imported(name)
+        return _imported(name)
     except LibraryError:
         raise
     except ModuleNotFoundError as e:
@@ -41,8 +36,6 @@ def library(name: str) -> Any:
         first = str(e).strip().partition("\n")[0]
         cure = "Start the program again, if an earlier import of it was broken off; else install it again"
         raise LibraryError(f"{name} cannot be imported: {first}. {cure}", name=name) from e
-    _loaded[name] = module
-    return module
 
 
 def _imported(name: str) -> ModuleType:
