@@ -46,9 +46,8 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
             )
         value = (value - _EPOCH) // _MILLISECOND
     elif isinstance(value, float):
-        raise TypeError(
-            f"{name} is milliseconds since 1970 as an int, not the float {value!r}: int(time.time() * 1000)"
-        )
+        meant = "int(time.time() * 1000)" if value <= LAST_SECOND else "int() of it, if it is"
+        raise TypeError(f"{name} is milliseconds since 1970 as an int, not the float {value!r}: {meant}")
     elif isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(
             f"{name} is an int, not {value!r} ({type(value).__name__}): milliseconds since 1970, or a datetime with a "

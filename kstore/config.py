@@ -553,6 +553,22 @@ _BROKER_LOG_NAMES = _TOPIC_NAME_OF.keys() | {
 }
 
 
+# No options of a configuration, but asked for as such.
+_DURABILITY = "durability is an argument of kstore.open and LogStore, not of a topic"
+_MEANT = {
+    "partitions": "create_topic(name, partitions) and add_partitions(topic, total) say how many there are",
+    "num_partitions": "create_topic(name, partitions) and add_partitions(topic, total) say how many there are",
+    "durability": _DURABILITY,
+    "durable": _DURABILITY,
+    "fsync": _DURABILITY,
+    "sync": _DURABILITY,
+    "acks": _DURABILITY,
+    "keep_for": "keep_for is an argument of LogStore, and of retain()",
+    "leader_epoch": "leader_epoch is an argument of kstore.open and LogStore",
+    "keep_cut": "keep_cut is an argument of kstore.open and LogStore",
+}
+
+
 def _dotted(name: str) -> str:
     return name.replace("_", ".")
 
@@ -581,7 +597,9 @@ def _unknown(name: str, what: str) -> InvalidConfigError:
     """The error for a name that does not exist, with the one that was likely meant, in both notations."""
     asked = name.replace(".", "_")
     near = [_TOPIC_NAME_OF[name]] if name in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
-    hint = f"; the nearest is {_both(near[0])}" if near else ""
+    hint = f"; the nearest is {_dotted(near[0]) if '.' in name else _both(near[0])}" if near else ""
+    if asked not in _KEYS and (meant := difflib.get_close_matches(asked, _MEANT, 1, 0.65)):
+        hint = f"; {_MEANT[meant[0]]}"
     if near == [asked] and not _KEYS[asked].of_topic:
         hint = f"; {_both(near[0])} is an option of a whole store or broker"
     elif near == [name]:  # in the notation of the other

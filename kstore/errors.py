@@ -82,8 +82,9 @@ class CorruptRecordError(CorruptFileError):
         super().__init__(reason, file=file, position=position, expected=expected, found=found)
         if file:
             directory = os.path.dirname(file)  # noqa: PTH120
+            place = f"it is at offset {offset}; " if offset >= 0 else ""
             self.add_note(
-                f'kstore stat --verify {directory} tells what is damaged; on_error="skip" (--on-error skip) goes on after it'
+                f'{place}kstore stat --verify {directory} tells what is damaged; on_error="skip" (--on-error skip) goes on after it'
             )
 
 
@@ -243,7 +244,8 @@ class LogLockedError(KstoreError, OSError):
         if pid == os.getpid():
             text = (
                 f"is locked by this process ({pid}): it has the log open for writing already, perhaps since an earlier run "
-                "of a notebook cell. Call close() on that log first, or open logs in a `with` statement, which closes them"
+                "of a notebook cell. Call close() on that log first, or open logs in a `with` statement, which closes them. "
+                "If a LogStore has it, take store.log(topic, partition)"
             )
         else:
             holder = "another writer" if pid is None else f"process {pid}"

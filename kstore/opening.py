@@ -17,7 +17,7 @@ from kstore.log.files.lock import once_free, pauses
 from kstore.log.files.log_dir_state import kept_options
 from kstore.log.files.option_file import in_python
 from kstore.log.partition import PartitionLog
-from kstore.log.recovery.presence import require_partition
+from kstore.log.recovery.presence import doubt_about, require_free, require_partition
 from kstore.log.writer import LogWriter
 
 
@@ -67,7 +67,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     mode "r+": as "a", but the directory must exist.
 
     A log has one writer at a time. If it was not closed cleanly, opening it for writing recovers it first, as Kafka
-    does; reading shows what that recovery would leave. `log.recovery` says what was found.
+    does; reading shows what that recovery would leave. `log.recovery` says what was found. A warning says so if a new partition
+    in the directory of a store has a name, or a number, with which the store will not use it.
 
     Options for reading:
         recover: False shows every file as it is, not as recovery would leave it. Default True.
@@ -103,7 +104,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
 
     Raises:
         LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not in a
-            directory that holds partitions), and for reading there still is none after `wait`.
+            directory that holds partitions or other files), and for reading there still is none after `wait`.
         LogLockedError: another writer has the log open, and still has it after `wait`.
         InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
         CorruptCheckpointError: what is kept of the configuration is damaged: remove the file, and give the options again.
@@ -124,6 +125,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     if not (config is None or isinstance(config, LogConfig)):  # before it is asked for what options change
         raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
     changes = (config.given_options() if config is not None else {}) | options
+    if mode == "a" and not Path(path).exists() and (doubt := doubt_about(Path(path))):
+        warnings.warn(doubt, stacklevel=2)
     return open_writer(path, changes, create=mode == "a", wait=wait, keeps=True, **own)
 
 
@@ -203,6 +206,7 @@ def _check_directory(path: Path, *, create: bool) -> None:
     except LogNotFoundError as e:
         if not create or e.is_log_directory:
             raise
+        require_free(path)
 
 
 def _check_options(options: Mapping[str, object], known: Sequence[str]) -> None:

@@ -380,10 +380,14 @@ class LogWriter(RecordAppender, PartitionLog):
         an option its default back.
 
         If the log keeps its configuration, which it does unless it is in the directory of a store that knows the topic, the
-        change is kept too, durably. InvalidConfigError for an unknown option or a value that is not allowed, OSError if it
-        cannot be kept: nothing is changed then.
+        change is kept too, durably; else it counts until the log is closed, with a warning: store.alter_topic() is meant then.
+        InvalidConfigError for an unknown option or a value that is not allowed, OSError if it cannot be kept: nothing is
+        changed then.
         """
         self._change_config(lambda config: changed(config, changes))
+        if not self._keeps_config:
+            text = f"{self.path}: a store keeps the options of this topic: these count until the log is closed; alter_topic() keeps them"
+            warnings.warn(text, stacklevel=2)
 
     def _use(self, config: LogConfig) -> None:
         """Goes on with another configuration, and keeps what was given of it. OSError: with the one until now."""
@@ -763,7 +767,7 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._held():
             self._check_place()
             now_ms = self.clock_ms()
-            decisions = decide_for(self._now(), self._config, now_ms, kept)
+            decisions = decide_for(self._now(), self._retention(), now_ms, kept)
             self._refuse_defaults(decisions)
             if not dry_run:
                 gone = sum(d.delete for d in decisions)
@@ -792,14 +796,21 @@ class LogWriter(RecordAppender, PartitionLog):
                 self._deleted.unlink(now_ms)
                 self._producer_states.forget(now_ms)
 
+    def _retention(self) -> LogConfig:
+        """What says which segments go: who has given only a size means that."""
+        given = self._config.given_options()
+        if "retention_ms" not in given and given.get("retention_bytes", -1) >= 0:
+            return self._config.replace(retention_ms=-1)
+        return self._config
+
     def _refuse_defaults(self, decisions: Sequence[Decision]) -> None:
         """Nothing goes by a configuration that nobody has given."""
         by_default = next((d for d in decisions if d.rule == "time"), None)
         if by_default is not None and "retention_ms" not in self._config.given_options():
             raise InvalidConfigError(
                 f"{self.path} was opened without retention_ms, and by Kafka's default of 7 days the segment at offset "
-                f"{by_default.base_offset} would be deleted: {by_default.reason}. Give open() the retention that is "
-                "meant, such as retention_ms=-1, or retention_ms=604_800_000 for the default"
+                f"{by_default.base_offset} would be deleted: {by_default.reason}. Give open(), or the topic of a store, the "
+                "retention that is meant, such as retention_ms=-1, or retention_ms=604_800_000 for the default"
             )
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:

@@ -30,6 +30,8 @@ from kstore.errors import (
     LogLockedError,
     LogNotFoundError,
 )
+from kstore.log.compact.erasure import Match
+from kstore.log.compact.report import Erasure
 from kstore.log.cursors.cursor import checked_group, checked_groups
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import groups_in, read_durable_positions
@@ -167,6 +169,11 @@ class LogStore:
             raise ValueError(
                 "LogStore needs the path of a log directory, not an empty one: '.' is the current directory"
             )
+        for given in dirs[1:]:
+            if given in ("a", "r", "r+") and not Path(given).is_dir():
+                raise TypeError(
+                    f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={given!r}): other arguments are log directories"
+                )
         paths = [Path(path).absolute() for path in dirs]  # the program may go to another directory
         if len({os.path.realpath(path) for path in paths}) < len(paths):
             raise ValueError(f"a directory is named twice: {', '.join(map(str, paths))}")
@@ -758,6 +765,36 @@ class LogStore:
                 failure = failure or e
         if failure is not None:
             raise failure
+
+    def erase(
+        self,
+        topic: str,
+        *,
+        keys: Iterable[bytes] | None = None,
+        where: Match | None = None,
+        reason: str,
+        what: Literal["records", "values"] = "records",
+        cut_files: bool = False,
+        dry_run: bool = False,
+    ) -> dict[int, Erasure]:
+        """Removes records of a topic for good, in all its partitions: a key may be in several, if partitions were added since.
+        Returns what LogWriter.erase returns, by partition.
+
+        The arguments and errors are those of LogWriter.erase. If a partition fails, those before it are done; the next call
+        does the rest.
+        """
+        self._check_writing()
+        found = self._catalog.topic(topic)
+        self._catalog.require_all(found, "erased from")
+        if keys is not None and not isinstance(keys, bytes | str):
+            keys = list(keys)  # each partition goes through them
+        done = {}
+        for at in found.numbers:
+            log = self._open_logs.get(found.partition(at))
+            done[at] = log.erase(
+                keys=keys, where=where, reason=reason, what=what, cut_files=cut_files, dry_run=dry_run
+            )
+        return done
 
     def retain(
         self, *, dry_run: bool = False, keep_for: Iterable[str] = ()

@@ -70,7 +70,7 @@ class StoreCursor(TopicReader):
         if not follow:
             missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted})
             if missing:
-                raise LogNotFoundError(f"no topic {missing[0]} in {', '.join(map(str, store.paths))}")
+                raise LogNotFoundError(store._catalog.no_topic(missing[0]))
         self._members = self._join()
         self._closed = False
         try:

@@ -53,7 +53,11 @@ class Topic:
         if key is None:
             size = len(value) if isinstance(value, bytes | bytearray) else 0
             return self.partition(self.sticky(size))
-        return self.partition((murmur2(key) & 0x7FFFFFFF) % self.count)
+        try:
+            return self.partition((murmur2(key) & 0x7FFFFFFF) % self.count)
+        except TypeError:
+            hint = ": encode it" if isinstance(key, str) else ""
+            raise TypeError(f"key must be bytes or None, not {key!r:.80}{hint}") from None
 
     def sticky(self, size: int | None = None) -> int:
         """The number of the partition for records without a key of so many bytes; None: for a whole column."""

@@ -1,6 +1,7 @@
 """What topics a store has, where their partitions lie, and how both change: one change at a time, at once or not at all."""
 
 import contextlib
+import difflib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 from kstore.config import LogConfig
 from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, LogNotFoundError
 from kstore.kinds import as_text
+from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.option_file import in_python
 from kstore.log.files.topic_file import (
@@ -72,8 +74,25 @@ class TopicCatalog:
                 raise LogFailedError(
                     f"topic {name} is out of use until the next opening finishes this change: {self.unfinished}"
                 )
-            raise LogNotFoundError(f"no topic {name} in {self.named()}")
+            raise LogNotFoundError(self.no_topic(name))
         return found
+
+    def no_topic(self, name: str) -> str:
+        """That there is no topic of a name, in words, with those that may be meant."""
+        tp = layout.parse_directory(name)
+        if tp is not None and tp.topic in self.topics:
+            hint = f": {name} is partition {tp.partition} of topic {tp.topic}"
+        elif near := difflib.get_close_matches(name, self.topics, 3):
+            hint = f"; there is {', '.join(near)}"
+        else:
+            few = [each for each in self.topics if not each.startswith("__")][:5]
+            hint = (
+                f"; there {'are' if len(few) > 1 else 'is'} {', '.join(few)}"
+                if few
+                else ", which has no topics"
+            )
+            hint += ", and others" if len(self.topics) > 5 else ""
+        return f"no topic {name} in {self.named()}{hint}"
 
     def require_all(self, topic: Topic, what: str) -> None:
         """LogFailedError unless all partitions of a topic are here."""

@@ -12,7 +12,7 @@ from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, kept_options
 from kstore.log.partition import PartitionLog
-from kstore.log.recovery.presence import not_found
+from kstore.log.recovery.presence import doubt_about, not_found
 from kstore.log.writer import LogWriter
 from kstore.tools.numbers import seconds
 from kstore.tools.settings import add_config_argument, settings_of
@@ -65,6 +65,9 @@ def config_of(args: argparse.Namespace) -> LogConfig:
 def note_name(directory: str) -> None:
     """Says on stderr that a broker would not find the records, if the directory is named as no partition is."""
     path = Path(directory).absolute()
+    if not path.exists() and (doubt := doubt_about(path)):
+        print(f"kstore: {doubt}", file=sys.stderr)
+        return
     if layout.is_partition_name(path.name) or not is_log_directory(path.parent):
         return
     print(

@@ -88,3 +88,122 @@ def test_records_without_a_key_are_told(tmp_path: Path, caplog: pytest.LogCaptur
                 clock.now += 60_000
                 store._work.run_due(clock.now)
         assert "t-0: its compaction has removed 5 records without a key" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("my orders-0", "passes over 'my orders-0'"),
+        ("orders-07", "passes over"),
+        ("orders", "passes over"),
+        ("orders-9", "has 2 partitions, of which orders-9 is none"),
+        ("other-1", "topic other .* has no partition 0"),
+        ("orders--1", "topic orders- .* has no partition 0"),
+    ],
+)
+def test_a_new_partition_that_a_store_would_not_use(
+    tmp_path: Path,
+    name: str,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with LogStore(tmp_path / "d", mode="a", background=False) as store:
+        store.create_topic("orders", 2)
+    with pytest.warns(UserWarning, match=told):
+        kstore.open(tmp_path / "d" / name, "a").close()
+    kstore.open(tmp_path / "d" / name, "a").close()  # said once
+    kstore.open(tmp_path / "d" / "orders-0", "a").close()
+    kstore.open(tmp_path / "d" / "fresh-0", "a").close()
+    kstore.open(tmp_path / "elsewhere" / name, "a").close()
+    shutil.rmtree(tmp_path / "d" / name)
+    (tmp_path / "input").touch()
+    with (tmp_path / "input").open() as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        assert run_command(["append", str(tmp_path / "d" / name)]) == 0
+    assert str(tmp_path / "d") in capsys.readouterr().err
+
+
+def test_a_mode_is_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="mode='a'"):
+        LogStore(tmp_path, "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("partitions", "add_partitions"),
+        ("durable", "argument of kstore.open"),
+        ("keepfor", "keep_for is an argument"),
+    ],
+)
+def test_what_is_no_option_but_an_argument(tmp_path: Path, name: str, told: str) -> None:
+    options: dict[str, Any] = {name: 1}
+    with pytest.raises(kstore.InvalidConfigError, match=told):
+        kstore.open(tmp_path / "t-0", "a", **options)
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        with pytest.raises(kstore.InvalidConfigError, match=told):
+            store.alter_topic("t", **options)
+
+
+def test_a_partition_that_the_program_has_open_itself_is_named(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        store.append("t", b"v")
+        with pytest.raises(kstore.LogLockedError, match=r"t-0 .* store\.log\(topic, partition\)"):
+            kstore.open(tmp_path / "t-0", "a")
+
+
+def test_a_key_is_erased_from_a_whole_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is in two partitions, because some were added."""
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        store.extend("t", [b"v"] * 20, [b"k%d" % n for n in range(20)])
+        store.add_partitions("t", 4)
+        store.extend("t", [b"v"] * 20, [b"k%d" % n for n in range(20)])
+        key = next(r.key for r in store.log("t", 3))
+        assert key is not None
+        found = store.erase("t", keys=iter([key]), reason="asked for", dry_run=True)
+        assert sorted(n for n, done in found.items() if done.records_erased) == [0, 3]
+        assert sum(r.key == key for n in range(4) for r in store.log("t", n)) == 2
+        assert sum(d.records_erased for d in store.erase("t", keys=[key], reason="asked for").values()) == 2
+        assert sum(r.key == key for n in range(4) for r in store.log("t", n)) == 0
+        assert sum(1 for n in range(4) for _ in store.log("t", n)) == 38
+        with pytest.raises(TypeError, match="keys"):
+            store.erase("t", keys=b"k", reason="asked for")
+        other = next(r.key for r in store.log("t", 2))
+        assert other is not None
+    command = ["erase", str(tmp_path), "t", "--key", other.decode()]
+    assert run_command([*command, "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("\n2 records would be erased\n")
+    assert run_command([*command, "--reason", "asked for"]) == 0
+    assert capsys.readouterr().out.endswith("\n2 records erased: asked for\n")
+    assert run_command(command) == 1
+    assert run_command([*command, "--keep-cut"]) == 2
+
+
+def test_a_topic_that_is_not_there_names_what_may_be_meant(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        with pytest.raises(kstore.LogNotFoundError, match="which has no topics"):
+            store.log("t")
+        store.create_topic("orders", 2)
+        store.create_topic("clicks")
+        for name, told in [
+            ("order", "there is orders"),
+            ("orders-1", "orders-1 is partition 1 of topic orders"),
+            ("zz", "there are clicks, orders"),
+        ]:
+            with pytest.raises(kstore.LogNotFoundError, match=told):
+                store.append(name, b"v")
+            with pytest.raises(kstore.LogNotFoundError, match=told):
+                store.cursor("g", [name])
+
+
+def test_a_key_that_is_no_bytes(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        for key in ("k", 5):
+            with pytest.raises(TypeError, match=f"key must be bytes or None, not {key!r}"):
+                store.append("t", b"v", key=key)

@@ -137,7 +137,8 @@ def test_a_store_that_knows_the_topic_counts(tmp_path: Path, capsys: pytest.Capt
     path = data / "t-0"
     with kstore.open(path, "a", segment_bytes=2 << 20) as log:
         assert (log.config.retention_ms, log.config.segment_bytes) == (5, 2 << 20)
-        log.configure(segment_bytes=3 << 20)
+        with pytest.warns(UserWarning, match=r"alter_topic\(\) keeps them"):
+            log.configure(segment_bytes=3 << 20)
     assert not (path / NAME).exists()
     with kstore.open(path, "a") as log:
         assert (log.config.retention_ms, log.config.segment_bytes) == (5, 1 << 30)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.__main__ import main
 from tests.helpers.processes import environment
 
 ENVIRONMENT = environment()
@@ -390,3 +391,50 @@ def test_a_key_is_bytes(tmp_path: Path) -> None:
     wrong: Any = "a"
     with log, pytest.raises(TypeError, match=r"key is bytes, not str: 'a'\.encode\(\)"):
         list(log.scan(key=wrong))
+
+
+def test_no_log_is_made_in_the_midst_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "report.csv").touch()
+    with pytest.raises(kstore.LogNotFoundError, match=r"other files such as report\.csv"):
+        kstore.open(tmp_path, "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.csv"]
+    for name in ("meta.properties", "lost+found", ".hidden"):
+        made = tmp_path / "mount" / name / "t-0"
+        made.mkdir(parents=True)
+        (made / name).touch()
+        kstore.open(made, "a").close()
+
+
+def test_a_size_alone_says_what_is_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of records that are older than Kafka's 7 days."""
+    with kstore.open(tmp_path / "t-0", "a", retention_bytes=2000, internal_segment_bytes=500) as log:
+        for i in range(100):
+            log.append(b"%d" % i * 20, timestamp=1_700_000_000_000)
+        gone = [decision.rule for decision in log.retain() if decision.delete]
+        assert set(gone) == {"size"}
+        assert 2000 <= sum(segment.size for segment in log.segments) < 2600
+        assert log.retain(dry_run=True)[0].rule is None
+        log.extend([b"." * 400] * 5, batch_bytes=0)
+    assert main(["retain", str(tmp_path / "t-0")]) == 0
+    assert "delete (size)" in capsys.readouterr().out
+
+
+def test_retain_of_a_log_directory_names_its_partitions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kstore.open(tmp_path / "t-0", "a").close()
+    assert main(["retain", str(tmp_path), "--dry-run"]) == 1
+    assert "is a log directory, not a partition: it holds t-0" in capsys.readouterr().err
+
+
+def test_damage_names_its_offset(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v" * 50] * 10)
+        log.extend([b"v" * 50] * 10)
+        batch = list(log.batches())[1]
+    with Path(batch.file).open("r+b") as file:
+        file.seek(batch.position + batch.size - 5)
+        file.write(b"\xff")
+    with pytest.raises(kstore.CorruptRecordError) as caught:
+        list(kstore.open(tmp_path / "t-0"))
+    assert "offset 10" in "".join(caught.value.__notes__)

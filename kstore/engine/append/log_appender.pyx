@@ -492,9 +492,14 @@ cdef class LogAppender:
                     f"timestamp {timestamp} is milliseconds since 1970, so long after now, {now}; if microseconds or "
                     "nanoseconds were meant, divide by 1000 or 1000000 (or give datetimes, or numpy's datetime64)"
                 )
+            if timestamp > now:
+                raise InvalidTimestampError(
+                    f"timestamp {timestamp} is {timestamp - now} ms after now, {now}: message_timestamp_after_max_ms allows "
+                    f"{self.after_max_ms}"
+                )
             raise InvalidTimestampError(
-                f"timestamp {timestamp} is outside {self.before_max_ms} ms before to {self.after_max_ms} ms after now, "
-                f"{now} (message.timestamp.before.max.ms, message.timestamp.after.max.ms)"
+                f"timestamp {timestamp} is {now - timestamp} ms before now, {now}: message_timestamp_before_max_ms allows "
+                f"{self.before_max_ms}"
             )
         return timestamp
 

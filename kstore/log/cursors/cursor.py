@@ -83,7 +83,9 @@ def checked_groups(name: str, groups: object) -> list[str]:
 def checked_place(name: str, value: object) -> str | int | datetime:
     """Where to begin: "earliest", "latest", an offset or a datetime. TypeError, ValueError."""
     if isinstance(value, str):
-        return choice(name, value, _NAMES)
+        if value not in _NAMES:
+            raise ValueError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {value!r}")
+        return value
     if isinstance(value, datetime):
         moment(name, value)
         return value

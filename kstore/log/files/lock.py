@@ -95,7 +95,7 @@ class DirectoryLock:
             else:
                 known = lock._users.get(name)
                 if known is not None and known() is not None:
-                    raise LogLockedError(path, os.getpid())
+                    raise LogLockedError(name, os.getpid())
             lock._users[name] = weakref.ref(user)
             return lock
 

@@ -3,8 +3,8 @@
 import glob
 from pathlib import Path
 
-from kstore.errors import LogNotFoundError
-from kstore.log.files import layout
+from kstore.errors import KstoreError, LogNotFoundError
+from kstore.log.files import layout, topic_file
 from kstore.log.files.listing import scan_directory
 
 _SIGNS = (layout.LEADER_EPOCHS, layout.METADATA)
@@ -13,6 +13,7 @@ _WEAK_SIGNS = (
     layout.LOG_STARTS,
     layout.CLEAN_SHUTDOWN,
 )  # a log directory has them too
+_HARMLESS = (*_WEAK_SIGNS, layout.META_PROPERTIES, "lost+found")  # where there is no partition yet
 _MOST_NAMED = 5
 
 
@@ -43,6 +44,52 @@ def require_partition(path: Path) -> None:
         "-delete"
     ):  # Kafka may have deleted the files of such a one
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
+
+
+def require_free(path: Path) -> None:
+    """LogNotFoundError for a directory in which others keep files: a new partition gets one of its own."""
+    if not path.is_dir():
+        return
+    with scan_directory(str(path)) as entries:
+        for entry in entries:
+            name = entry.name
+            if not (
+                name.startswith((".", "kstore-"))
+                or name in _HARMLESS
+                or layout.parse_offset(name) is not None
+            ):
+                raise LogNotFoundError(
+                    f"no partition at {path}, and none is made there, in the midst of other files such as {name}: give a new "
+                    "partition a directory of its own, such as data/orders-0"
+                )
+
+
+def doubt_about(path: Path) -> str:
+    """Why the store around it would not use a new partition at a path, in words; "" where there is none, or it would."""
+    home, name = path.absolute().parent, path.absolute().name
+    try:
+        if not (home / topic_file.NAME).exists():
+            return ""
+        topics = topic_file.read_table(home).topics
+    except (OSError, KstoreError):
+        return ""
+    if not layout.is_partition_name(name):
+        return (
+            f"{home} is the directory of a store, which passes over {name!r} in it: the name of a partition is a topic, a dash "
+            "and a number without leading zeros, such as orders-0"
+        )
+    topic, _, number = name.rpartition("-")
+    known = topics.get(topic)
+    if known is None:
+        if number == "0" or (home / f"{topic}-0").exists():
+            return ""
+        return f"topic {topic} in {home} has no partition 0, so records without a partition of their own find no place in it"
+    if int(number) < known.count:
+        return ""
+    return (
+        f"topic {topic} in {home} has {known.count} partitions, of which {name} is none: store.add_partitions({topic!r}, …), or "
+        "kstore alter --partitions, adds some"
+    )
 
 
 def not_found(path: Path) -> LogNotFoundError:

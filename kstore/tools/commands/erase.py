@@ -2,16 +2,32 @@
 
 import argparse
 import json
+from collections.abc import Iterator
 from typing import Literal
 
 from kstore.log.compact.preview import preview_erasure
+from kstore.log.compact.report import Erasure
 from kstore.tools.commands.get import add_key_arguments, key_of
+from kstore.tools.stores import open_reader, open_store
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_write_arguments(parser)
+    parser.add_argument(
+        "topic",
+        metavar="TOPIC",
+        nargs="?",
+        help="DIR is a log directory, and all partitions of this topic in it are meant",
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="another log directory of the same store (may be repeated)",
+    )
     add_key_arguments(parser)
     parser.add_argument(
         "--values", action="store_true", help="leave the keys: remove values and headers only"
@@ -19,21 +35,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cut-files", action="store_true", help="remove the .cut files of recoveries too, whatever they hold"
     )
-    parser.add_argument("--reason", default="kstore erase", metavar="TEXT", help="what the report says of it")
+    parser.add_argument("--reason", metavar="TEXT", help="what the report says of it")
     parser.add_argument("--dry-run", action="store_true", help="only say what would go")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each file")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each file that was changed or removed, and one for all; 1 if there was nothing to do."""
-    keys = [key_of(args)]
+    erased, changed = 0, False
+    for done in _erased(args, [key_of(args)], args.reason or "kstore erase"):
+        erased += done.records_erased
+        changed = changed or bool(done.segments or done.cut_files)
+        _tell(done, args)
+    if not args.json:
+        verb = "would be erased" if args.dry_run else "erased"
+        print(f"{erased} records {verb}" + (f": {args.reason}" if args.reason else ""))
+    return int(not changed)
+
+
+def _erased(args: argparse.Namespace, keys: list[bytes], reason: str) -> Iterator[Erasure]:
+    """What is done in the partition, or in each partition of the topic."""
     what: Literal["records", "values"] = "values" if args.values else "records"
-    if args.dry_run:  # writes nothing, takes no lock
+    if args.topic is not None:
+        if args.config or args.server_properties or args.keep_cut:
+            raise ValueError(
+                "--config, --server-properties and --keep-cut are for one partition: a store knows its topics"
+            )
+        if not args.dry_run:
+            with open_store(args) as store:
+                yield from store.erase(
+                    args.topic, keys=keys, reason=reason, what=what, cut_files=args.cut_files
+                ).values()
+            return
+        reader = open_reader(args)
+        for number in reader.describe(args.topic).partitions:
+            with reader.open(args.topic, number) as log:
+                yield preview_erasure(log, keys, what, reason, cut_files=args.cut_files)
+    elif args.also:
+        raise ValueError("--also needs a TOPIC")
+    elif args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
-            done = preview_erasure(log, keys, what, args.reason, cut_files=args.cut_files)
+            yield preview_erasure(log, keys, what, reason, cut_files=args.cut_files)
     else:
         with open_writer(args, "r+") as log:
-            done = log.erase(keys=keys, reason=args.reason, what=what, cut_files=args.cut_files)
+            yield log.erase(keys=keys, reason=reason, what=what, cut_files=args.cut_files)
+
+
+def _tell(done: Erasure, args: argparse.Namespace) -> None:
     more = {"reason": done.reason, "time_ms": done.time_ms}
     for each in done.segments:
         if args.json:
@@ -44,7 +92,3 @@ def run(args: argparse.Namespace) -> int:
         print(f"  SHA-256 {each.sha256_before} -> {each.sha256_after or '?'}")
     for path in done.cut_files:
         print(json.dumps({"path": path} | more) if args.json else f"{path}: removed")
-    if not args.json:
-        verb = "would be erased" if done.dry_run else "erased"
-        print(f"{done.records_erased} records {verb}: {done.reason}")
-    return int(not done.segments and not done.cut_files)

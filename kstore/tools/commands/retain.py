@@ -3,7 +3,9 @@
 import argparse
 import json
 import time
+from pathlib import Path
 
+from kstore.log.recovery.presence import require_partition
 from kstore.log.write.retention import Decision, decide_for
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
@@ -15,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--defaults",
         action="store_true",
         help="use Kafka's defaults: retention.ms=604800000 (7 days), retention.bytes=-1, cleanup.policy=delete. Unless "
-        "retention.ms is kept of the log, or of the topic in a store, one of --config, --server-properties and --defaults is "
-        "needed",
+        "retention.ms or retention.bytes is kept of the log, or of the topic in a store, one of --config, --server-properties and "
+        "--defaults is needed",
     )
     parser.add_argument(
         "--dry-run",
@@ -29,9 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each segment, oldest first."""
     config = config_of(args)  # a wrong name is named first
+    require_partition(Path(args.directory))
     if args.defaults:
         config = config.replace(retention_ms=config.retention_ms)
-    if "retention_ms" not in config.given_options():
+    given = config.given_options()
+    if "retention_ms" not in given and given.get("retention_bytes", -1) >= 0:
+        config = config.replace(retention_ms=-1)  # a size alone means that
+    elif "retention_ms" not in given:
         raise ValueError(
             "retain needs to know how long records are kept, which nobody has said of this log: give --config (as in "
             "--config retention.ms=86400000), --server-properties, or --defaults, which deletes what is older than 7 days"
