@@ -1,5 +1,6 @@
 """What callers give, checked before anything is touched: the right kind, in range, or an error that names the argument."""
 
+import sys
 import warnings
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -60,18 +61,25 @@ def moment(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> 
     """`milliseconds`, with a UserWarning if the number looks like seconds. For a method that a user calls."""
     ms = milliseconds(name, value, least, most)
     if not isinstance(value, datetime):
-        warn_of_seconds(name, ms, 4)
+        warn_of_seconds(name, ms)
     return ms
 
 
-def warn_of_seconds(name: str, ms: int, stacklevel: int = 2) -> None:
+def warn_of_seconds(name: str, ms: int) -> None:
     """UserWarning for a number of milliseconds that would be a time of our days if it were seconds."""
     if FIRST_SECOND <= ms <= LAST_SECOND:
-        warnings.warn(
+        warn(
             f"{name} {ms} is milliseconds since 1970, so a day of January or February 1970; if seconds were meant, "
-            f"multiply by 1000: {ms * 1000}",
-            stacklevel=stacklevel,
+            f"multiply by 1000: {ms * 1000}"
         )
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that names the line of the program that called kstore, however deep in kstore it is given."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "kstore":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
 
 
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:

@@ -3,14 +3,13 @@
 import errno
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, warn
 from kstore.config import ConfigOptions, LogConfig, changed, given_in_text
 from kstore.errors import LogNotFoundError
 from kstore.log.files.lock import once_free, pauses
@@ -126,7 +125,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
         raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
     changes = (config.given_options() if config is not None else {}) | options
     if mode == "a" and not Path(path).exists() and (doubt := doubt_about(Path(path))):
-        warnings.warn(doubt, stacklevel=2)
+        warn(doubt)
     return open_writer(path, changes, create=mode == "a", wait=wait, keeps=True, **own)
 
 
@@ -196,7 +195,7 @@ def _keep(log: LogWriter, config: LogConfig) -> None:
         if e.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         text = f"{log.path}: the options that were given count, but are not kept for the next opening: {e}"
-        warnings.warn(text, stacklevel=6)
+        warn(text)
 
 
 def _check_directory(path: Path, *, create: bool) -> None:

@@ -5,7 +5,6 @@ The file is long because it holds every public method of a log that is open for 
 
 import os
 import uuid
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from kstore.arguments import (
     integer,
     moment,
     number,
+    warn,
 )
 from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
@@ -703,7 +703,7 @@ class PartitionLog:
             losses = [*losses, *recovery.missing]
             self._told_of = recovery
             if losses and self._options.recover:
-                warnings.warn(in_short(losses), DataLossWarning, stacklevel=3)
+                warn(in_short(losses), DataLossWarning)
         return now
 
     def __iter__(self) -> Iterator[Record]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choice, integer
+from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choice, integer, warn
 from kstore.config import MAX64, LogConfig, changed, given_in_text
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
@@ -230,7 +230,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._told_of = recovery
         if losses:
             kept = f"; kept in {_cut_files(sorted(repairs.kept))}" if repairs.kept else ""
-            warnings.warn(f"{self.path}: {in_short(losses)}{kept}", DataLossWarning, stacklevel=4)
+            warn(f"{self.path}: {in_short(losses)}{kept}", DataLossWarning)
         self._epoch_checkpoint = LeaderEpochCheckpoint(self._directory, loaded.leader_epochs)
         self._identify(topic_id)
         self._producer_states = ProducerStateManager(self._directory, self._producer_id_expiration_ms)
@@ -387,7 +387,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._change_config(lambda config: changed(config, changes))
         if not self._keeps_config:
             text = f"{self.path}: a store keeps the options of this topic: these count until the log is closed; alter_topic() keeps them"
-            warnings.warn(text, stacklevel=2)
+            warn(text)
 
     def _use(self, config: LogConfig) -> None:
         """Goes on with another configuration, and keeps what was given of it. OSError: with the one until now."""

@@ -47,7 +47,7 @@ class LogDirectory:
             raise LogNotFoundError(f"no log directory at {path}")
         try:
             if writing:
-                self._refuse_partition()
+                refuse_partition(path)
                 make_directory(str(path))
                 self.keeper = DirectoryKeeper(path)
             self._list()
@@ -60,15 +60,6 @@ class LogDirectory:
         """Takes the directory out of use."""
         self.failure = self.failure or reason
         self.partitions, self.others, self.deleted = [], [], []
-
-    def _refuse_partition(self) -> None:
-        marks = (layout.LEADER_EPOCHS, "partition.metadata")
-        if any(layout.segment_offset(path.name) is not None for path in self.path.glob("*.log")) or (
-            layout.is_partition_name(self.path.name) and any((self.path / name).exists() for name in marks)
-        ):
-            raise LogNotFoundError(
-                f"{self.path} is a partition, not a log directory: open it with kstore.open"
-            )
 
     def _list(self) -> None:
         changed = self.path.stat().st_mtime_ns
@@ -86,7 +77,7 @@ class LogDirectory:
                 if name.endswith("-delete") and layout.parse_directory(name) is not None:
                     self.deleted.append(name)
         if not self.partitions:
-            self._refuse_partition()
+            refuse_partition(self.path)
 
     @property
     def closed_cleanly(self) -> bool:
@@ -165,6 +156,17 @@ class LogDirectory:
         for names in (self.deleted, self.others):
             if name in names:  # it is not, if this was interrupted before
                 names.remove(name)
+
+
+def refuse_partition(path: Path) -> None:
+    """LogNotFoundError for the directory of a partition."""
+    marks = (layout.LEADER_EPOCHS, "partition.metadata")
+    if any(layout.segment_offset(file.name) is not None for file in path.glob("*.log")) or (
+        layout.is_partition_name(path.name) and any((path / name).exists() for name in marks)
+    ):
+        raise LogNotFoundError(
+            f"{path} is a partition, not a log directory: give the directory around it, or open it with kstore.open"
+        )
 
 
 def _remove(directory: Path) -> None:

@@ -2,12 +2,12 @@
 
 import contextlib
 import difflib
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kstore.arguments import warn
 from kstore.config import LogConfig
 from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, LogNotFoundError
 from kstore.kinds import as_text
@@ -140,7 +140,7 @@ class TopicCatalog:
             raise damage
         if damage is not None:
             text = f"the newest sound copy of the table of topics counts, which may lack the last change: {damage}"
-            warnings.warn(text, DataLossWarning, stacklevel=3)
+            warn(text, DataLossWarning)
         topics = {tp.topic for directory in self.live() for tp in directory.partitions}
         self.table = merged([table for table in tables if table is not None], topics)
         if self.table.change is not None:
@@ -158,7 +158,7 @@ class TopicCatalog:
             self.read_again()
         except (CorruptCheckpointError, OSError) as e:
             text = f"nothing is known of the topics but their directories, so partitions may be missing unnoticed: {e}"
-            warnings.warn(text, DataLossWarning, stacklevel=3)
+            warn(text, DataLossWarning)
         self._list()
 
     def read_again(self) -> None:

@@ -456,6 +456,10 @@ class StoreFollower(TopicReader):
         on_error: str,
     ) -> None:
         if isinstance(start, Mapping):
+            if not all(isinstance(tp, tuple) and len(tp) == 2 for tp in start):
+                raise TypeError(
+                    "start has offsets by (topic, partition): {('orders', 0): 17}" + f", not {start!r:.80}"
+                )
             self._start: Any = {TopicPartition(*tp): integer("start", at) for tp, at in start.items()}
         elif isinstance(start, str | datetime):
             self._start = checked_place("start", start)

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,49 @@ def test_a_key_that_is_no_bytes(tmp_path: Path) -> None:
         for key in ("k", 5):
             with pytest.raises(TypeError, match=f"key must be bytes or None, not {key!r}"):
                 store.append("t", b"v", key=key)
+
+
+def test_warnings_name_the_line_of_the_program(tmp_path: Path) -> None:
+    with LogStore(tmp_path / "d", mode="a", background=False) as store:
+        store.create_topic("t")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            store.append("t", b"v", timestamp=1_700_000_000)
+            store.extend("t", [b"v"], timestamps=[1_700_000_000])
+            store.log("t").append(b"v", timestamp=1_700_000_000)
+            store.cursor("g", ["t"]).close()
+        batch = next(iter(store.log("t").batches()))
+    (tmp_path / "d" / ".kafka_cleanshutdown").unlink()
+    with Path(batch.file).open("r+b") as file:
+        file.seek(batch.size - 1)
+        file.write(b"\xff")
+    shutil.copytree(tmp_path / "d", tmp_path / "copy")
+    with warnings.catch_warnings(record=True) as more:
+        warnings.simplefilter("always")
+        list(kstore.open(tmp_path / "d" / "t-0"))
+        kstore.open(tmp_path / "d" / "t-0", "a").close()
+    assert len(caught) == 3
+    assert {warning.category for warning in more} == {kstore.DataLossWarning}
+    assert {warning.filename for warning in [*caught, *more]} == {__file__}
+
+
+def test_offsets_to_follow_from(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        wrong: Any = {"t": 0}
+        with pytest.raises(TypeError, match=r"by \(topic, partition\)"):
+            store.follow(start=wrong)
+        with pytest.raises(ValueError, match="'latest', an offset or a datetime"):
+            store.cursor("g", ["t"], start="begin")  # type: ignore[arg-type]
+
+
+def test_a_damaged_table_of_topics_says_what_to_do(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+    (tmp_path / "kstore-topics.json").write_text("no JSON")
+    with pytest.raises(kstore.CorruptCheckpointError) as caught:
+        LogStore(tmp_path, mode="a")
+    assert "move it away" in "".join(caught.value.__notes__)
+    (tmp_path / "kstore-topics.json").rename(tmp_path / "away")
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        assert store.topics == {"t": [0]}

@@ -247,7 +247,7 @@ cdef class ColumnBuilder:
         if batch_rows < 1:
             raise ValueError(f"batch_rows {batch_rows} is not positive")
         if len(set(columns)) != len(columns):
-            raise ValueError("a column is named twice")
+            raise ValueError(f"a column is named twice: {', '.join(columns)}")
         for name in columns:
             fields.append(field_of(name, views))
             if name in FIELDS:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kstore.config import LogConfig
 from kstore.engine.io.file import File, read_whole, write_whole
-from kstore.errors import InvalidConfigError
+from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
 from kstore.log.files.layout import TopicPartition
@@ -103,6 +103,17 @@ def read_table(directory: Path) -> TopicTable:
         if path.is_symlink():
             raise corrupt(path, _WHAT, "a file", "a link that leads nowhere") from None
         return TopicTable()
+    try:
+        return _table_in(path, data)
+    except CorruptCheckpointError as e:
+        e.add_note(
+            "copy it from another log directory of the store, or from a backup. Without it, the topics are what the directories say, "
+            "without options of their own: move it away"
+        )
+        raise
+
+
+def _table_in(path: Path, data: bytes) -> TopicTable:
     try:
         content = decode(path, data, _WHAT)
         if content["version"] != _VERSION:

@@ -147,5 +147,5 @@ def checked_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     if columns is None:
         return COLUMNS
     if isinstance(columns, str):
-        raise TypeError("columns must be a list of names, not one str: columns=['key']")
+        raise TypeError(f"columns must be a list of names, not one str: columns=[{columns!r}]")
     return tuple(columns)
