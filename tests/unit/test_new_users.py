@@ -438,3 +438,15 @@ def test_damage_names_its_offset(tmp_path: Path) -> None:
     with pytest.raises(kstore.CorruptRecordError) as caught:
         list(kstore.open(tmp_path / "t-0"))
     assert "offset 10" in "".join(caught.value.__notes__)
+
+
+def test_columns_of_a_wrong_kind_say_what_is_wanted(tmp_path: Path) -> None:
+    numpy, pyarrow = pytest.importorskip("numpy"), pytest.importorskip("pyarrow")
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        with pytest.raises(TypeError, match=r"numpy\.char\.encode\(array\) encodes text"):
+            log.extend(numpy.array(["a", "b"]))
+        log.extend(numpy.char.encode(numpy.array(["a", "b"])))
+        with pytest.raises(TypeError, match="give one column of the table"):
+            log.extend(pyarrow.table({"value": ["c"]}))
+        log.extend(pyarrow.table({"value": ["c"]})["value"])
+        assert [record.value for record in log] == [b"a", b"b", b"c"]

@@ -188,9 +188,10 @@ cdef class BinaryInput:
         elif kind == "O" and array.ndim == 1:
             self.take_objects(tuple(array.tolist()), what)
         else:
+            hint = "; numpy.char.encode(array) encodes text" if kind == "U" else ""
             raise TypeError(
-                f"{what}: an array of S, V or objects, or of uint8 with a row a record, "
-                f"not {array.ndim}-D {array.dtype}"
+                f"{what}: an array of bytes (S, V or objects), or of uint8 with a row a record, "
+                f"not {array.ndim}-D {array.dtype}{hint}"
             )
 
     cdef int take_fixed(self, object array, int64_t width, bint strip) except -1:
@@ -326,7 +327,10 @@ cdef int check_format(ChunkedArray column) except -1:
     cdef const ArrowSchema *schema = &column.schema
     if schema.dictionary is NULL:
         if not is_bytes_format(schema):
-            raise TypeError(f"{column.what}: an Arrow array of bytes or text, not of format {column.format()!r}")
+            hint = ": give one column of the table" if column.format() == "+s" else ""
+            raise TypeError(
+                f"{column.what}: an Arrow array of bytes or text, not of Arrow's format {column.format()!r}{hint}"
+            )
     elif (
         <bytes>schema.format not in INDEX_FORMATS
         or schema.dictionary.dictionary is not NULL
