@@ -169,10 +169,10 @@ class LogStore:
             raise ValueError(
                 "LogStore needs the path of a log directory, not an empty one: '.' is the current directory"
             )
-        for given in dirs[1:]:
-            if given in ("a", "r", "r+") and not Path(given).is_dir():
+        for path in dirs[1:]:
+            if path in ("a", "r", "r+") and not Path(path).is_dir():
                 raise TypeError(
-                    f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={given!r}): other arguments are log directories"
+                    f"the mode is given by name, LogStore({str(dirs[0])!r}, mode={path!r}): other arguments are log directories"
                 )
         paths = [Path(path).absolute() for path in dirs]  # the program may go to another directory
         if len({os.path.realpath(path) for path in paths}) < len(paths):
