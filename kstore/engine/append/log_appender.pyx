@@ -494,12 +494,12 @@ cdef class LogAppender:
                 )
             if timestamp > now:
                 raise InvalidTimestampError(
-                    f"timestamp {timestamp} is {timestamp - now} ms after now, {now}: message_timestamp_after_max_ms allows "
-                    f"{self.after_max_ms}"
+                    f"timestamp {timestamp} is {timestamp - now} ms after now, {now}: "
+                    f"message_timestamp_after_max_ms allows {self.after_max_ms}"
                 )
             raise InvalidTimestampError(
-                f"timestamp {timestamp} is {now - timestamp} ms before now, {now}: message_timestamp_before_max_ms allows "
-                f"{self.before_max_ms}"
+                f"timestamp {timestamp} is {now - timestamp} ms before now, {now}: "
+                f"message_timestamp_before_max_ms allows {self.before_max_ms}"
             )
         return timestamp
 
