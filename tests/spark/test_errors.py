@@ -11,7 +11,6 @@ import pytest
 
 import kstore
 import kstore.spark
-from kstore import libraries
 from kstore.spark.errors import SparkSourceError
 from kstore.spark.java import provide
 
@@ -59,7 +58,6 @@ def test_a_planner_without_kstore(spark: Any, broker: Path, bare_workers: None) 
 @pytest.fixture
 def no_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(libraries._loaded, "pyarrow", raising=False)
 
 
 @pytest.mark.datasource
