@@ -14,6 +14,7 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call
+from kstore.log import writer
 from kstore.testing.power_cuts import crash_states
 from kstore.testing.recorder import Recorder
 from tests.helpers.calls import some_calls
@@ -261,3 +262,37 @@ def test_power_cuts(ram: Path) -> None:
         shutil.rmtree(left)
     assert len(seen) > 50
     assert believed > 50
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_ctrl_c_between_renames(ram: Path, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    """The first segment is emptied. Its old indexes must not lie beside the new file at the next opening."""
+    directory = ram / "t-0"
+    with kstore.open(directory, "a", **OPTIONS) as log:
+        for _ in range(2):
+            log.extend([b"v" * 40] * 30, keys=[b"%d" % key for key in range(30)], batch_bytes=300)
+            log.roll()
+        log.flush()  # so that the next opening takes these segments as they are
+        before = records(log)
+        left = nth
+
+        def rename(path: str, target: str) -> None:
+            nonlocal left
+            real(path, target)
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+        real = writer.rename
+        monkeypatch.setattr(writer, "rename", rename)
+        with pytest.raises(KeyboardInterrupt):
+            log.compact()
+        monkeypatch.undo()
+    kstore.open(directory, "a", **OPTIONS).close()
+    with kstore.open(directory) as log:
+        assert not log.recovery.findings
+        assert {key: value for key, value in before.items() if key >= 30} == {
+            offset: record for offset, record in records(log).items() if offset >= 30
+        }
+        for offset in before:
+            assert log.get(offset) == next(record for record in log if record.offset >= offset)

@@ -1,5 +1,7 @@
 """Segments that compaction has made, until they take the place of others (spec 8.7)."""
 
+import contextlib
+import os
 from typing import NamedTuple
 
 from kstore.engine.io.file import File, set_mtime_ms, unlink
@@ -57,6 +59,16 @@ def complete(
         file.sync()
     stem = layout.segment_stem(base_offset)
     return Cleaned(stem, base_offset, (".log", *contents), offsets, times, transactions, max_timestamp)
+
+
+def give_up(directory: str, *base_offsets: int) -> None:
+    """Removes what there is of new segments that an exception has ended. Once files have begun to be called .swap, those that
+    are still called .cleaned stay: by them an opening knows that it must pass over the others."""
+    paths = [path_of(directory, base_offset) for base_offset in base_offsets]
+    with contextlib.suppress(OSError):  # an opening does it too
+        if not any(os.path.exists(f"{path}.log{SWAP}") for path in paths):  # noqa: PTH110
+            for path in paths:
+                remove(path)
 
 
 def remove(path: str) -> None:

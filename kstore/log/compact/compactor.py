@@ -1,6 +1,5 @@
 """One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec 10.4 to 10.6)."""
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -11,7 +10,7 @@ from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import OffsetOverflowError, PolicyViolationError
 from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
-from kstore.log.compact.cleaned import Cleaned, complete, new_log, path_of, remove
+from kstore.log.compact.cleaned import Cleaned, complete, give_up, new_log
 from kstore.log.compact.report import CompactedSegment, Compaction
 from kstore.log.compact.split import OverflowedError, copied, parts_of
 from kstore.log.compact.throttle import Throttle
@@ -120,9 +119,7 @@ def _split(log: Compacted, state: LogState, overflow: OverflowedError, dry_run: 
     try:
         log._replace_segments([segment], copied(parts, segment.mtime_ms()))
     except BaseException:
-        for part in parts:
-            with contextlib.suppress(OSError):  # an opening does it too
-                remove(path_of(log._directory, part.base_offset))
+        give_up(log._directory, *(part.base_offset for part in parts))
         raise
     return log._compaction_state()
 
@@ -233,8 +230,7 @@ class _Pass:
                 self._log._replace_segments(group, [self._complete(log, group)])
         except BaseException:
             if not self._dry_run:
-                with contextlib.suppress(OSError):  # an opening does it too
-                    remove(path_of(self._log._directory, base))
+                give_up(self._log._directory, base)
             raise
         self.report += done
 

@@ -1,6 +1,5 @@
 """One erasure: which records go, and the segments without them in place of those that hold them."""
 
-import contextlib
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable
@@ -13,7 +12,7 @@ from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader
 from kstore.engine.segment.segment import Segment
-from kstore.log.compact.cleaned import CLEANED, complete, new_log, path_of, remove
+from kstore.log.compact.cleaned import CLEANED, complete, give_up, new_log, path_of
 from kstore.log.compact.compactor import Compacted, LogState
 from kstore.log.compact.report import ErasedSegment, Erasure
 from kstore.log.compact.throttle import Throttle
@@ -124,8 +123,7 @@ def _rewrite(
             log._replace_segments([segment], [made])
     except BaseException:
         if not dry_run:
-            with contextlib.suppress(OSError):  # an opening does it too
-                remove(path_of(directory, base))
+            give_up(directory, base)
         raise
     return ErasedSegment(
         segment.path,
