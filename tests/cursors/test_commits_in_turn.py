@@ -41,6 +41,7 @@ def warm(path: Path) -> kstore.Cursor:
     """One that has just looked whether all is as it should be, so the next commit needs only few calls."""
     jobs = kstore.open(path).cursor("g")
     jobs.commit(3)
+    jobs.commit(3, durable=False)
     jobs._fresh_until = float("inf")
     return jobs
 
@@ -56,6 +57,45 @@ def test_a_commit_that_does_not_wait_takes_four_calls(ram: Path) -> None:
         assert names == ["write"]
 
 
+def test_quick_commits_say_the_same_as_others(ram: Path) -> None:
+    path = ram / "t-0"
+    for epoch, count in ((3, 10), (7, 50)):
+        with kstore.open(path, "a", leader_epoch=epoch) as log:
+            log.extend([b"v"] * count)
+    with warm(path) as jobs:
+        for offset in range(4, 60):
+            fail_call(0, own=True)
+            jobs._fresh_until = float("inf")
+            jobs.commit(offset if offset % 2 else jobs._view.get(offset), durable=False)
+            calls = calls_made()
+            found, told = kstore.open(path).cursors()["g"], jobs.committed
+            assert told == found
+            assert (found.offset, found.leader_epoch, found.metadata) == (
+                offset + 1,
+                3 if offset < 10 else 7,
+                "",
+            )
+            assert abs(found.timestamp / 1000 - time.time()) < 600
+        assert calls == 3
+        for wrong, error in ((3, ValueError), (60, kstore.OffsetOutOfRangeError), (2**70, ValueError)):
+            jobs._fresh_until = float("inf")
+            with pytest.raises(error):
+                jobs.commit(wrong, durable=False)
+        jobs.seek(20)
+        jobs._fresh_until = float("inf")
+        jobs.commit(20, durable=False)
+        assert position(path) == 21
+        jobs.commit(30, durable=False, metadata="text")
+        assert kstore.open(path).cursors()["g"].metadata == "text"
+        jobs.commit(31, durable=False)
+        jobs.forget()
+        jobs.commit(5, durable=False)
+        assert position(path) == 6
+    with pytest.raises(kstore.LogClosedError):
+        jobs.commit(40, durable=False)
+    assert kstore.open(path).cursor("g").position == 6
+
+
 @pytest.mark.parametrize("how", ["kill", "kill_half"])
 def test_killed_at_every_call(ram: Path, how: str) -> None:
     path = filled(ram)
@@ -68,6 +108,7 @@ def test_killed_at_every_call(ram: Path, how: str) -> None:
                 jobs = kstore.open(path).cursor("g")
                 jobs.seek(0)
                 jobs.commit(3)
+                jobs.commit(3, durable=False)
                 jobs._fresh_until = float("inf")
                 fail_call(nth, how=how, own=True)
                 jobs.commit(1500, durable=False)

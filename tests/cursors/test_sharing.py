@@ -90,7 +90,7 @@ def test_the_same_position_made_durable_by_the_next_member(path: Path) -> None:
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
-        jobs._file._mine = None, 0
+        jobs._file._mine = None
     synced: list[str] = []
     with kstore.open(path).cursor("g") as jobs:
         trace_calls(

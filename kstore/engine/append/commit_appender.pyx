@@ -1,15 +1,28 @@
-# cython: binding=False
+# cython: binding=False, embedsignature=True
 """Commits of cursors: made a batch, and appended to a file to which other processes append in turn."""
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_INCREF
 from libc.errno cimport errno
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from posix.stat cimport fstat, struct_stat
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore.engine.io.file cimport File, gate
+from kstore.engine.io.file cimport File, gate, monotonic_ns
+from kstore.engine.io.mutex cimport Mutex
+from kstore.engine.record.batch cimport Record
 from kstore.engine.record.batch_builder cimport BatchBuilder, ks_fields
-from libkstore.format cimport ks_store_u16, ks_store_u32, ks_store_u64
+from libkstore.build cimport ks_put_crc
+from libkstore.format cimport (
+    KS_BASE_SEQUENCE_AT,
+    KS_BASE_TIMESTAMP_AT,
+    KS_MAX_TIMESTAMP_AT,
+    ks_store_u16,
+    ks_store_u32,
+    ks_store_u64,
+)
 
 cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 
@@ -31,7 +44,14 @@ cdef extern from *:
         F_UNLCK
     int ks_lock_byte(int fd, short kind, int64_t at) nogil
 
+cdef extern from "Python.h":
+    object allocated "PyType_GenericAlloc"(type kind, Py_ssize_t items)
+    void put_item "PyTuple_SET_ITEM"(object items, Py_ssize_t i, object item)
+    int64_t as_int64 "PyLong_AsLongLongAndOverflow"(object value, int *overflow) except? -1
+
 cdef enum:
+    LONGEST = 1 << 20  # bytes of a file, from which on it is looked at for being written anew
+    OFFSET_AT = 2      # in an OffsetCommitValue
     READS = 0      # for the gate: it looks at something
     VALUE_VERSION = 4
     VALUE_HEAD = 14    # bytes: version, offset, leader epoch
@@ -109,6 +129,27 @@ cdef bint is_as_it_was(File file, int64_t size) noexcept nogil:
     return gate(READS) == 0 and fstat(file.fd, &st) == 0 and st.st_nlink > 0 and st.st_size == size
 
 
+cdef int64_t append_under_lock(
+    File locks, int64_t byte, int64_t locks_size, File file, int64_t end, const uint8_t *p, int64_t size, int *error
+) noexcept nogil:
+    """How many bytes it appended under the lock on a byte of `locks`, if both files are as they were; -1 if it did
+    nothing. Where not all could be written, `error` says why, and it is cut off again unless that fails as well."""
+    cdef int64_t done = -1
+    if ks_lock_byte(locks.fd, F_WRLCK, byte) == 0:
+        if is_as_it_was(locks, locks_size) and is_as_it_was(file, end):
+            done = file.pwrite(p, size, end)
+            if done < size:
+                error[0] = errno
+                file.resize(end)
+        ks_lock_byte(locks.fd, F_UNLCK, byte)
+    return done
+
+
+cdef int raise_error(File file, int error) except -1:
+    (&errno)[0] = error
+    return file.raise_errno()
+
+
 def append_if_same(
     File locks not None, int64_t byte, int64_t locks_size, File file not None, int64_t end, bytes data not None
 ):
@@ -117,17 +158,205 @@ def append_if_same(
     True if it did; False if nothing was written: somebody has the lock now, or has changed one of the files. OSError:
     what was written is cut off again, unless that fails as well."""
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
-    cdef int64_t size = PyBytes_GET_SIZE(data), done = -1
+    cdef int64_t size = PyBytes_GET_SIZE(data), done
     cdef int error = 0
     with nogil:
-        if ks_lock_byte(locks.fd, F_WRLCK, byte) == 0:
-            if is_as_it_was(locks, locks_size) and is_as_it_was(file, end):
-                done = file.pwrite(p, size, end)
-                if done < size:
-                    error = errno
-                    file.resize(end)
-            ks_lock_byte(locks.fd, F_UNLCK, byte)
+        done = append_under_lock(locks, byte, locks_size, file, end, p, size, &error)
     if error:
-        (&errno)[0] = error
-        file.raise_errno()
+        raise_error(file, error)
     return done == size
+
+
+# ---- commits that change nothing but the offset ---------------------------------------------------------------------
+
+cdef class CommitContent:
+    """What was read of a file of commits so far, in C: the entries, the end in bytes, the offset of the next batch."""
+
+    cdef public dict entries
+    cdef public int64_t end
+    cdef public int64_t next_offset
+    cdef public int64_t synced
+
+
+cdef class CommitFile:
+    """A file of commits as this process last saw it, in C. GroupFile says what the fields are."""
+
+    cdef public int64_t member
+    cdef public object look
+    cdef public object lock_file
+    cdef public int64_t _claims
+    cdef public int64_t _byte
+    cdef public File _file
+    cdef public File _doubtful
+    cdef public CommitContent _content
+    cdef public File _mine
+    cdef public int64_t _mine_end
+    cdef public tuple _synced
+
+
+cdef int set_item(object items, Py_ssize_t i, object item) except -1:
+    Py_INCREF(item)  # put_item takes it over
+    put_item(items, i, item)
+    return 0
+
+
+cdef object tuple_like(object known, object first, object second):
+    """A tuple of the type of `known`, of two items. Without the Python code that is in a NamedTuple's __new__."""
+    made = allocated(type(known), 2)
+    set_item(made, 0, first)
+    set_item(made, 1, second)
+    return made
+
+
+cdef class OffsetCommitter:
+    """What a cursor knows of its last commit, so that one that is not to be durable needs only a few system calls.
+
+    The class that derives from it says by `_prepare` what a commit looks like, once it has looked at all: those that
+    follow differ by offset and time, as long as nothing else has changed and the look is fresh."""
+
+    cdef public object _view
+    cdef public CommitFile _file
+    cdef public object _look
+    cdef public double _fresh_until
+    cdef public int64_t _floor
+    cdef public object _committed
+    cdef public bint _closed
+    cdef object tp
+    cdef object epochs        # of the view, when it was prepared
+    cdef object epoch
+    cdef int64_t epoch_start
+    cdef bytearray batch
+    cdef int64_t value_at
+    cdef object trying        # the commit that is being written
+
+    def __cinit__(self, *args, **options):
+        self._closed = True
+
+    def _prepare(self, tp, epochs, epoch, int64_t epoch_start, bytes key not None, bytes topic_id not None):
+        """Commits that follow are of this partition, of offsets above `epoch_start`, which is where the view's last
+        epoch starts; None for `tp`: they are to be made by `_commit`."""
+        cdef bytes value
+        self.batch = None
+        if tp is not None:
+            value = encode_value(0, epoch, b"", 0, topic_id)
+            self.tp, self.epochs, self.epoch, self.epoch_start = tp, epochs, epoch, epoch_start
+            batch = bytearray(encode_commits(self._file.member, 0, 0, [(key, value)], 0))
+            self.value_at = len(batch) - 1 - len(value)
+            self.batch = batch
+
+    def _commit(self, record, durable, metadata):
+        """Commits in whatever case."""
+        raise NotImplementedError
+
+    def _find_out(self, commit):
+        """Whether a commit that was broken off is there nevertheless."""
+        raise NotImplementedError
+
+    def commit(self, record=None, *, durable=True, metadata=""):
+        """Writes down that the records up to this one are done: the next cursor of the group begins behind it.
+
+        record: a Record, or the offset of one. Default: the last one that was given out.
+        durable: True returns when the position is safe from a power cut. False is faster: it is safe if only the
+            process dies, and from a power cut after the next durable commit or close().
+        metadata: a text to keep with the position, of at most 4096 bytes.
+
+        ValueError if it would move the position backwards, which only seek() allows; OffsetOutOfRangeError for a record
+        behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the cursor is closed or
+        belongs to the parent of this process, LogNotFoundError if the partition was deleted. OSError: the position is
+        the old one or the new one.
+        """
+        cdef int64_t offset = -1
+        cdef int overflow = 0
+        if durable is False and self.batch is not None and type(metadata) is str and not metadata:
+            if type(record) is int:
+                offset = as_int64(record, &overflow)
+            elif type(record) is Record:
+                offset = as_int64((<Record>record).offset, &overflow)
+            if 0 <= offset < INT64_MAX and self.commit_soon(offset + 1):
+                return
+        self._commit(record, durable, metadata)
+
+    cdef bint commit_soon(self, int64_t offset) except -1:
+        """Commits, if nothing has changed since it was last looked at. False if it cannot: then nothing was done."""
+        cdef CommitFile file = self._file
+        cdef Mutex mutex
+        loaded = self._view._loaded
+        if loaded.leader_epochs is not self.epochs or self._view._closed or offset <= self.epoch_start:
+            return False
+        if offset > <int64_t>loaded.log_end_offset or monotonic_ns() * 1e-9 >= self._fresh_until:
+            return False
+        mutex = file.lock_file.mutex
+        if not mutex.acquire_now():
+            return False
+        broken = None
+        try:
+            try:
+                return self.commit_now(file, offset)
+            except BaseException:
+                broken, self.trying = self.trying, None
+                raise
+            finally:
+                mutex.leave()
+        except BaseException:
+            if broken is not None:
+                self._find_out(broken)
+            raise
+
+    cdef bint commit_now(self, CommitFile file, int64_t offset) except -1:
+        """The same, with the mutex held."""
+        cdef CommitContent content = file._content
+        cdef File there = file._file
+        cdef bytearray batch = self.batch
+        cdef uint8_t *p
+        cdef uint8_t *value
+        cdef int64_t size, done, now, synced = content.synced
+        cdef timespec t
+        cdef int error = 0
+        locks = file.lock_file.file
+        if (
+            self._closed or offset < self._floor or self._look is not file.look or there is None or locks is None
+            or there is file._doubtful or content.end > LONGEST or batch is None
+        ):
+            return False
+        entry = content.entries.get(self.tp)
+        if entry is None or self._committed is None or self._committed[0] == offset:
+            return False
+        clock_gettime(CLOCK_REALTIME, &t)
+        now = <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
+        commit = entry[0]
+        position = allocated(type(self._committed), 4)
+        set_item(position, 0, offset)
+        set_item(position, 1, self.epoch)
+        set_item(position, 2, "")
+        set_item(position, 3, now)
+        commit = tuple_like(commit, position, commit[1])
+        entry = tuple_like(entry, commit, file.member)
+        p = <uint8_t *>PyByteArray_AS_STRING(batch)
+        size = PyByteArray_GET_SIZE(batch)
+        value = p + self.value_at
+        ks_store_u64(p, <uint64_t>max(content.next_offset, <int64_t>0))
+        ks_store_u64(p + KS_BASE_TIMESTAMP_AT, <uint64_t>now)
+        ks_store_u64(p + KS_MAX_TIMESTAMP_AT, <uint64_t>now)
+        known, upto = file._synced  # as GroupFile has it
+        if known is there:
+            synced = max(synced, <int64_t>upto)
+        ks_store_u32(p + KS_BASE_SEQUENCE_AT, <uint32_t>min(synced + 1, <int64_t>INT32_MAX))
+        ks_store_u64(value + OFFSET_AT, <uint64_t>offset)
+        ks_store_u64(value + VALUE_HEAD + 1, <uint64_t>now)
+        ks_put_crc(p, size)
+        self.trying = commit  # until it is known what became of it
+        with nogil:
+            done = append_under_lock(
+                <File>locks, file._byte, file._claims, there, content.end, p, size, &error
+            )
+        if error:
+            raise_error(there, error)
+        self.trying = None
+        if done != size:
+            return False
+        content.entries[self.tp] = entry  # where there was one, so it needs no memory
+        content.next_offset = max(content.next_offset, <int64_t>0) + 1
+        content.end += size
+        file._mine, file._mine_end = there, content.end
+        self._committed, self._floor = position, offset
+        return True

@@ -223,6 +223,9 @@ cdef class LogAppender:
     # RecordAccumulator._began        When the first record of a batch has come, with the accumulator's mutex held and
     #                                 not the log's. Wakes the thread that appends the batch in time; must not wait and
     #                                 not raise.
+    # OffsetCommitter._commit         Commits in whatever case, with no lock held. What Cursor.commit raises.
+    # OffsetCommitter._find_out       After a commit has failed in its write, with no lock held: takes note of it if it
+    #                                 is in the file nevertheless. Must not raise.
 
     def _clock_ms(self):
         """The time in ms."""

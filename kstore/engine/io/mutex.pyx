@@ -6,7 +6,6 @@ from collections import deque
 from cython cimport final, no_gc_clear
 
 from kstore.engine.io.owned_lock cimport (
-    ks_owned_lock,
     ks_owned_lock_acquire,
     ks_owned_lock_destroy,
     ks_owned_lock_init,
@@ -46,10 +45,6 @@ cdef class Mutex:
     Entering and leaving are C code, which no signal interrupts: the lock is never left locked.
     """
 
-    cdef ks_owned_lock lock
-    cdef object waiting
-    cdef bint inner
-
     def __cinit__(self, *, bint inner=False):
         self.waiting = deque()
         self.inner = inner
@@ -64,6 +59,13 @@ cdef class Mutex:
                 raise ReentrantCallError("called by the thread that is inside, from a signal handler or a finalizer")
         ks_add_inner(self.inner)
         return 0
+
+    cdef bint acquire_now(self) noexcept:
+        """Whether nobody had it: then this thread has it now."""
+        if not ks_owned_lock_try(&self.lock):
+            return False
+        ks_add_inner(self.inner)
+        return True
 
     cdef void release(self) noexcept:
         ks_add_inner(-self.inner)
@@ -90,8 +92,7 @@ cdef class Mutex:
                 self.leave()
             return
         self.waiting.append(call)
-        if ks_owned_lock_try(&self.lock):  # else whoever has it looks once more after leaving
-            ks_add_inner(self.inner)
+        if self.acquire_now():  # else whoever has it looks once more after leaving
             self.leave()
 
     def __enter__(self):

@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from kstore.arguments import choice, integer, moment, number
+from kstore.engine.append.commit_appender import OffsetCommitter
+from kstore.engine.append.log_appender import LogAppender
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
@@ -38,6 +40,7 @@ class View(Protocol):
     """What a cursor asks of a log."""
 
     path: str
+    _loaded: Any
 
     @property
     def log_start_offset(self) -> int: ...
@@ -125,7 +128,7 @@ def offset_of(view: View, place: str | int | datetime) -> int:
     return place
 
 
-class Cursor:
+class Cursor(OffsetCommitter):
     """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
 
     Iterating gives the records from the committed position on, and goes on from there when it is iterated again.
@@ -135,7 +138,10 @@ class Cursor:
     One thread or task at a time may iterate it; any may call `commit` and `close`. In a forked child it refuses to commit.
     """
 
-    _closed = True
+    _view: View
+    _file: GroupFile
+    _committed: OffsetAndMetadata | None
+    _floor: int
 
     def __init__(
         self,
@@ -169,7 +175,7 @@ class Cursor:
             self._file = file = GroupFile.of(directory, group, self._lock.file)
             self._id = self._home.make_id(self._lock.file)
             self._trace = self._home.trace()
-            self._look: object = None  # of the file, when this cursor was last looked at wholly
+            self._look = None  # of the file, when this cursor was last looked at wholly
             self._fresh_until = 0.0  # s: when it is time for that
             found = file.read().get(tp)
             self._seen = found  # what was there before this cursor
@@ -448,28 +454,24 @@ class Cursor:
 
     # ---- committing -----------------------------------------------------------------------------------------------
 
-    def commit(self, record: Record | int | None = None, *, durable: bool = True, metadata: str = "") -> None:
-        """Writes down that the records up to this one are done: the next cursor of the group begins behind it.
-
-        record: a Record, or the offset of one. Default: the last one that was given out.
-        durable: True returns when the position is safe from a power cut. False is faster: it is safe if only the process
-            dies, and from a power cut after the next durable commit or close().
-        metadata: a text to keep with the position, of at most 4096 bytes.
-
-        ValueError if it would move the position backwards, which only seek() allows; OffsetOutOfRangeError for a record
-        behind the end of the log. CursorLockedError if the lock was lost, LogClosedError if the cursor is closed or belongs
-        to the parent of this process, LogNotFoundError if the partition was deleted. OSError: the position is the old one or the new one.
-        """
+    def _commit(self, record: Record | int | None, durable: bool, metadata: str) -> None:
         check_commit(durable, metadata)
         if isinstance(record, Record):
             offset = record.offset + 1
         elif record is None:
             offset = self._position
-        elif type(record) is int and record >= 0:  # most are
-            offset = record + 1
         else:
             offset = integer("record", record) + 1
         commit_all([(self, offset)], durable, metadata)
+        if not durable and not metadata and not isinstance(self._view, LogAppender):
+            epochs = self._view._loaded.leader_epochs
+            epoch, start = epochs.entries[-1] if epochs.entries else (-1, -1)
+            key = self._file.key_of(self._home.tp)
+            with self._file.lock_file.mutex:
+                self._prepare(self._home.tp, epochs, epoch, start, key, self._id)
+
+    def _find_out(self, commit: Commit) -> None:
+        _find_out(self._file, [(self, commit)])
 
     async def commit_async(self, record: Record | int | None = None, *, metadata: str = "") -> None:
         """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that is cancelled

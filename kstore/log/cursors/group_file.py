@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from kstore.engine.append.commit_appender import append_if_same, encode_commits
+from kstore.engine.append.commit_appender import CommitContent, CommitFile, append_if_same, encode_commits
 from kstore.engine.io.file import File, read_whole, set_mtime_ms, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record, RecordBatch
@@ -101,13 +101,15 @@ def read_durable_positions(directory: str, group: str) -> dict[TopicPartition, E
     return entries
 
 
-class _Content:
+class _Content(CommitContent):
     """What was read of a file so far."""
+
+    entries: dict[TopicPartition, Entry]
 
     def __init__(self, path: str, group: str) -> None:
         self.path = path
         self.group = group
-        self.entries: dict[TopicPartition, Entry] = {}
+        self.entries = {}
         self.end = 0  # of the batches that count, in bytes
         self.synced = 0  # up to here it was on the disk, as the batches say
         self.behind = 0  # how many sound batches lie behind a hole that the end is at
@@ -176,26 +178,28 @@ class _Content:
         self.end, self.next_offset = self.end + size, max(self.next_offset, 0) + len(changes)
 
 
-class GroupFile:
+class GroupFile(CommitFile):
     """A group's file, as the members in this process read and write it, each of whom has a MemberLock in the directory."""
+
+    _content: _Content
 
     def __init__(self, directory: str, group: str, lock_file: LockFile) -> None:
         self.directory = directory
         self.group = group
         self.member = secrets.randbits(62)  # no other has it: the producer id of the batches that it writes
         self.lock_file = lock_file
-        self.look: object = None  # another one if others have written, or taken locks, since
+        self.look = None  # another one if others have written, or taken locks, since
         self._claims = -1
         self._byte = byte_of(group)
         self._path = path_of(directory, group)
-        self._file: File | None = None
+        self._file = None
         self._content = _Content(self._path, group)
         self._keys: dict[TopicPartition, bytes] = {}
         self._named: File | None = None  # whose name is on the disk
-        self._doubtful: File | None = None  # of which a sync has failed
+        self._doubtful = None  # of which a sync has failed
         self._syncing = Mutex()
-        self._synced: tuple[File | None, int] = None, 0  # up to which byte of which file all is on the disk
-        self._mine: tuple[File | None, int] = None, 0  # up to which byte of which file this process wrote
+        self._synced = None, 0  # up to which byte of which file all is on the disk
+        self._mine, self._mine_end = None, 0  # up to which byte of which file this process wrote
 
     @classmethod
     def of(cls, directory: str, group: str, lock_file: LockFile) -> "GroupFile":
@@ -235,7 +239,7 @@ class GroupFile:
 
     def sync(self) -> None:
         """Brings to the disk what this process wrote and is not there yet. OSError."""
-        file, end = self._mine
+        file, end = self._mine, self._mine_end
         if file is None or file is not self._file or (self._synced[0] is file and self._synced[1] >= end):
             return
         if self._has_grown(_LONG, 0):
@@ -272,7 +276,7 @@ class GroupFile:
             locks, self._byte, self._claims, file, content.end, data
         ):
             return False
-        self._mine = file, content.end + len(data)
+        self._mine, self._mine_end = file, content.end + len(data)
         content.note(changes, self.member, len(data))
         return True
 
@@ -362,13 +366,14 @@ class GroupFile:
         if synced is None:
             synced = max(self._content.synced, self._synced[1] if self._synced[0] is self._file else 0)
         records = [
-            (self._key_of(tp), None if commit is None else encode_value(commit))
+            (self.key_of(tp), None if commit is None else encode_value(commit))
             for tp, commit in changes.items()
         ]
         sequence = min(synced + 1, _MOST_SEQUENCE)
         return encode_commits(member, base_offset, time.time_ns() // 1_000_000, records, sequence)
 
-    def _key_of(self, tp: TopicPartition) -> bytes:
+    def key_of(self, tp: TopicPartition) -> bytes:
+        """The key of a partition's commits."""
         key = self._keys.get(tp)
         if key is None:
             key = self._keys[tp] = encode_key(self.group, tp)
@@ -384,7 +389,7 @@ class GroupFile:
             with suppress(OSError):  # if that fails too, whoever writes next does it
                 self._file.truncate(end)
             raise
-        self._mine = self._file, end + len(data)
+        self._mine, self._mine_end = self._file, end + len(data)
 
     def _sync(self, file: File | None, end: int) -> None:
         """Brings a file to the disk up to a byte, unless it is there, or was replaced by one that is."""
