@@ -66,6 +66,96 @@ def test_offsets_that_others_have_now_are_told(
             assert list(jobs) == []
 
 
+def reads_all(jobs: kstore.Cursor) -> None:
+    assert len(list(jobs)) == 10
+
+
+def commits(jobs: kstore.Cursor) -> None:
+    list(jobs)
+    jobs.commit()
+
+
+def seeks(jobs: kstore.Cursor) -> None:
+    jobs.seek(7)
+
+
+def reads_columns(jobs: kstore.Cursor) -> None:
+    assert sum(map(len, jobs.scan(["value"]))) == 10
+
+
+@pytest.mark.parametrize("of_writer", [False, True])
+@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("use", [reads_all, commits, seeks, reads_columns, "latest"])
+def test_an_open_cursor_is_told(tmp_path: Path, use: object, looks: bool, of_writer: bool) -> None:
+    """Also if it has committed nothing yet. A commit of what is gone is refused, or found out by the next cursor."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 10)
+        view = log if of_writer else kstore.open(path)
+        with view.cursor("g", start="latest" if use == "latest" else "earliest") as jobs:
+            if callable(use):
+                use(jobs)
+            position = jobs.position
+            log.truncate_to(5)
+            log.extend([b"new"] * 15)
+            if looks:
+                for _ in range(2):
+                    with pytest.raises(kstore.OffsetOutOfRangeError, match=str(position)) as caught:
+                        list(jobs)
+                    assert "seek(5)" in str(caught.value.__notes__)
+                with pytest.raises(kstore.OffsetOutOfRangeError):
+                    jobs.commit()
+                assert jobs.lag == 20 - position
+                jobs.seek(5)
+                assert [record.value for record in jobs] == [b"new"] * 15
+                jobs.commit()
+            else:
+                jobs.commit()
+        with kstore.open(path).cursor("g") as jobs:
+            if looks:
+                assert (jobs.position, list(jobs)) == (20, [])
+            else:
+                with pytest.raises(kstore.OffsetOutOfRangeError):
+                    list(jobs)
+
+
+def test_a_cursor_reads_on_after_a_truncation_behind_it(tmp_path: Path) -> None:
+    """Of nothing that it has read, and in the epoch that began then."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"old"] * 10)
+        jobs = kstore.open(tmp_path / "t-0").cursor("g")
+        list(jobs)
+        for _ in range(3):
+            log.extend([b"more"] * 5)
+            end = log.log_end_offset
+            log.truncate_to(end - 5)
+            assert list(jobs) == []
+            log.extend([b"new"] * 2)
+            assert [record.value for record in jobs] == [b"new"] * 2
+            jobs.commit()
+        jobs.close()
+        with log.cursor("g") as jobs:
+            assert (jobs.position, list(jobs)) == (16, [])
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_an_open_cursor_of_a_store_is_told(tmp_path: Path, committed: bool) -> None:
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        log = store.log("t", 0)
+        log.extend([b"old"] * 10)
+        with kstore.LogStore(tmp_path).cursor("g", ["t"]) as jobs:
+            assert len(list(jobs)) == 10
+            if committed:
+                jobs.commit()
+            log.truncate_to(5)
+            log.extend([b"new"] * 15)
+            with pytest.raises(kstore.OffsetOutOfRangeError):
+                list(jobs)
+            jobs.seek(5, "t", 0)
+            assert [record.value for _, _, record in jobs] == [b"new"] * 15
+
+
 def test_a_group_of_a_store_is_told(tmp_path: Path) -> None:
     with kstore.LogStore(tmp_path, mode="a", background=False) as store:
         store.create_topic("t")

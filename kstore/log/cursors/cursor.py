@@ -186,12 +186,15 @@ class Cursor(OffsetCommitter):
             self._follower_at = -1
             self._reader: RecordReader | None = None  # if it has given a record, it tells the position
             self._passed = (-1, -1)  # between these offsets were no records
+            self._cut = -1  # from this offset on, records were cut off after they had been read
             if self._committed is None:
                 if wait:  # the view is from before it
                     view.refresh()
                 self._place = offset_of(self._view, start)
             else:
                 self._place = self._committed.offset
+            # the leader epochs and the end of the view that the position was read from; None if a follower went on
+            self._shown: tuple[tuple[tuple[int, int], ...], int] | None = self._showing()
             self._floor = -1 if self._committed is None else self._place
             file.note_life(reads=True)
         except BaseException:
@@ -243,7 +246,7 @@ class Cursor(OffsetCommitter):
     def lag(self) -> int:
         """How many offsets lie between the position and the end of the log, as it is now."""
         self._check_open()
-        self._view.refresh()
+        self._refresh()
         return max(self._view.log_end_offset - self._position, 0)
 
     def seek(self, place: str | int | datetime) -> int:
@@ -257,6 +260,7 @@ class Cursor(OffsetCommitter):
         self._check_open()
         self._view.refresh()
         self._position = self._floor = offset_of(self._view, place)
+        self._shown, self._cut = self._showing(), -1
         return self._position
 
     def _check_place(self) -> None:
@@ -275,20 +279,37 @@ class Cursor(OffsetCommitter):
         first, end = view.log_start_offset, view.log_end_offset
         self._check_place()  # after the view has read it
         committed = self._committed
-        if committed is not None and committed.leader_epoch >= 0 and committed.offset == position:
-            epochs = view.leader_epochs
-            if epochs and committed.leader_epoch < epochs[0][0]:
-                cut = epochs[0][1]
-            else:
-                cut = view.end_offset_for_epoch(committed.leader_epoch)[1]
-            if 0 <= cut < position:
-                raise _told(
-                    OffsetOutOfRangeError(position, first, cut),
-                    f"records from offset {cut} on were cut off after they had been read, and others may have their offsets: "
-                    f"seek({cut}) goes on with those",
-                )
+        cut = self._cut
+        if cut < 0 and committed is not None and committed.leader_epoch >= 0 and committed.offset == position:
+            cut = self._end_of_epoch(committed.leader_epoch)
+        if 0 <= cut < position:
+            raise _cut_off(position, first, cut)
+        self._cut = -1  # the position is before it now
         if not first <= position <= end:
             raise _told(OffsetOutOfRangeError(position, first, end))
+
+    def _end_of_epoch(self, epoch: int) -> int:
+        """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not known."""
+        epochs = self._view.leader_epochs
+        if epochs and epoch < epochs[0][0]:
+            return epochs[0][1]
+        return self._view.end_offset_for_epoch(epoch)[1]
+
+    def _showing(self) -> tuple[tuple[tuple[int, int], ...], int]:
+        return self._view.leader_epochs, self._view.log_end_offset
+
+    def _refresh(self) -> None:
+        """Lets the view show the log as it is now, and finds out whether records that were read have been cut off."""
+        view = self._view
+        view.refresh()
+        if self._shown is None or self._cut >= 0:
+            return
+        epochs, end = self._shown
+        position = self._position
+        if epochs != view.leader_epochs and position <= end:
+            cut = self._end_of_epoch(_epoch_before(epochs, position))
+            if 0 <= cut < position:
+                self._cut = cut
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -328,7 +349,8 @@ class Cursor(OffsetCommitter):
     def _refreshed_end(self) -> int:
         """Where to stop: the end of the log as it is now, or where the oldest open transaction begins."""
         view = self._view
-        view.refresh()
+        self._refresh()
+        self._shown = self._showing()
         stop = view.log_end_offset
         if self._isolation == "read_committed":
             stop = max(min(stop, view.last_stable_offset()), self._position)
@@ -417,8 +439,9 @@ class Cursor(OffsetCommitter):
             self._let_go()
         if follower is None or (self._follower_at != self._position and not self._closed):
             self._end_follower()
-            self._view.refresh()
+            self._refresh()
             self._check_range()
+            self._shown = None
             follower = self._view.follow(
                 self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
             )
@@ -498,9 +521,11 @@ class Cursor(OffsetCommitter):
         self._check_open()
         view = self._view
         if offset > view.log_end_offset:
-            view.refresh()
+            self._refresh()
             if offset > view.log_end_offset:
                 raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+        if 0 <= self._cut < offset:
+            raise _cut_off(offset, view.log_start_offset, self._cut)
 
     def _check_floor(self, offset: int) -> None:
         if offset < self._floor:
@@ -513,12 +538,10 @@ class Cursor(OffsetCommitter):
         self._committed, self._floor = position, -1 if position is None else position.offset
 
     def _commit_of(self, offset: int, metadata: str) -> Commit:
-        epochs = self._view.leader_epochs
-        if epochs and epochs[-1][1] < offset:
-            epoch = epochs[-1][0]
-        else:
-            at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
-            epoch = epochs[at - 1][0] if at else -1
+        epochs = (
+            self._view.leader_epochs if self._shown is None or offset > self._shown[1] else self._shown[0]
+        )
+        epoch = _epoch_before(epochs, offset)
         return Commit(OffsetAndMetadata(offset, epoch, metadata, time.time_ns() // 1_000_000), self._id)
 
     def _check(self, entries: Mapping[TopicPartition, Entry]) -> None:
@@ -707,6 +730,22 @@ def _find_out(file: GroupFile, commits: Sequence[tuple[Cursor, Commit]]) -> None
 def _is_same(a: Commit, b: Commit) -> bool:
     """Whether they differ by their times at the most."""
     return a.partition_id == b.partition_id and a.position[:3] == b.position[:3]
+
+
+def _epoch_before(epochs: tuple[tuple[int, int], ...], offset: int) -> int:
+    """The leader epoch of the record before an offset; -1 if it has none."""
+    if epochs and epochs[-1][1] < offset:
+        return epochs[-1][0]
+    at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
+    return epochs[at - 1][0] if at else -1
+
+
+def _cut_off(position: int, first: int, cut: int) -> OffsetOutOfRangeError:
+    return _told(
+        OffsetOutOfRangeError(position, first, cut),
+        f"records from offset {cut} on were cut off after they had been read, and others may have their offsets: "
+        f"seek({cut}) goes on with those",
+    )
 
 
 def _told(

@@ -59,7 +59,7 @@ class Home(NamedTuple):
 
     @property
     def has_id(self) -> bool:
-        """Whether a group has ever committed a position of this partition."""
+        """Whether a cursor of this partition was ever opened."""
         return self.trace() != (0, 0)
 
     def least_epoch(self) -> int | None:
