@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -426,7 +426,7 @@ class LogConfig:
         """Refuses unknown names in kstore's own words; what is known is for the dataclass's own constructor."""
         for name in options:
             if name not in _KEYS:
-                raise _unknown(name, "no such option")
+                raise _unknown(name, "no such option", _both)
         self = object.__new__(cls)
         object.__setattr__(self, "_given", frozenset(options))
         return self
@@ -526,7 +526,7 @@ def changed(config: LogConfig, changes: Mapping[str, Any]) -> LogConfig:
     InvalidConfigError."""
     for name in changes:
         if name not in _KEYS:
-            raise _unknown(name, "no such option")
+            raise _unknown(name, "no such option", _both)
     options = {**config.given_options(), **changes}
     return LogConfig(**{name: value for name, value in options.items() if value is not None})
 
@@ -593,11 +593,11 @@ def _both(name: str) -> str:
     )
 
 
-def _unknown(name: str, what: str) -> InvalidConfigError:
-    """The error for a name that does not exist, with the one that was likely meant, in both notations."""
+def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfigError:
+    """The error for a name that does not exist, with the one that was likely meant, as it is called there."""
     asked = name.replace(".", "_")
     near = [_TOPIC_NAME_OF[name]] if name in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
-    hint = f"; the nearest is {_dotted(near[0]) if '.' in name else _both(near[0])}" if near else ""
+    hint = f"; the nearest is {called(near[0])}" if near else ""
     if asked not in _KEYS and (meant := difflib.get_close_matches(asked, _MEANT, 1, 0.65)):
         hint = f"; {_MEANT[meant[0]]}"
     if near == [asked] and not _KEYS[asked].of_topic:
@@ -631,7 +631,7 @@ def _topic_options(topic: Mapping[str, object]) -> dict[str, Any]:
     options = {}
     for name, value in topic.items():
         if name not in _TOPIC_NAMES:
-            raise _unknown(name, "no such topic configuration")
+            raise _unknown(name, "no such topic configuration", _dotted)
         if name not in _THROTTLES:
             option = name.replace(".", "_")
             options[option] = _accept(_KEYS[option], name, value, text=True)

@@ -317,7 +317,7 @@ class TestUnknown:
         """Only Kafka's own notation counts there, and no broker's names."""
         with pytest.raises(
             InvalidConfigError,
-            match=rf"{name}; (the nearest is segment_bytes \(segment.bytes|here it is called segment.bytes$)",
+            match=rf"{name}; (the nearest is|here it is called) segment.bytes$",
         ):
             LogConfig.from_topic({name: "1048576"})
 
