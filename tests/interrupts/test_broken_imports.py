@@ -52,7 +52,8 @@ def test_a_broken_import(tmp_path: Path, inner: str) -> None:
 
 def _run(program: str, *arguments: object) -> str:
     """What a Python program of its own says of what went wrong."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
+    begin = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job of a shell ignores it
+    command = [sys.executable, "-c", begin + program, *map(str, arguments)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
     return done.stderr if done.returncode == 0 else f"{done.returncode}: {done.stderr}"
 

@@ -103,11 +103,13 @@ def test_nothing_is_written_where_one_log_refuses(
             following = 2
         ends = [store.log("t", n).log_end_offset for n in range(4)]
         strict: Any = store.log("t", following)
-        strict.configure(**limit)
+        with pytest.warns(UserWarning, match="a store keeps the options"):
+            strict.configure(**limit)
         with pytest.raises(error):
             store.extend("t", *columns)
         assert [store.log("t", n).log_end_offset for n in range(4)] == ends
-        strict.configure(**dict.fromkeys(limit))
+        with pytest.warns(UserWarning, match="a store keeps the options"):
+            strict.configure(**dict.fromkeys(limit))
         store.extend("t", *columns)
         assert sum(store.log("t", n).log_end_offset for n in range(4)) == 400
 
