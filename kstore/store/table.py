@@ -152,8 +152,12 @@ class Table(Mapping[bytes, bytes]):
             own = self._own(found, key)
             for number in (own, *(each for each in found.numbers if each != own)):
                 record = self._while_it_changes(number, lambda log, part: part.record(log, key))
-                if record is not None:
-                    return None if record.value is None else record
+                if record is not None and record.value is not None:
+                    return record
+                if (
+                    record is not None and number == own
+                ):  # deleted; in another partition that says nothing of the rest
+                    return None
         return None
 
     @staticmethod
