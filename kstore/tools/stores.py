@@ -25,6 +25,11 @@ def add_store_arguments(
         parser.add_argument(
             "topic", metavar="TOPIC", help="name of the topic", nargs="?" if or_partition else None
         )
+    add_also_argument(parser)
+
+
+def add_also_argument(parser: argparse.ArgumentParser) -> None:
+    """The other log directories of a store."""
     parser.add_argument(
         "--also",
         action="append",

@@ -1,7 +1,7 @@
 """The names in a partition directory, and what an interrupted deletion or compaction makes of them (spec 8.2)."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
@@ -27,9 +27,7 @@ class DirectoryListing:
         self.recovery = recovery
         self.files, others, self._inodes, self._device, self._digest = read_directory(directory, KINDS)
         self.others = set(others)
-        self._logs = dict(self._inodes)
-        self._listed = self.files.copy()
-        self._swaps = _swapped(others)
+        self._listed = self.files.copy(), others, self._inodes.copy()
         self.renamed: set[str] = set()  # final names of files that are still called .swap
         # offsets of segments that are being removed: the .log is the first file that is called .deleted
         self.removed: set[int] = set()
@@ -46,29 +44,20 @@ class DirectoryListing:
 
     def changed_from(self) -> int | None:
         """The first offset of a segment that came or went since the directory was listed; None if none did."""
-        files, others, *_ = read_directory(self.directory, KINDS)
-        before, now = _offsets(self._listed, self._swaps), _offsets(files, _swapped(others))
+        before, now = ({offset for offset, _ in logs} for logs in (_logs(*self._listed), self._logs_now()))
         return min(before ^ now, default=None)
 
     def is_as_it_was(self) -> bool:
         """Whether the directory has the same logs, under the same names, up to the last that was there when it was listed."""
         if digest(self.directory) == self._digest:  # nearly always
             return True
+        before = _logs(*self._listed)
+        last, _ = max(before, default=(-1, 0))
+        return before == {log for log in self._logs_now() if log[0] <= last}
+
+    def _logs_now(self) -> set[tuple[int, int]]:
         files, others, inodes, *_ = read_directory(self.directory, KINDS)
-        last = max(_offsets(self._listed, self._swaps), default=-1)
-        before, now = (
-            {
-                (offset, inodes.get(offset, 0))
-                for offset, bits in files.items()
-                if bits & _LOG and offset <= last
-            }
-            | {(offset, -1) for offset in swaps if offset <= last}
-            for files, swaps, inodes in (
-                (self._listed, self._swaps, self._logs),
-                (files, _swapped(others), inodes),
-            )
-        )
-        return before == now
+        return _logs(files, others, inodes)
 
     def note(
         self,
@@ -184,14 +173,13 @@ def _named(name: str) -> tuple[int, int] | None:
     return offset, bit
 
 
-def _swapped(others: Iterable[str]) -> set[int]:
-    """The offsets of segments whose .log is a .swap file."""
-    offsets = (
-        layout.segment_offset(name.removesuffix(".swap")) for name in others if name.endswith(".log.swap")
-    )
-    return {offset for offset in offsets if offset is not None}
-
-
-def _offsets(files: dict[int, int], swaps: set[int]) -> set[int]:
-    """The offsets of segments that have their .log, under its name or as a .swap file."""
-    return {offset for offset, bits in files.items() if bits & _LOG} | swaps
+def _logs(files: dict[int, int], others: list[str], inodes: dict[int, int]) -> set[tuple[int, int]]:
+    """The offsets of segments that have their .log, with its inode, or 0 if that is not known; -1 if it is a .swap file."""
+    logs = {(offset, inodes.get(offset, 0)) for offset, bits in files.items() if bits & _LOG}
+    for name in others:
+        if (
+            name.endswith(".log.swap")
+            and (offset := layout.segment_offset(name.removesuffix(".swap"))) is not None
+        ):
+            logs.add((offset, -1))
+    return logs

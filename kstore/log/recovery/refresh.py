@@ -13,7 +13,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNotFoundError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
-from kstore.log.files.listing import list_directory, scan_directory
+from kstore.log.files.listing import read_directory, scan_directory
 from kstore.log.files.log_dir_state import read_state
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
@@ -104,16 +104,11 @@ def _is_there(segment: Segment) -> bool:
 
 def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     last = before.segments[-1] if before.segments else None
-    stems = {}
     try:
-        names = list_directory(str(path))
+        bases, *_ = read_directory(str(path), (".log",))
     except FileNotFoundError:
         raise LogNotFoundError(f"no partition directory at {path}") from None
-    for name in names:
-        offset = layout.segment_offset(name) if name.endswith(".log") else None
-        if offset is not None:
-            stems[offset] = name[:-4]
-    known = {segment.base_offset for segment in before.segments} & stems.keys()
+    known = {segment.base_offset for segment in before.segments} & bases.keys()
     left = [segment for segment in before.segments if segment.base_offset in known]
     if (
         last is None
@@ -123,7 +118,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         or any(segment.is_replaced() for segment in left)
         or any(_is_there(segment) for segment in before.segments[: -len(left)])
         or last.origin
-        or any(base not in known for base in stems if base < last.base_offset)
+        or any(base not in known for base in bases if base < last.base_offset)
         or last.file().size() < last.size
         or not last.is_file_of_its_name()
         or not _ends_as_it_did(last, before)
@@ -133,7 +128,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     if log_start_offset is None:
         log_start_offset = read_state(path).log_start_offset
     log_start_offset = max(log_start_offset, min(known))
-    later = sorted(base for base in stems if base > last.base_offset)
+    later = [base for base in bases if base > last.base_offset]
     active = grown(last, later[0] if later else MAX64)
     if later and active.size < last.file().size() - last.origin:
         return look(path, options)  # recovery would end the log here
@@ -147,7 +142,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     for at, base in enumerate(later):
         if segments[-1].read_next_offset() != base:
             return look(path, options)  # one was missed, or recovery would end the log here
-        segment = make(stems[base], base, None, later[at + 1] if at + 1 < len(later) else MAX64)
+        segment = make(layout.segment_stem(base), base, None, later[at + 1] if at + 1 < len(later) else MAX64)
         found = segment.recovery_walk()
         if found.valid_bytes < segment.size and at + 1 < len(later):
             return look(path, options)

@@ -8,7 +8,7 @@ from typing import Literal
 from kstore.log.compact.preview import preview_erasure
 from kstore.log.compact.report import Erasure
 from kstore.tools.commands.get import add_key_arguments, key_of
-from kstore.tools.stores import open_reader, open_store
+from kstore.tools.stores import add_also_argument, open_reader, open_store
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
@@ -21,13 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="DIR is a log directory, and all partitions of this topic in it are meant",
     )
-    parser.add_argument(
-        "--also",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="another log directory of the same store (may be repeated)",
-    )
+    add_also_argument(parser)
     add_key_arguments(parser)
     parser.add_argument(
         "--values", action="store_true", help="leave the keys: remove values and headers only"
