@@ -11,6 +11,7 @@ import kstore
 from tests.helpers.children import in_another_process
 from tests.interrupts.world import (
     Broken,
+    close_twice,
     count_descriptors,
     free_locks_of_python,
     require,
@@ -144,7 +145,7 @@ class StoreWorld:
             else:
                 require(self.ends_log, "the store says that it is closed")
             self._try_to_append()
-            self._close()
+            close_twice(self.store)
             self.store = None
         self.held.clear()
         require_no_threads(self.may_lose_threads)
@@ -174,16 +175,6 @@ class StoreWorld:
             require(kept.items() <= records.items(), f"{place} has lost what was acknowledged")
             self.acked[place] = records
             self.shapes = [shape for shape in self.shapes if shape.get(topic, 0) > partition]
-
-    def _close(self) -> None:
-        error = ""
-        for _ in range(2):
-            try:
-                self.store.close()
-            except (kstore.KstoreError, OSError) as e:
-                require(str(e), f"{type(e).__name__} without a word")
-                error = f": {e}"
-        require(self.store.is_closed, f"closed twice, and not closed{error}")
 
     def _open_again(self) -> None:
         try:

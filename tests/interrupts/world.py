@@ -175,7 +175,7 @@ class World:
                 live = self._look_live("after one more append")
             if self.neighbour is not None:
                 self._use_neighbour()
-            self._close()
+            close_twice(self.log)
             self._let_go()
         elif self.neighbour is not None:
             self._use_neighbour()
@@ -242,16 +242,6 @@ class World:
     def _use_neighbour(self) -> None:
         offset = self.neighbour.append(b"beside")
         require(self.neighbour.get(offset).value == b"beside", "the log beside does not go on")
-
-    def _close(self) -> None:
-        error = ""
-        for _ in range(2):
-            try:
-                self.log.close()
-            except (kstore.KstoreError, OSError) as e:
-                require(str(e), f"{type(e).__name__} without a word")
-                error = f": {e}"
-        require(self.log.is_closed, f"closed twice, and not closed{error}")
 
     def _let_go(self) -> None:
         """Nothing of the log is left: no thread, no lock."""
@@ -341,6 +331,18 @@ class World:
         """What another process needs of it."""
         left_out = {"log": None, "neighbour": None, "held": [], "checks": [], "live_checks": []}
         return self.__dict__ | left_out
+
+
+def close_twice(opened: kstore.LogWriter | kstore.LogStore) -> None:
+    """Closes what a broken operation was about: the first time may fail, with a word."""
+    error = ""
+    for _ in range(2):
+        try:
+            opened.close()
+        except (kstore.KstoreError, OSError) as e:
+            require(str(e), f"{type(e).__name__} without a word")
+            error = f": {e}"
+    require(opened.is_closed, f"closed twice, and not closed{error}")
 
 
 def require_soon(fact: Callable[[], object], seconds: float, text: Callable[[], str]) -> None:

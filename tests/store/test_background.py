@@ -13,36 +13,20 @@ from kstore.engine.io.file import calls_made
 from kstore.testing import failing
 from kstore.testing.faults import count_calls
 from tests.helpers.markers import marker
+from tests.helpers.store_clock import StoreClock, T
 
 DAY = 86_400_000
-T = 1_700_000_000_000
-
-
-class Clock:
-    """The store's clock."""
-
-    def __init__(self) -> None:
-        self.now = T
-
-    def __call__(self) -> int:
-        return self.now
-
-    def pass_on(self, store: LogStore, ms: int, runs: int = 1) -> None:
-        """So much later; what is due then is done on this thread."""
-        for _ in range(runs):
-            self.now += ms
-            store._work.run_due(self.now)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StoreClock:
+    return StoreClock()
 
 
 pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
-def make(path: Path, clock: Clock, **options: Any) -> LogStore:
+def make(path: Path, clock: StoreClock, **options: Any) -> LogStore:
     """A store whose work the test alone calls."""
     given = {"background": False, "internal_segment_bytes": 300, "retention_ms": DAY} | options
     return LogStore(path, mode="a", clock=clock, **given)
@@ -71,7 +55,7 @@ def files(path: Path, kind: str) -> list[str]:
 # ---- retention ----------------------------------------------------------------------------------------------------
 
 
-def test_old_segments_go(tmp_path: Path, clock: Clock) -> None:
+def test_old_segments_go(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock) as store:
         store.create_topic("t", 3)
         store.create_topic("kept", retention_ms=-1)
@@ -90,7 +74,7 @@ def test_old_segments_go(tmp_path: Path, clock: Clock) -> None:
         assert store.health().ok
 
 
-def test_partitions_are_not_opened_for_nothing(tmp_path: Path, clock: Clock) -> None:
+def test_partitions_are_not_opened_for_nothing(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock, message_timestamp_after_max_ms=DAY) as store:
         store.create_topic("t", 4)
         store.create_topic("large", 2, retention_ms=-1, retention_bytes=10**9)
@@ -124,7 +108,7 @@ def test_partitions_are_not_opened_for_nothing(tmp_path: Path, clock: Clock) -> 
         assert store.health().ok
 
 
-def test_an_idle_store_asks_the_system_for_nothing(tmp_path: Path, clock: Clock) -> None:
+def test_an_idle_store_asks_the_system_for_nothing(tmp_path: Path, clock: StoreClock) -> None:
     """However many partitions there are, once each was looked at, until something can be due; of those that are open only where
     their directory is."""
     with make(tmp_path, clock) as store:
@@ -145,7 +129,7 @@ def test_an_idle_store_asks_the_system_for_nothing(tmp_path: Path, clock: Clock)
 
 
 def test_what_nobody_has_said_deletes_nothing(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LogStore(tmp_path, mode="a", clock=clock, background=False, internal_segment_bytes=300) as store:
         store.create_topic("t", 2)
@@ -172,7 +156,7 @@ def test_what_nobody_has_said_deletes_nothing(
 # ---- removal, checkpoints, flushing -------------------------------------------------------------------------------
 
 
-def test_deleted_files_and_directories_are_removed(tmp_path: Path, clock: Clock) -> None:
+def test_deleted_files_and_directories_are_removed(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock) as store:
         clock.pass_on(store, 0)
         store.create_topic("t")
@@ -194,7 +178,7 @@ def test_deleted_files_and_directories_are_removed(tmp_path: Path, clock: Clock)
 
 
 def test_what_cannot_be_removed_is_told_once(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with make(tmp_path, clock) as store:
         store.create_topic("t")
@@ -211,7 +195,7 @@ def test_what_cannot_be_removed_is_told_once(
         assert store.health().ok
 
 
-def test_checkpoints_are_written(tmp_path: Path, clock: Clock) -> None:
+def test_checkpoints_are_written(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock, log_flush_offset_checkpoint_interval_ms=5000) as store:
         store.create_topic("t")
         fill(store)
@@ -224,7 +208,7 @@ def test_checkpoints_are_written(tmp_path: Path, clock: Clock) -> None:
             clock.pass_on(store, 5000)
 
 
-def test_flush_ms(tmp_path: Path, clock: Clock) -> None:
+def test_flush_ms(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock, background=True) as store:
         store.create_topic("t", flush_ms=DAY)
         store.create_topic("never")
@@ -248,7 +232,7 @@ def test_flush_ms(tmp_path: Path, clock: Clock) -> None:
 # ---- rolls, producers ---------------------------------------------------------------------------------------------
 
 
-def test_idle_segments_end(tmp_path: Path, clock: Clock) -> None:
+def test_idle_segments_end(tmp_path: Path, clock: StoreClock) -> None:
     options = {"internal_segment_bytes": None, "segment_ms": 3_600_000, "retention_ms": -1}
     with make(tmp_path, clock, **options) as store:
         store.create_topic("t", 2)
@@ -271,7 +255,7 @@ def test_idle_segments_end(tmp_path: Path, clock: Clock) -> None:
         assert {tp.topic for tp in store._open_logs} == {"t"}
 
 
-def test_producers_expire(tmp_path: Path, clock: Clock) -> None:
+def test_producers_expire(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock, producer_id_expiration_ms=DAY) as store:
         store.create_topic("t")
         log = store.log("t")
@@ -287,12 +271,12 @@ def test_producers_expire(tmp_path: Path, clock: Clock) -> None:
 # ---- cleaning -----------------------------------------------------------------------------------------------------
 
 
-def compacted(path: Path, clock: Clock, **options: Any) -> LogStore:
+def compacted(path: Path, clock: StoreClock, **options: Any) -> LogStore:
     return make(path, clock, retention_ms=-1, cleanup_policy="compact", **options)
 
 
 def test_the_dirtiest_partition_is_cleaned_first(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kstore.log")
     with compacted(tmp_path, clock) as store:
@@ -319,7 +303,7 @@ def test_the_dirtiest_partition_is_cleaned_first(
         assert store.health().ok
 
 
-def test_the_cleaner_can_be_off(tmp_path: Path, clock: Clock) -> None:
+def test_the_cleaner_can_be_off(tmp_path: Path, clock: StoreClock) -> None:
     with compacted(tmp_path, clock, log_cleaner_enable=False) as store:
         store.create_topic("t")
         fill(store)
@@ -327,7 +311,7 @@ def test_the_cleaner_can_be_off(tmp_path: Path, clock: Clock) -> None:
         assert len(list(store.log("t"))) == 20
 
 
-def test_young_records_are_cleaned_later(tmp_path: Path, clock: Clock) -> None:
+def test_young_records_are_cleaned_later(tmp_path: Path, clock: StoreClock) -> None:
     with compacted(tmp_path, clock, min_compaction_lag_ms=DAY) as store:
         store.create_topic("t")
         fill(store, count=40)
@@ -338,7 +322,7 @@ def test_young_records_are_cleaned_later(tmp_path: Path, clock: Clock) -> None:
         assert len(list(store.log("t"))) < 15
 
 
-def test_open_transactions_are_cleaned_later(tmp_path: Path, clock: Clock) -> None:
+def test_open_transactions_are_cleaned_later(tmp_path: Path, clock: StoreClock) -> None:
     with compacted(tmp_path, clock) as store:
         store.create_topic("t")
         log = store.log("t")
@@ -356,7 +340,7 @@ def test_open_transactions_are_cleaned_later(tmp_path: Path, clock: Clock) -> No
 
 
 def test_what_cannot_be_cleaned_is_set_aside(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with compacted(tmp_path, clock) as store:
         store.create_topic("t", 3)
@@ -385,7 +369,7 @@ def test_what_cannot_be_cleaned_is_set_aside(
 
 
 def test_a_failure_is_told_once_and_tried_again(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, clock: StoreClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with make(tmp_path, clock) as store:
         store.create_topic("t", 3)
@@ -417,7 +401,7 @@ def test_a_failure_is_told_once_and_tried_again(
             assert len(warnings_in(caplog)) == 3
 
 
-def test_calls_fail(ram: Path, clock: Clock) -> None:
+def test_calls_fail(ram: Path, clock: StoreClock) -> None:
     """Whatever file operation of a round fails, the store goes on, and the next rounds do all the work."""
     nth, done = 0, False
     while not done:

@@ -9,36 +9,20 @@ import kstore
 from kstore import LogStore, TopicPartition
 from kstore.testing import failing
 from kstore.testing.faults import count_calls
+from tests.helpers.store_clock import StoreClock, T
 
-T = 1_700_000_000_000
 BACKOFF = 15_000
 
 
-class Clock:
-    """The store's clock."""
-
-    def __init__(self) -> None:
-        self.now = T
-
-    def __call__(self) -> int:
-        return self.now
-
-    def pass_on(self, store: LogStore) -> None:
-        """What is due after a while is done on this thread: the tasks are first due after half a minute."""
-        for _ in range(3):
-            self.now += BACKOFF
-            store._work.run_due(self.now)
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StoreClock:
+    return StoreClock()
 
 
 pytestmark = pytest.mark.usefixtures("sound_calls")
 
 
-def make(path: Path, clock: Clock, **options: Any) -> LogStore:
+def make(path: Path, clock: StoreClock, **options: Any) -> LogStore:
     given = {"background": False, "internal_segment_bytes": 300, "retention_ms": -1} | options
     return LogStore(path, mode="a", clock=clock, **given)
 
@@ -60,7 +44,7 @@ def is_complete(path: Path) -> bool:
     return stems(path, ".keys") == stems(path, ".log")[:-1]
 
 
-def test_made_at_seals_and_cleanings(tmp_path: Path, clock: Clock) -> None:
+def test_made_at_seals_and_cleanings(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock) as store:
         store.create_topic(
             "t",
@@ -73,7 +57,7 @@ def test_made_at_seals_and_cleanings(tmp_path: Path, clock: Clock) -> None:
         store.create_topic("u")
         for topic in ("t", "u"):
             fill(store, topic)
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         for number in (0, 1):
             path = tmp_path / f"t-{number}"
             assert len(list(kstore.open(path))) < 20  # it was compacted
@@ -81,7 +65,7 @@ def test_made_at_seals_and_cleanings(tmp_path: Path, clock: Clock) -> None:
         assert stems(tmp_path / "u-0", ".keys") == []
         fill(store)
         assert not is_complete(tmp_path / "t-0")
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         assert is_complete(tmp_path / "t-0")
         assert store.health().ok
         assert store.describe("t").options["key_files"] is True
@@ -106,25 +90,25 @@ def test_by_its_own_thread(tmp_path: Path) -> None:
         assert is_complete(tmp_path / "t-0")
 
 
-def test_closed_partitions(tmp_path: Path, clock: Clock) -> None:
+def test_closed_partitions(tmp_path: Path, clock: StoreClock) -> None:
     """They get theirs, too, and are then left alone: not even listed."""
     with make(tmp_path, clock, max_open_partitions=1) as store:
         store.create_topic("t", 3)
         fill(store)
         store.alter_topic("t", key_files=True)
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         for number in range(3):
             assert is_complete(tmp_path / f"t-{number}")
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         clock.now += BACKOFF
         assert count_calls(lambda: store._work.index(store, clock.now)) == 0
         store.alter_topic("t", key_files=None)
         fill(store)
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         assert not is_complete(tmp_path / "t-1")
 
 
-def test_those_that_can_have_none(tmp_path: Path, clock: Clock) -> None:
+def test_those_that_can_have_none(tmp_path: Path, clock: StoreClock) -> None:
     """A closed partition with a segment that is damaged is not opened again and again."""
     with make(tmp_path, clock, max_open_partitions=8) as store:
         store.create_topic("t", 2, key_files=True)
@@ -134,14 +118,14 @@ def test_those_that_can_have_none(tmp_path: Path, clock: Clock) -> None:
     data[70] ^= 1
     damaged.write_bytes(data)
     with make(tmp_path, clock, max_open_partitions=8) as store:
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         assert stems(tmp_path / "t-0", ".keys") == stems(tmp_path / "t-0", ".log")[1:-1]
         store._open_logs.drop([TopicPartition("t", 0), TopicPartition("t", 1)])
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         assert len(store._open_logs) == 0
 
 
-def test_a_full_disk_is_told(tmp_path: Path, clock: Clock) -> None:
+def test_a_full_disk_is_told(tmp_path: Path, clock: StoreClock) -> None:
     with make(tmp_path, clock) as store:
         store.create_topic("t", key_files=True)
         fill(store)
@@ -153,7 +137,7 @@ def test_a_full_disk_is_told(tmp_path: Path, clock: Clock) -> None:
                 store._work.index(store, clock.now)
             assert not list((tmp_path / "t-0").glob("*.tmp"))
             told += list(store.health().background) == ["key files of t-0"]
-            clock.pass_on(store)
+            clock.pass_on(store, BACKOFF, runs=3)
             assert store.health().ok
         assert told > 2
         assert is_complete(tmp_path / "t-0")
@@ -172,7 +156,7 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
     return seen
 
 
-def test_a_table_asks_them(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_asks_them(tmp_path: Path, clock: StoreClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads nothing but the segment that grows before it answers."""
     with make(tmp_path, clock) as store:
         store.create_topic("t", key_files=True)
@@ -182,7 +166,7 @@ def test_a_table_asks_them(tmp_path: Path, clock: Clock, monkeypatch: pytest.Mon
         assert isinstance(log, kstore.LogWriter)
         log.roll()
         store.append("t", b"new", key=b"key-4")
-        clock.pass_on(store)
+        clock.pass_on(store, BACKOFF, runs=3)
         for table in (store.table("t"), LogStore(tmp_path).table("t")):
             seen = spied(monkeypatch)
             assert table[b"key-4"] == b"new"
