@@ -14,7 +14,8 @@ from kstore import LogStore, TopicPartition
 from kstore.log.files import layout
 from kstore.store import upkeep
 from kstore.store.topic_catalog import TopicCatalog
-from tests.store.test_background import DAY, Clock, T, compacted, fill, make, starts, warnings_in
+from tests.helpers.store_clock import StoreClock, T
+from tests.store.test_background import DAY, compacted, fill, make, starts, warnings_in
 
 T0 = TopicPartition("t", 0)
 
@@ -22,7 +23,7 @@ T0 = TopicPartition("t", 0)
 def test_a_cleaning_that_fails_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = Clock()
+    clock = StoreClock()
     with compacted(tmp_path, clock) as store:
         store.create_topic("t")
         fill(store, count=40)
@@ -42,7 +43,7 @@ def test_a_cleaning_that_fails_is_told_once(
 
 
 def test_a_search_that_failed_is_over_though_nothing_is_to_be_cleaned(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = StoreClock()
     with compacted(tmp_path, clock) as store:
         store.create_topic("t")
     with compacted(tmp_path, clock) as store:
@@ -56,7 +57,7 @@ def test_a_search_that_failed_is_over_though_nothing_is_to_be_cleaned(tmp_path: 
 
 def test_the_log_of_a_controller_is_not_compacted(tmp_path: Path) -> None:
     """As in Kafka, whose cleaner knows only the logs of its log manager: the metadata log is not one of them."""
-    clock = Clock()
+    clock = StoreClock()
     name = "__cluster_metadata-0"
     options: Any = {"internal_segment_bytes": 300, "cleanup_policy": "compact"}
     with kstore.open(tmp_path / name, "a", clock=clock, **options) as log:
@@ -77,7 +78,7 @@ def test_a_configuration_that_is_read_while_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread has read the options of a topic as they were, and goes on once the topic has others."""
-    with make(tmp_path, Clock()) as store:
+    with make(tmp_path, StoreClock()) as store:
         store.create_topic("t", retention_ms=7)
         store._catalog._configs = {}
         real: Callable[[TopicCatalog, str], dict[str, str]] = TopicCatalog.own_options
@@ -96,7 +97,7 @@ def test_a_configuration_that_is_read_while_it_changes(
 
 def test_a_partition_that_is_written_while_its_files_are_looked_at(tmp_path: Path) -> None:
     """What was found in the files of a closed partition does not hold any more once it was open."""
-    clock = Clock()
+    clock = StoreClock()
     with make(tmp_path, clock) as store:
         store.create_topic("t")
 
@@ -121,7 +122,7 @@ def test_a_partition_that_is_written_while_its_files_are_looked_at(tmp_path: Pat
 
 
 def test_a_clock_that_is_put_back(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = StoreClock()
     with make(tmp_path, clock, background=True, flush_ms=1000, retention_ms=-1) as store:
         store.create_topic("t")
         log = store.log("t")
@@ -138,7 +139,7 @@ def test_a_clock_that_is_put_back(tmp_path: Path) -> None:
 def test_a_failed_removal_is_over_once_the_log_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
+    clock = StoreClock()
     with make(tmp_path, clock) as store:
         store.create_topic("t")
         fill(store)
@@ -158,7 +159,7 @@ def test_a_failed_removal_is_over_once_the_log_is_closed(
 
 def test_a_topic_is_made_anew_while_it_is_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cleaning of the deleted one fails in some way: the new one is cleaned all the same."""
-    clock = Clock()
+    clock = StoreClock()
     with compacted(tmp_path, clock) as store:
         store.create_topic("t")
         fill(store, count=40)
@@ -180,7 +181,7 @@ def test_a_topic_is_made_anew_while_it_is_cleaned(tmp_path: Path, monkeypatch: p
 
 def test_a_log_that_kstore_open_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is told, and forgotten once the log is free: also if its user has done all there was to do."""
-    clock = Clock()
+    clock = StoreClock()
     with make(tmp_path, clock) as store:
         store.create_topic("t")
         fill(store)
@@ -200,7 +201,7 @@ def test_a_change_of_configuration_that_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was decided, so closed partitions go by it."""
-    clock = Clock()
+    clock = StoreClock()
     with make(tmp_path, clock, retention_ms=-1) as store:
         store.create_topic("t", 2)
         fill(store)

@@ -11,7 +11,8 @@ import pytest
 import kstore
 from kstore import LogStore
 from kstore.__main__ import main as run_command
-from tests.store.test_background import Clock, make
+from tests.helpers.store_clock import StoreClock
+from tests.store.test_background import make
 
 
 def test_a_close_that_fails_gives_the_lock_up(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_partition_without_segments_is_compacted(
 
 
 def test_records_without_a_key_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+    clock = StoreClock()
     with make(tmp_path, clock, min_cleanable_dirty_ratio=0) as store:
         store.create_topic("t")
         store.extend("t", [b"v"] * 5)

@@ -13,7 +13,7 @@ import kstore
 from kstore import LogStore, TopicPartition
 from kstore.__main__ import main as run_command
 from kstore.log.files.topic_file import read_table
-from tests.store.test_background import Clock
+from tests.helpers.store_clock import StoreClock
 
 
 def test_a_stray_partition_changes_nothing(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_signal_handler_that_changes_topics(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_a_clock_that_exits(tmp_path: Path, error: type[BaseException]) -> None:
     """It does not end the threads of the store, and health() tells."""
-    clock = Clock()
+    clock = StoreClock()
     wrong: list[type[BaseException]] = []
 
     def now() -> int:
