@@ -136,7 +136,7 @@ def test_what_is_gone_under_a_stream(spark: Any, tmp_path: Path) -> None:
         query.processAllAvailable()
         shutil.rmtree(tmp_path / "log")
         with pytest.raises(StreamingQueryException, match=r"KSTORE_(PATH_NOT_FOUND|DATA_LOST): .*/log"):
-            query.awaitTermination(60)
+            query.awaitTermination(300)
     finally:
         query.stop()
 

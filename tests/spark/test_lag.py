@@ -194,7 +194,7 @@ def test_a_query_of_spark(spark: Any, tmp_path: Path, caplog: pytest.LogCaptureF
     try:
         writing = frame.writeStream.format("noop").queryName("behind").trigger(availableNow=True)
         query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        query.awaitTermination(60)
+        query.awaitTermination()
         while "behind" not in own.queries or own.queries["behind"].is_active:
             time.sleep(0.05)  # pytest-timeout ends it
         while "behind" not in blind.queries or blind.queries["behind"].is_active:

@@ -192,7 +192,7 @@ def test_frames_have_few_tasks_and_all_rows_in_order(spark: Any, many: Path) -> 
             spark.readStream.format("kstore").option("subscribe", "t").option("startingOffsets", "earliest")
         )
         query = listed.load(json.dumps([f"file:{half}" for half in halves])).writeStream.format("memory")
-        query.queryName("halves").trigger(availableNow=True).start().awaitTermination(60)
+        query.queryName("halves").trigger(availableNow=True).start().awaitTermination()
         assert spark.table("halves").count() == sum(map(len, ends.values()))
     finally:
         for half in halves:

@@ -34,7 +34,7 @@ def run(frame: Any, checkpoint: Path, out: Path) -> Any:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination()
     assert not query.isActive
     return query
 
@@ -148,7 +148,7 @@ def test_commit_of_a_micro_batch_fails_after_publishing(spark: Any, tmp_path: Pa
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(60)
+        query.awaitTermination()
 
     with pytest.raises(Exception, match=r"injected after publishing|Writing job failed"):
         once()
