@@ -83,11 +83,13 @@ class Topics(Protocol):
 
 
 class Place(Protocol):
-    """A position in a partition. Iterating it gives the records from there to the end, and moves it."""
+    """A position in a partition. Its readers give the records from there to the end, and move it."""
+
+    _goes_on: bool
 
     @property
     def position(self) -> int: ...
-    def __iter__(self) -> Iterator[Record]: ...
+    def _readers(self) -> Iterator[RecordReader]: ...
     def _let_go(self) -> None: ...
     def close(self) -> None: ...
 
@@ -131,6 +133,7 @@ class TopicReader:
         self._wanted: dict[TopicPartition, str] = {}
         self._places: dict[TopicPartition, Any] = {}
         self._pending: dict[TopicPartition, None] = {}  # which may have more
+        self._unfinished: set[TopicPartition] = set()  # whose turn ended before the records that they had
         self._moved: dict[TopicPartition, None] = {}  # which had a turn
         self._turn_of: TopicPartition | None = None  # the last of these
         self._numbers: dict[int, TopicPartition] = {}  # by the number that the watch knows them by
@@ -208,7 +211,9 @@ class TopicReader:
 
     def _records_of(self, tp: TopicPartition, place: Place) -> Iterator[TopicRecord]:
         """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
-        return TopicRecords(TopicRecord, tp.topic, tp.partition, place, TURN, partial(self._failed, tp))
+        return TopicRecords(
+            TopicRecord, tp.topic, tp.partition, place._readers(), TURN, partial(self._failed, tp)
+        )
 
     def _awaited(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> Iterator[Iterator[_T]]:
         """What partitions give, in turn."""
@@ -246,6 +251,7 @@ class TopicReader:
         """What one partition gives, or how long to wait before the next turn."""
         self._heard = monotonic()
         self._pending = dict.fromkeys(self._places)  # an iteration before this one may have ended anywhere
+        self._unfinished.clear()
         while not self._closed:
             if monotonic() >= self._next_look:
                 try:
@@ -277,9 +283,13 @@ class TopicReader:
         before = place.position
         self._turn_of = tp
         self._moved[tp] = None
+        place._goes_on = goes_on = tp in self._unfinished  # without looking for more first
+        self._unfinished.discard(tp)
         try:
             yield of(tp, place)
             if place.position >= before + TURN:
+                self._unfinished.add(tp)
+            if tp in self._unfinished or (goes_on and self._follow):
                 self._pending[tp] = None
         finally:
             place._let_go()
@@ -393,6 +403,8 @@ class _Position:
         self._offset = offset
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
         self._isolation = isolation
+        self._goes_on = False
+        self._looked = -1, 0.0  # the end that was seen last, and when (s) it is time for another look
 
     @property
     def skipped(self) -> list[Skipped]:
@@ -405,12 +417,24 @@ class _Position:
         reader = self._reader
         return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._offset
 
-    def __iter__(self) -> Iterator[Record]:
-        return chain.from_iterable(self._readers())
-
     def _readers(self) -> Iterator[RecordReader]:
         """One, up to the end of the log as it is now."""
-        log, position = self._log, self.position
+        position = self.position
+        end, until = self._looked
+        if not (self._goes_on and position < end and monotonic() < until):
+            end = self._end_now(position)
+            self._looked = end, monotonic() + _POLL
+        if position < end:
+            self._reader = self._log.records(
+                position, end, isolation=self._isolation, on_error=self._on_error
+            )
+            yield self._reader
+            self._left_out.note(self._reader.skipped)
+            self._offset, self._reader = end, None
+
+    def _end_now(self, position: int) -> int:
+        """Where to stop. OffsetOutOfRangeError."""
+        log = self._log
         log.refresh()
         check_directory(log.path, self._directory)
         first, end = log.log_start_offset, log.log_end_offset
@@ -418,11 +442,7 @@ class _Position:
             raise OffsetOutOfRangeError(position, first, end)
         if self._isolation == "read_committed":
             end = max(log.last_stable_offset(), position)
-        if position < end:
-            self._reader = log.records(position, end, isolation=self._isolation, on_error=self._on_error)
-            yield self._reader
-            self._left_out.note(self._reader.skipped)
-            self._offset, self._reader = end, None
+        return end
 
     def _let_go(self) -> None:
         """Ends an iteration that broke off."""

@@ -72,17 +72,18 @@ class RecordReader(Reader):
 
 @final
 class TopicRecords(Generic[_T]):
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of an
-    iterator. An exception goes to `failed`, which raises it; if it does not, this is the end.
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of what an
+    iterator of iterators gives. An exception goes to `failed`, which raises it; if it does not, this is the end.
 
-    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one."""
+    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one. The
+    record in it goes before the next is made, which gets its memory."""
 
     def __init__(
         self,
         kind: type[_T],
         topic: str,
         partition: int,
-        records: Iterable[Record],
+        readers: Iterable[Iterable[Record]],
         count: int,
         failed: Callable[[Exception], object],
     ) -> None: ...

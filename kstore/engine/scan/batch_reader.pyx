@@ -52,15 +52,33 @@ cdef extern from *:
     #else
     #define ks_is_unshared(made) 0
     #endif
-    /* Puts a new reference to a record in the place of the one before. */
+    /* Puts None, or a new reference to a record, in the place of the record. */
     static void ks_give_item(PyObject *made, PyObject *record) {
         PyObject *old = PyTuple_GET_ITEM(made, 2);
         PyTuple_SET_ITEM(made, 2, record);
         Py_DECREF(old);
     }
+    static void ks_take_item(PyObject *made) {
+        ks_give_item(made, Py_NewRef(Py_None));
+    }
+    /* NULL at the end and for an error: ks_check_end tells them apart. */
+    static PyObject *ks_next_of(PyObject *iterator) {
+        return Py_TYPE(iterator)->tp_iternext(iterator);
+    }
+    static int ks_check_end(void) {
+        if (!PyErr_Occurred())
+            return 0;
+        if (!PyErr_ExceptionMatches(PyExc_StopIteration))
+            return -1;
+        PyErr_Clear();
+        return 0;
+    }
     """
     bint is_unshared "ks_is_unshared"(PyObject *made) noexcept
     void give_item "ks_give_item"(PyObject *made, PyObject *record) noexcept
+    void take_item "ks_take_item"(PyObject *made) noexcept
+    PyObject *next_of "ks_next_of"(object iterator) noexcept
+    int check_end "ks_check_end"() except -1
 
 cdef enum:
     SOON = 128 << 10  # bytes read at once to begin with: who stops soon has not read much more
@@ -555,44 +573,70 @@ cdef class RecordReader(Reader):
 
 @final
 cdef class TopicRecords:
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of an
-    iterator. An exception goes to `failed`, which raises it; if it does not, this is the end.
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of what an
+    iterator of iterators gives. An exception goes to `failed`, which raises it; if it does not, this is the end.
 
-    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one."""
+    As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one. The
+    record in it goes before the next is made, which gets its memory."""
 
     cdef type kind
-    cdef object topic, partition, records, failed, last, before
+    cdef object topic, partition, readers, failed, last, before
+    cdef object reader  # None: the next one is to be asked for
     cdef int64_t left
 
-    def __init__(self, type kind not None, topic, partition, records, int64_t count, failed):
+    def __init__(self, type kind not None, topic, partition, readers, int64_t count, failed):
         if not issubclass(kind, tuple):
             raise TypeError(f"{kind!r} is no kind of tuple")
         self.kind, self.topic, self.partition = kind, topic, partition
-        self.records, self.failed, self.left = iter(records), failed, count
+        self.readers, self.failed, self.left = iter(readers), failed, count
+        self.reader = self.last = self.before = None
 
     def __iter__(self):
         return self
 
     def __next__(self):
         cdef PyObject *found = NULL
-        if self.kind is None or self.left <= 0:  # made without __init__; or enough
+        if self.left <= 0:  # enough; or made without __init__
             raise StopIteration
-        made, self.before = self.before, self.last
-        self.last = None
-        if made is None or not is_unshared(<PyObject *>made):
-            made = self.made()  # before the record is taken: if there is no memory, it is still to come
-        try:
-            found = PyIter_Next(self.records)
-        except Exception as e:
-            self.failed(e)
+        reader = self.reader  # kept here, as is the tuple: a signal handler may come by here while the reader reads
+        if self.last is not None and is_unshared(<PyObject *>self.last):
+            made = self.last
+        else:
+            if self.before is not None and is_unshared(<PyObject *>self.before):
+                made = self.before
+            elif self.kind is None:  # the collector was here
+                raise StopIteration
+            else:
+                made = self.made()  # before the record is taken: if there is no memory, it is still to come
+            self.last, self.before = made, self.last
+        take_item(<PyObject *>made)
+        if reader is not None:
+            found = next_of(reader)
         if found is NULL:
-            self.left = 0
-            self.last = self.before = None
-            raise StopIteration
+            found = self.next_found()
+            if found is NULL:
+                self.left = 0
+                self.reader = self.last = self.before = None
+                raise StopIteration
         self.left -= 1
         give_item(<PyObject *>made, found)
-        self.last = made
         return made
+
+    cdef PyObject *next_found(self) except? NULL:
+        """The record that comes when a reader has given none, with or without an error; NULL if there are no more."""
+        cdef PyObject *found = NULL
+        try:
+            check_end()
+            while found is NULL:
+                self.reader = None
+                reader = next(self.readers, None)
+                if reader is None:
+                    return NULL
+                self.reader = reader = iter(reader)
+                found = PyIter_Next(reader)
+        except Exception as e:
+            self.failed(e)
+        return found
 
     cdef object made(self):
         made = PyType_GenericAlloc(self.kind, 3)

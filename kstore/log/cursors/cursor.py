@@ -32,7 +32,7 @@ from kstore.log.threads.async_call import in_thread
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
-_FRESH = 0.05  # s: how long a commit relies on that the partition is still there
+_FRESH = 0.05  # s: how long a commit relies on that the partition is still there, and a turn on where the log ended
 _TURNS = 32  # records that one asyncio task takes before the others have a turn
 
 
@@ -187,6 +187,9 @@ class Cursor(OffsetCommitter):
             self._reader: RecordReader | None = None  # if it has given a record, it tells the position
             self._passed = (-1, -1)  # between these offsets were no records
             self._cut = -1  # from this offset on, records were cut off after they had been read
+            # of the last look: what the view showed, up to where it is read, and when (s) it is time for another look
+            self._looked: tuple[object, int, float] = None, -1, 0.0
+            self._goes_on = False  # whether it is read on with the look that it was read with before the others had their turn
             if self._committed is None:
                 if wait:  # the view is from before it
                     view.refresh()
@@ -349,11 +352,15 @@ class Cursor(OffsetCommitter):
     def _refreshed_end(self) -> int:
         """Where to stop: the end of the log as it is now, or where the oldest open transaction begins."""
         view = self._view
+        loaded, stop, until = self._looked
+        if self._goes_on and loaded is view._loaded and self._position < stop and time.monotonic() < until:
+            return stop
         self._refresh()
         self._shown = self._showing()
         stop = view.log_end_offset
         if self._isolation == "read_committed":
             stop = max(min(stop, view.last_stable_offset()), self._position)
+        self._looked = view._loaded, stop, time.monotonic() + _FRESH
         return stop
 
     def _pass_to(self, stop: int) -> None:
