@@ -698,9 +698,10 @@ class PartitionLog:
         now = self._now()
         recovery = now.recovery
         if recovery is not self._told_of:
-            # What a writer is at work on is no loss yet.
-            losses = [] if is_locked(directory_of(Path(self.path))) else recovery.losses
-            losses = [*losses, *recovery.missing]
+            losses = [*recovery.losses]
+            if losses and is_locked(directory_of(Path(self.path))):
+                losses = []  # what a writer is at work on is no loss yet
+            losses += recovery.missing
             self._told_of = recovery
             if losses and self._options.recover:
                 warn(in_short(losses), DataLossWarning)

@@ -79,25 +79,31 @@ def _parse_offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
 
 # What some files said, by path, and their content then. Each partition that is opened asks for the files of its log
 # directory anew, in which there is a line for each partition: to parse them takes long, and to compare them does not.
-_parsed: dict[Path, tuple[bytes, dict[TopicPartition, int]]] = {}
+_parsed: dict[str, tuple[bytes, dict[TopicPartition, int]]] = {}
 _MOST_PARSED = 8
 
 
-def _remember(path: Path, content: bytes, offsets: dict[TopicPartition, int]) -> None:
+def _remember(path: str, content: bytes, offsets: dict[TopicPartition, int]) -> None:
     _parsed.pop(path, None)
     _parsed[path] = content, offsets
     for oldest in list(_parsed)[:-_MOST_PARSED]:
         _parsed.pop(oldest, None)
 
 
+def _known_offsets(path: Path | str) -> Mapping[TopicPartition, int]:
+    """What read_offsets gives, without a copy of it: nobody may change it."""
+    name = str(path)
+    content = read_whole(name)
+    known = _parsed.get(name)
+    if known is None or known[0] != content:
+        known = content, dict(_read(Path(path), content, _parse_offset_entry, "TOPIC PARTITION OFFSET"))
+        _remember(name, *known)
+    return known[1]
+
+
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """The offsets of one of the four checkpoint files of a log directory. OSError, CorruptCheckpointError."""
-    content = read_whole(str(path))
-    known = _parsed.get(path)
-    if known is None or known[0] != content:
-        known = content, dict(_read(path, content, _parse_offset_entry, "TOPIC PARTITION OFFSET"))
-        _remember(path, *known)
-    return dict(known[1])
+    return dict(_known_offsets(path))
 
 
 def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheckpointError | None]:
@@ -105,14 +111,20 @@ def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheck
 
     OSError.
     """
+    offsets, error = look_into(path)
+    return dict(offsets), error
+
+
+def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
+    """What salvage_offsets gives, without a copy of it, for who looks for one partition: nobody may change it."""
     found: list[tuple[TopicPartition, int]] = []
     try:
-        return read_offsets(path), None
+        return _known_offsets(path), None
     except FileNotFoundError:
         return {}, None
     except CorruptCheckpointError as e:
         with contextlib.suppress(CorruptCheckpointError):
-            _read(path, read_whole(str(path)), _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
+            _read(Path(path), read_whole(str(path)), _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
         return dict(found), e
 
 
@@ -134,7 +146,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Replaces one of the four checkpoint files of a log directory, durably. OSError."""
     content = _content([f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
     write_whole(str(path), content)
-    _remember(path, content, dict(offsets))
+    _remember(str(path), content, dict(offsets))
 
 
 def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:

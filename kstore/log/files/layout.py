@@ -72,11 +72,18 @@ def deleted_name(tp: TopicPartition) -> str:
     return tp.topic[: _MOST_NAME - len(rest)] + rest
 
 
-def is_partition_name(name: str) -> bool:
-    """Whether a broker gives this very name to the directory of a partition in use: a legal topic, a dash, a number
-    without leading zeros. No two such names stand for the same partition."""
+def partition_named(name: str) -> TopicPartition | None:
+    """The partition in use to whose directory a broker gives this very name: a legal topic, a dash, a number without leading
+    zeros. No two such names stand for the same partition. None if it is no such name."""
     tp = parse_directory(name)
-    return tp is not None and tp.partition >= 0 and str(tp) == name and is_valid_topic(tp.topic)
+    if tp is None or tp.partition < 0 or str(tp) != name or not is_valid_topic(tp.topic):
+        return None
+    return tp
+
+
+def is_partition_name(name: str) -> bool:
+    """Whether it is the name of a partition in use."""
+    return partition_named(name) is not None
 
 
 def parse_offset(name: str) -> int | None:

@@ -14,7 +14,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogNot
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
-from kstore.log.files.log_dir_state import read_state
+from kstore.log.files.log_dir_state import read_log_start
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.single_file import load_file
@@ -126,7 +126,7 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         return look(path, options)
     log_start_offset = options.log_start_offset
     if log_start_offset is None:
-        log_start_offset = read_state(path).log_start_offset
+        log_start_offset = read_log_start(path)
     log_start_offset = max(log_start_offset, min(known))
     later = [base for base in bases if base > last.base_offset]
     active = grown(last, later[0] if later else MAX64)
