@@ -267,6 +267,70 @@ def test_a_long_file_is_written_anew(ram: Path) -> None:
     assert kstore.open(path).cursors()["g"].metadata == f"{1999:04096}"
 
 
+OTHER = """
+import sys, kstore
+with kstore.open(sys.argv[1]).cursor("g") as jobs:
+    print("here", flush=True)
+    if input() == "go":
+        jobs.commit(7)
+        print("done", flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_a_file_in_whose_place_another_member_puts_another(ram: Path) -> None:
+    """The file that a member knows still ends where it ended, but it is not the one that counts."""
+    path = filled(ram, 2)
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", OTHER, ram / "t-1"], stdin=-1, stdout=-1, env=environment(), text=True
+        ) as child,
+        warm(path) as jobs,
+    ):
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "here\n"
+        for offset in range(4, 700):  # enough for a durable commit to write the file anew
+            jobs.commit(offset, durable=False)
+            jobs._fresh_until = float("inf")
+        inode = (ram / FILE).stat().st_ino
+        print("go", file=child.stdin, flush=True)
+        assert child.stdout.readline() == "done\n"
+        assert (ram / FILE).stat().st_ino != inode
+        jobs.commit(701, durable=False)
+        assert (position(path), position(ram / "t-1")) == (702, 8)
+        child.stdin.close()
+
+
+def test_what_a_quick_commit_left_as_numbers_is_told(ram: Path) -> None:
+    """By the cursor, by others of the process, and when another one of the file commits as well."""
+    filled(ram, 2)
+    one, two = warm(ram / "t-0"), warm(ram / "t-1")
+    try:
+        before = one.committed
+        one.commit(10, durable=False)
+        one._fresh_until = two._fresh_until = float("inf")
+        two.commit(20, durable=False)
+        two.commit(21, durable=False)
+        one.commit(11, durable=False)
+        entries = one._file.read()
+        assert [entries[c._home.tp].commit.position for c in (one, two)] == [one.committed, two.committed]
+        assert None not in (before, one.committed, two.committed)
+        assert type(one.committed) is type(before)
+        assert (one.committed.offset, two.committed.offset) == (12, 22)
+        assert one.committed.leader_epoch == before.leader_epoch
+        assert one.committed.timestamp >= before.timestamp
+        assert one.committed == kstore.open(ram / "t-0").cursors()["g"]
+        one.commit(1500, durable=False)
+        one.forget()
+        assert one.committed is None
+        assert position(ram / "t-0") is None
+        assert position(ram / "t-1") == 22
+    finally:
+        one.close()
+        two.close()
+
+
 def test_killed_in_a_commit_of_a_store(ram: Path) -> None:
     """All partitions, or none."""
     with kstore.LogStore(ram / "data", mode="a", background=False) as store:

@@ -1,6 +1,7 @@
 from typing import Any
 
 from kstore.engine.io.file import File
+from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record
 
 def encode_value(offset: int, leader_epoch: int, metadata: bytes, timestamp: int, topic_id: bytes) -> bytes:
@@ -18,8 +19,16 @@ def append_if_same(locks: File, byte: int, locks_size: int, file: File, end: int
     True if it did; False if nothing was written: somebody has the lock now, or has changed one of the files. OSError:
     what was written is cut off again, unless that fails as well."""
 
+class CommitLocks:
+    """The lock file of a directory, in C. LockFile says what the fields are."""
+
+    mutex: Mutex
+    file: File | None
+
 class CommitContent:
-    """What was read of a file of commits so far, in C: the entries, the end in bytes, the offset of the next batch."""
+    """What was read of a file of commits so far, in C: the entries, the end in bytes, the offset of the next batch.
+
+    The last commit that changed nothing but an offset is kept as numbers, until somebody asks for the entries."""
 
     entries: dict[Any, Any]
     end: int

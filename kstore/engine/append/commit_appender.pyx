@@ -7,7 +7,6 @@ from cpython.ref cimport Py_INCREF
 from libc.errno cimport errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
-from posix.stat cimport fstat, struct_stat
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore.engine.io.file cimport File, gate, monotonic_ns
@@ -38,11 +37,16 @@ cdef extern from *:
         wanted.l_len = 1;
         return fcntl(fd, F_SETLK, &wanted);
     }
+    /* kstore reads and writes by position, so where this leaves the file does not matter. */
+    static int64_t ks_end_of_file(int fd) {
+        return lseek(fd, 0, SEEK_END);
+    }
     """
     enum:
         F_WRLCK
         F_UNLCK
     int ks_lock_byte(int fd, short kind, int64_t at) nogil
+    int64_t end_of_file "ks_end_of_file"(int fd) nogil
 
 cdef extern from "Python.h":
     object allocated "PyType_GenericAlloc"(type kind, Py_ssize_t items)
@@ -124,9 +128,9 @@ def encode_commits(
 
 
 cdef bint is_as_it_was(File file, int64_t size) noexcept nogil:
-    """Whether a file has this size still, and a name."""
-    cdef struct_stat st
-    return gate(READS) == 0 and fstat(file.fd, &st) == 0 and st.st_nlink > 0 and st.st_size == size
+    """Whether a file has this size still. That costs a third of what fstat() does, which commits would feel; no file is
+    put in the place of another without a claim, which makes the lock file longer."""
+    return gate(READS) == 0 and end_of_file(file.fd) == size
 
 
 cdef int64_t append_under_lock(
@@ -169,13 +173,50 @@ def append_if_same(
 
 # ---- commits that change nothing but the offset ---------------------------------------------------------------------
 
-cdef class CommitContent:
-    """What was read of a file of commits so far, in C: the entries, the end in bytes, the offset of the next batch."""
+cdef class CommitLocks:
+    """The lock file of a directory, in C. LockFile says what the fields are."""
 
-    cdef public dict entries
+    cdef public Mutex mutex
+    cdef public File file
+
+
+cdef class CommitContent:
+    """What was read of a file of commits so far, in C: the entries, the end in bytes, the offset of the next batch.
+
+    The last commit that changed nothing but an offset is kept as numbers, until somebody asks for the entries."""
+
+    cdef dict known
+    cdef object latest         # whose entry is older than the numbers; None: nobody's
+    cdef object latest_epoch
+    cdef int64_t latest_offset
+    cdef int64_t latest_time
+    cdef int64_t latest_member
     cdef public int64_t end
     cdef public int64_t next_offset
     cdef public int64_t synced
+
+    @property
+    def entries(self):
+        self.settle()
+        return self.known
+
+    @entries.setter
+    def entries(self, dict entries not None):
+        self.known, self.latest = entries, None
+
+    cdef int settle(self) except -1:
+        """Makes the numbers an entry, in the place of one. The collector may run, and others commit meanwhile."""
+        cdef int64_t offset
+        while self.latest is not None:
+            latest, offset = self.latest, self.latest_offset
+            entry = self.known[latest]
+            commit = entry[0]
+            position = position_like(commit[0], offset, self.latest_epoch, self.latest_time)
+            entry = tuple_like(entry, tuple_like(commit, position, commit[1]), self.latest_member)
+            if self.latest is latest and self.latest_offset == offset:
+                self.known[latest] = entry
+                self.latest = None
+        return 0
 
 
 cdef class CommitFile:
@@ -183,7 +224,7 @@ cdef class CommitFile:
 
     cdef public int64_t member
     cdef public object look
-    cdef public object lock_file
+    cdef public CommitLocks lock_file
     cdef public int64_t _claims
     cdef public int64_t _byte
     cdef public File _file
@@ -208,6 +249,16 @@ cdef object tuple_like(object known, object first, object second):
     return made
 
 
+cdef object position_like(object known, int64_t offset, object epoch, int64_t now):
+    """A position of the type of `known`, without metadata."""
+    made = allocated(type(known), 4)
+    set_item(made, 0, offset)
+    set_item(made, 1, epoch)
+    set_item(made, 2, "")
+    set_item(made, 3, now)
+    return made
+
+
 cdef class OffsetCommitter:
     """What a cursor knows of its last commit, so that one that is not to be durable needs only a few system calls.
 
@@ -219,24 +270,49 @@ cdef class OffsetCommitter:
     cdef public object _look
     cdef public double _fresh_until
     cdef public int64_t _floor
-    cdef public object _committed
     cdef public bint _closed
+    cdef object committed      # the last position, or the one before that which is in numbers
+    cdef int64_t newest        # its offset; -1: it is no newer
+    cdef int64_t newest_time
     cdef object tp
     cdef object epochs        # of the view, when it was prepared
+    cdef object loaded        # what the view showed then, or later with the same epochs; None: nothing yet
+    cdef int64_t loaded_end   # its end
     cdef object epoch
     cdef int64_t epoch_start
     cdef bytearray batch
     cdef int64_t value_at
-    cdef object trying        # the commit that is being written
+    cdef object trying        # the commit that was being written when it failed
 
     def __cinit__(self, *args, **options):
         self._closed = True
+        self.newest = -1
+
+    cdef object last_committed(self):
+        """The last position, whole. The collector may run, and others commit meanwhile."""
+        cdef int64_t newest
+        while self.newest >= 0:
+            newest = self.newest
+            position = position_like(self.committed, newest, self.epoch, self.newest_time)
+            if self.newest == newest:
+                self.committed, self.newest = position, -1
+        return self.committed
+
+    @property
+    def _committed(self):
+        return self.last_committed()
+
+    @_committed.setter
+    def _committed(self, position):
+        self.committed, self.newest = position, -1
 
     def _prepare(self, tp, epochs, epoch, int64_t epoch_start, bytes key not None, bytes topic_id not None):
         """Commits that follow are of this partition, of offsets above `epoch_start`, which is where the view's last
         epoch starts; None for `tp`: they are to be made by `_commit`."""
         cdef bytes value
         self.batch = None
+        self.last_committed()  # which is of the epoch before
+        self.loaded = None
         if tp is not None:
             value = encode_value(0, epoch, b"", 0, topic_id)
             self.tp, self.epochs, self.epoch, self.epoch_start = tp, epochs, epoch, epoch_start
@@ -280,10 +356,16 @@ cdef class OffsetCommitter:
         """Commits, if nothing has changed since it was last looked at. False if it cannot: then nothing was done."""
         cdef CommitFile file = self._file
         cdef Mutex mutex
-        loaded = self._view._loaded
-        if loaded.leader_epochs is not self.epochs or self._view._closed or offset <= self.epoch_start:
+        view = self._view
+        loaded = view._loaded
+        if loaded is not self.loaded:
+            if loaded.leader_epochs is not self.epochs:
+                return False
+            self.loaded_end = loaded.log_end_offset
+            self.loaded = loaded
+        if offset <= self.epoch_start or offset > self.loaded_end or view._closed:
             return False
-        if offset > <int64_t>loaded.log_end_offset or monotonic_ns() * 1e-9 >= self._fresh_until:
+        if monotonic_ns() * 1e-9 >= self._fresh_until:
             return False
         mutex = file.lock_file.mutex
         if not mutex.acquire_now():
@@ -312,25 +394,21 @@ cdef class OffsetCommitter:
         cdef int64_t size, done, now, synced = content.synced
         cdef timespec t
         cdef int error = 0
-        locks = file.lock_file.file
+        cdef File locks = file.lock_file.file
+        cdef int64_t before = self.newest
         if (
             self._closed or offset < self._floor or self._look is not file.look or there is None or locks is None
-            or there is file._doubtful or content.end > LONGEST or batch is None
+            or there is file._doubtful or content.end > LONGEST or batch is None or self.committed is None
         ):
             return False
-        entry = content.entries.get(self.tp)
-        if entry is None or self._committed is None or self._committed[0] == offset:
+        if before < 0:
+            before = self.committed[0]
+        if before == offset or (content.latest is not self.tp and self.tp not in content.known):
             return False
+        if content.latest is not self.tp:
+            content.settle()
         clock_gettime(CLOCK_REALTIME, &t)
         now = <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
-        commit = entry[0]
-        position = allocated(type(self._committed), 4)
-        set_item(position, 0, offset)
-        set_item(position, 1, self.epoch)
-        set_item(position, 2, "")
-        set_item(position, 3, now)
-        commit = tuple_like(commit, position, commit[1])
-        entry = tuple_like(entry, commit, file.member)
         p = <uint8_t *>PyByteArray_AS_STRING(batch)
         size = PyByteArray_GET_SIZE(batch)
         value = p + self.value_at
@@ -344,19 +422,19 @@ cdef class OffsetCommitter:
         ks_store_u64(value + OFFSET_AT, <uint64_t>offset)
         ks_store_u64(value + VALUE_HEAD + 1, <uint64_t>now)
         ks_put_crc(p, size)
-        self.trying = commit  # until it is known what became of it
         with nogil:
-            done = append_under_lock(
-                <File>locks, file._byte, file._claims, there, content.end, p, size, &error
-            )
+            done = append_under_lock(locks, file._byte, file._claims, there, content.end, p, size, &error)
         if error:
+            commit = content.entries[self.tp][0]
+            self.trying = tuple_like(commit, position_like(commit[0], offset, self.epoch, now), commit[1])
             raise_error(there, error)
-        self.trying = None
         if done != size:
             return False
-        content.entries[self.tp] = entry  # where there was one, so it needs no memory
+        # numbers alone, so none of it fails
+        content.latest, content.latest_epoch, content.latest_member = self.tp, self.epoch, file.member
+        content.latest_offset, content.latest_time = offset, now
         content.next_offset = max(content.next_offset, <int64_t>0) + 1
         content.end += size
         file._mine, file._mine_end = there, content.end
-        self._committed, self._floor = position, offset
+        self.newest, self.newest_time, self._floor = offset, now, offset
         return True

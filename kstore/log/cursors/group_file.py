@@ -259,6 +259,7 @@ class GroupFile(CommitFile):
         with self.lock_file.mutex:
             self._enter()
             if self._file is not None and not self._content.entries:
+                self._claim()
                 unlink(self._path)
                 self._catch_up()
                 sync_directory(self.directory)
@@ -291,6 +292,12 @@ class GroupFile(CommitFile):
         if claims != self._claims:
             self.look, self._claims = object(), claims
         self._catch_up()
+
+    def _claim(self) -> None:
+        """Lets the others look which file is there: before it is another one, so that nobody who dies in between has kept it
+        from them. OSError."""
+        if self.lock_file.claim() == self._claims:
+            self._claims += 1  # nobody else has changed anything
 
     def _catch_up(self) -> None:
         """Takes in what others have written, and cuts off what a crash has torn."""
@@ -438,6 +445,7 @@ class GroupFile(CommitFile):
                 offset += len(theirs)
             return data
 
+        self._claim()
         write_whole(self._path, encoded(len(encoded(0))))  # all of it is on the disk before it has its name
         look = self.look
         self._catch_up()

@@ -3,7 +3,8 @@
 They are fcntl locks, so the system names the holder, and a forked child has none. The system drops them all when the process
 opens and closes the file once more, to copy it for instance: so who has a byte also has a lock of the kind that stays, on the
 byte that lies _KEPT behind it. Which byte stands for what is a hash, so thousands of partitions take one descriptor. The file holds nothing and stays: to remove it would make two of it. It grows by
-one byte, which takes no room, whenever somebody takes a lock in it: who finds it as long as before has lost none.
+one byte, which takes no room, whenever somebody takes a lock in it, or puts a new file of positions in the place of one: who
+finds it as long as before has lost none, and knows the file.
 """
 
 import errno
@@ -17,6 +18,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
+from kstore.engine.append.commit_appender import CommitLocks
 from kstore.engine.io.file import File
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CursorLockedError, LogClosedError
@@ -37,7 +39,7 @@ def byte_of(*names: object) -> int:
     return 1 + (int.from_bytes(digest, "big") >> 3)
 
 
-class LockFile:
+class LockFile(CommitLocks):
     """The lock file of one directory. A process opens it once, because the system drops the locks of a process when any
     descriptor of the file is closed. It is closed when its last user has left."""
 
@@ -47,7 +49,7 @@ class LockFile:
         self.pid = os.getpid()
         self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
         self.shared: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # by group
-        self.file: File | None = File(path, "a")  # None when it is closed
+        self.file = File(path, "a")  # None when it is closed
         self._users: weakref.WeakSet[User] = weakref.WeakSet()
         _all.add(self)
 
@@ -101,12 +103,15 @@ class LockFile:
         except OSError:
             return -1
 
-    def claim(self) -> None:
-        """Lets all who have locks in the file look whether they still have them. The mutex is held. OSError."""
+    def claim(self) -> int:
+        """Lets all who use the file look at what they know: a lock is taken, or a file of positions gives way to another. The
+        mutex is held. How many claims there were before. OSError."""
         self.mutex.later(self.unlocker(_CLAIMS))
         self.lock(_CLAIMS, wait=True)
         assert self.file is not None
-        self.file.truncate(self.file.size() + 1)
+        before: int = self.file.size()
+        self.file.truncate(before + 1)
+        return before
 
     def lock(self, byte: int, *, wait: bool = False) -> bool:
         """Locks a byte. False if another process has it; who waits waits for it. OSError."""
