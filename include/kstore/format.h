@@ -478,9 +478,8 @@ static inline int ks_plain_record(const uint8_t **p, const uint8_t *end, const k
     return 1;
 }
 
-/* Reads the record at *p and advances *p past it. `end` is the end of the batch's decompressed records. Headers are
- * walked, so that a record accepted here is sound throughout. */
-static inline int ks_next_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)
+/* ks_next_record for any record, each of its numbers read with care. */
+static inline int ks_any_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)
 {
     const uint8_t *start = *p, *q = start;
     int64_t timestamp_delta;
@@ -523,6 +522,13 @@ static inline int ks_next_record(const uint8_t **p, const uint8_t *end, const ks
     r->timestamp = b->attributes & KS_LOG_APPEND_TIME ? b->max_timestamp : ks_add64(b->base_timestamp, timestamp_delta);
     *p = q;
     return KS_OK;
+}
+
+/* Reads the record at *p and advances *p past it. `end` is the end of the batch's decompressed records. Headers are
+ * walked, so that a record accepted here is sound throughout. */
+static inline int ks_next_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)
+{
+    return ks_plain_record(p, end, b, r) ? KS_OK : ks_any_record(p, end, b, r, fault);
 }
 
 /* KS_OK if the offset of a record lies within its batch, as every writer sees to; KS_E_STRAY if not. Readers go by the

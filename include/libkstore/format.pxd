@@ -126,6 +126,7 @@ cdef extern from "kstore/format.h" nogil:
     int ks_check_batch(const uint8_t *p, const uint8_t *end, ks_batch *b, ks_fault *fault)
     int ks_next_header(const uint8_t **p, const uint8_t *end, ks_header *h)
     int ks_plain_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r)
+    int ks_any_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)
     int ks_next_record(const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault)
     int ks_check_place(const ks_batch *b, const ks_record *r, ks_fault *fault)
     int32_t ks_sequence_after(int32_t sequence, int32_t n)

@@ -44,7 +44,6 @@ from libkstore.format cimport (
     ks_fail,
     ks_fault,
     ks_next_record,
-    ks_plain_record,
     ks_record,
 )
 
@@ -266,12 +265,8 @@ cdef inline bint is_plain(const ks_batch *b) noexcept nogil:
 cdef inline int parse(
     const uint8_t **p, const uint8_t *end, const ks_batch *b, ks_record *r, ks_fault *fault
 ) noexcept nogil:
-    cdef int status
-    if not ks_plain_record(p, end, b, r):
-        status = ks_next_record(p, end, b, r, fault)
-        if status != KS_OK:
-            return status
-    return ks_check_place(b, r, fault)
+    cdef int status = ks_next_record(p, end, b, r, fault)
+    return status if status != KS_OK else ks_check_place(b, r, fault)
 
 
 cdef inline const uint8_t *headers_of(const ks_record *r) noexcept nogil:

@@ -37,6 +37,7 @@ from libkstore.format cimport (
     KS_E_COUNT,
     KS_LOG_APPEND_TIME,
     KS_OK,
+    ks_any_record,
     ks_batch,
     ks_check_place,
     ks_fail,
@@ -403,7 +404,10 @@ cdef class ColumnBuilder:
                 if run.left == 0 or self.count >= self.most_rows or self.bytes >= self.most_bytes:
                     continue
             p = run.p
-            status = ks_next_record(&p, run.end, b, &r, fault)
+            if plain:  # and this one is not, or has no room
+                status = ks_any_record(&p, run.end, b, &r, fault)
+            else:
+                status = ks_next_record(&p, run.end, b, &r, fault)
             if status != KS_OK:
                 break
             if r.offset >= stop:
