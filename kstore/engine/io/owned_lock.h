@@ -3,30 +3,23 @@
 #define KSTORE_OWNED_LOCK_H
 
 #include <Python.h>
+#include <pthread.h>
 
 typedef struct ks_owned_lock {
-    PyThread_type_lock lock;
+    pthread_mutex_t mutex; /* a lock of Python's reads the clock to find out that it is free */
     unsigned long owner; /* the thread that has it; 0 for none */
 } ks_owned_lock;
 
-/* Also for a child of fork, where a thread that is not there may hold the old lock, which is left as it is.
-   -1 with MemoryError set if there is no memory; then nothing is changed. */
-static inline int ks_owned_lock_init(ks_owned_lock *l)
+/* Also for a child of fork, where a thread that is not there may hold the old one. */
+static inline void ks_owned_lock_init(ks_owned_lock *l)
 {
-    PyThread_type_lock lock = PyThread_allocate_lock();
-    if (lock == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    l->lock = lock;
+    pthread_mutex_init(&l->mutex, NULL);
     l->owner = 0;
-    return 0;
 }
 
 static inline void ks_owned_lock_destroy(ks_owned_lock *l)
 {
-    if (l->lock != NULL)
-        PyThread_free_lock(l->lock);
+    pthread_mutex_destroy(&l->mutex);
 }
 
 static inline int ks_owned_lock_is_mine(const ks_owned_lock *l)
@@ -37,7 +30,7 @@ static inline int ks_owned_lock_is_mine(const ks_owned_lock *l)
 /* Takes it if it is free: 1, else 0. */
 static inline int ks_owned_lock_try(ks_owned_lock *l)
 {
-    if (!PyThread_acquire_lock(l->lock, NOWAIT_LOCK))
+    if (pthread_mutex_trylock(&l->mutex) != 0)
         return 0;
     l->owner = PyThread_get_thread_ident();
     return 1;
@@ -51,7 +44,7 @@ static inline int ks_owned_lock_acquire(ks_owned_lock *l)
     if (ks_owned_lock_is_mine(l))
         return 0;
     Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(l->lock, WAIT_LOCK);
+    pthread_mutex_lock(&l->mutex);
     Py_END_ALLOW_THREADS
     l->owner = PyThread_get_thread_ident();
     return 1;
@@ -60,7 +53,7 @@ static inline int ks_owned_lock_acquire(ks_owned_lock *l)
 static inline void ks_owned_lock_release(ks_owned_lock *l)
 {
     l->owner = 0;
-    PyThread_release_lock(l->lock);
+    pthread_mutex_unlock(&l->mutex);
 }
 
 #endif
