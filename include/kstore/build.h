@@ -33,11 +33,13 @@ static inline void ks_copy(uint8_t *target, const uint8_t *source, size_t n)
 static inline size_t ks_varlong_size(int64_t value)
 {
     uint64_t z = ((uint64_t)value << 1) ^ (value < 0 ? ~(uint64_t)0 : 0);
-    size_t n = 1;
+    size_t n = 3;
+    if (z < 0x4000) /* as in ks_write_varlong */
+        return 1 + (z >= 0x80);
 #if defined(__GNUC__)
     n = (size_t)((64 - __builtin_clzll(z | 1)) * 9 + 64) / 64; /* of seven bits each */
 #else
-    for (; z >= 0x80; z >>= 7)
+    for (; z >= 0x200000; z >>= 7)
         n++;
 #endif
     return n;

@@ -84,6 +84,16 @@ def test_times_out_of_range(wrong: int) -> None:
             timestamp_input_list(column, 3, 0)
 
 
+def test_an_overflow_in_code_of_somebody_else_is_told_as_it_is() -> None:
+    class Odd:
+        def __index__(self) -> int:
+            raise OverflowError("odd")
+
+    for times in (Odd(), [1, Odd()]):
+        with pytest.raises(OverflowError, match="odd"):
+            timestamp_input_list(times, 2, 0)
+
+
 @pytest.mark.parametrize("column", [[1, 2], iter([1, 2]), numpy.array([1, 2]), iter(range(10**9))])
 def test_another_count_of_times(column: Any) -> None:
     with pytest.raises(ValueError, match=r"timestamps: .* for 1 records"):

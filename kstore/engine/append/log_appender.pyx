@@ -447,7 +447,8 @@ cdef class LogAppender:
         if reason != ROLL_NOT:
             self._roll(ROLL_REASONS[reason], b.base_offset)
             active = self.active
-        active.prepare()
+        if active.time_map is None:
+            active.prepare()
         if active.reserve(1) < 0:
             PyErr_SetFromErrnoWithFilenameObject(OSError, active.path)
         active.stage(b)

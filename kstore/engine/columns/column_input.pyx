@@ -12,7 +12,7 @@ from itertools import islice
 
 from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -162,10 +162,13 @@ cdef class TimestampInput:
         self.data = self.own
 
     cdef int take_ints(self, tuple items) except -1:
-        cdef int64_t i
+        cdef int64_t i = 0
         self.room(self.count)
-        for i in range(self.count):
-            self.own[i] = time_of(items[i], i)
+        try:  # once for all: for each it would take as long as the rest
+            for i in range(self.count):
+                self.own[i] = time_of(items[i], i)
+        except OverflowError:
+            refuse_overflow(items[i], i)
         if self.count:
             warn_of_seconds(self.own[0])
 
@@ -235,22 +238,37 @@ cdef class TimestampInput:
 
 cdef int64_t moment(object timestamp) except? -2:
     """The timestamp that somebody gives for one record, in milliseconds. TypeError, ValueError."""
-    cdef int64_t ms = time_of(timestamp, -1)
+    cdef int64_t ms = -1
+    try:
+        ms = time_of(timestamp, -1)
+    except OverflowError:
+        refuse_overflow(timestamp, -1)
     warn_of_seconds(ms)
     return ms
 
 
-cdef int64_t time_of(object number, int64_t i) except? -2:
-    """An int, or a datetime with a time zone, as a timestamp; i: the record's index, -1 for all of them."""
-    cdef int overflow = 0
+cdef inline int64_t time_of(object number, int64_t i) except? -2:
+    """An int, or a datetime with a time zone, as a timestamp; i: the record's index, -1 for all of them. OverflowError
+    for an int that is too large, which the caller puts into words with refuse_overflow."""
     cdef int64_t ms
     if not PyLong_CheckExact(number):
-        # a datetime before 1970 is no timestamp, though -1 is
-        number = milliseconds(f"timestamp{of_record(i)}", number, 0 if isinstance(number, datetime) else -1)
-    ms = PyLong_AsLongLongAndOverflow(number, &overflow)
-    if overflow or ms < -1:
+        return odd_time_of(number, i)
+    ms = number
+    if ms < -1:
         raise_time(number, i)
     return ms
+
+
+cdef int64_t odd_time_of(object given, int64_t i) except? -2:
+    # a datetime before 1970 is no timestamp, though -1 is
+    return milliseconds(f"timestamp{of_record(i)}", given, 0 if isinstance(given, datetime) else -1)
+
+
+cdef int refuse_overflow(object number, int64_t i) except -1:
+    """In an except clause: raises it again if it is not about an int, but from code of somebody else."""
+    if not PyLong_CheckExact(number):
+        raise
+    raise_time(number, i)
 
 
 cdef inline int warn_of_seconds(int64_t ms) except -1:

@@ -68,13 +68,11 @@ cdef class MappedFile:
             ks_remove_mapping(self.data)
             munmap(self.data, <size_t>self.size)
 
-    cdef int reserve(self, int64_t size) noexcept nogil:
-        """Makes the first `size` bytes safe to touch. -1 with errno set: the disk is full, or fails."""
+    cdef int reserve_more(self, int64_t size) noexcept nogil:
+        """What `reserve` does if they are not yet."""
         cdef uint8_t[512] zeros
         cdef int64_t until = min((size + STEP - 1) // STEP * STEP, self.size), at, n
         cdef int status
-        if size <= self.reserved:
-            return 0
         status = self.file.allocate(self.reserved, until - self.reserved, False)
         if status > 0:  # no fallocate here: written zeros get blocks as well
             for at in range(512):

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, final
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
 CODECS: Final[tuple[str, ...]]
@@ -40,6 +40,7 @@ def encode_batch(
     TypeError for an argument of a wrong type, ValueError for one that is out of range or does not match the others,
     OverflowError if it does not fit into a batch."""
 
+@final
 class BatchBuilder:
     """A buffer of encoded batches that grows; the last one may be open. For one thread at a time.
 

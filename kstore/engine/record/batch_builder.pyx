@@ -3,6 +3,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cython cimport final
 from libc.stdint cimport INT16_MAX, INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -124,6 +125,7 @@ cdef object read_fields(object value, object key, object headers, ks_fields *f):
     return made
 
 
+@final
 cdef class BatchBuilder:
     """A buffer of encoded batches that grows; the last one may be open. For one thread at a time.
 

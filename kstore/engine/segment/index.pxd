@@ -29,9 +29,12 @@ cdef class IndexEntries:
     cdef int copy_from(self, const uint8_t *data, int64_t size) except -1
     cdef IndexEntries mapped(self, MappedFile owner)
     cdef IndexEntries view(self, int64_t count)
-    cdef int reserve(self, int64_t more) noexcept nogil
     cdef int one_more(self, int64_t offset) noexcept nogil
     cdef object shortened(self)
+
+    cdef inline int reserve(self, int64_t more) noexcept nogil:
+        """Makes room for `more` entries in the file; -1 with errno set."""
+        return self.owner.reserve(min(self.count + more, self.max_entries) * self.width)
 
     cdef inline bint is_lost(self) noexcept nogil:
         """Whether these are a mapped file's entries and another program has shortened it: they may be zeros."""

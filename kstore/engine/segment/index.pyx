@@ -108,11 +108,6 @@ cdef class IndexEntries:
         return index
 
     @final
-    cdef int reserve(self, int64_t more) noexcept nogil:
-        """Makes room for `more` entries in the file; -1 with errno set."""
-        return self.owner.reserve(min(self.count + more, self.max_entries) * self.width)
-
-    @final
     cdef int one_more(self, int64_t offset) noexcept nogil:
         """Sees to it that an entry of this offset can be put behind the last: 0 or why not."""
         cdef int64_t more
