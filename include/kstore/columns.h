@@ -60,8 +60,7 @@ KS_INLINE int64_t ks_put_cell(uint8_t *bytes, int32_t *ends, int64_t used, int64
                               const uint8_t *cell, int32_t size, const uint8_t *end)
 {
     if (size > 0) {
-        const int64_t slack = end - cell < room - used ? end - cell : room - used;
-        if (size <= 16 && slack >= 16)
+        if (size <= 16 && end - cell >= 16 && room - used >= 16)
             memcpy(bytes + used, cell, 16);
         else
             memcpy(bytes + used, cell, (size_t)size);

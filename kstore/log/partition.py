@@ -5,11 +5,9 @@ The file is long because it holds every public method of a log that is open for 
 
 import os
 import uuid
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +27,7 @@ from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
-from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment
+from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment, floor_of
 from kstore.errors import CorruptFileError, CorruptRecordError, LogClosedError, OffsetOutOfRangeError
 from kstore.log.cursors.cursor import Cursor
 from kstore.log.cursors.home import Home
@@ -73,17 +71,12 @@ _ON_ERROR = ("raise", "skip")
 _MAX_COUNT = 2**31 - 1
 _TAIL = 61  # bytes at the end of a slice that are compared after it was sent
 _FAR = 2**127  # bounds of time are compared only, and may lie beyond all timestamps
-_base_offset = attrgetter("base_offset")
-
-
-def _floor(segments: tuple[Segment, ...], offset: int) -> int:
-    return bisect_right(segments, offset, key=_base_offset) - 1
 
 
 def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
     """(base offset, index of the segment, position) of the batch that holds `offset`, or of the next, or the end."""
     segments = now.segments
-    for at in range(max(_floor(segments, offset), 0), len(segments)):
+    for at in range(floor_of(segments, offset, 0), len(segments)):
         located = segments[at].translate(offset)
         if located is not None:
             return located.base_offset, at, located.position
@@ -230,7 +223,7 @@ class PartitionLog:
 
     def floor_segment(self, offset: int) -> int:
         """The index in `segments` of the segment with the largest base offset <= `offset`; -1 if there is none."""
-        return _floor(self.segments, any_integer("offset", offset))
+        return floor_of(self.segments, any_integer("offset", offset))
 
     def translate(self, offset: int) -> Located | None:
         """Where the batch is that holds `offset`, or the first one after it, in the segment that `floor_segment` gives.
@@ -239,7 +232,7 @@ class PartitionLog:
         """
         offset = integer("offset", offset)
         segments = self.segments
-        at = _floor(segments, offset)
+        at = floor_of(segments, offset)
         return segments[at].translate(offset) if at >= 0 else None
 
     def read(
@@ -350,7 +343,7 @@ class PartitionLog:
         now, committed = bound.now, bound.committed
         segments = now.segments
         if offset < bound.offset:
-            at = max(_floor(segments, offset), 0)
+            at = floor_of(segments, offset, 0)
             while at < min(bound.at + 1, len(segments)):
                 segment = segments[at]
                 located = segment.translate(offset)
@@ -452,7 +445,7 @@ class PartitionLog:
         """
         start, stop = integer("start", start), integer("stop", stop)
         now = self._now()
-        at = max(_floor(now.segments, start), 0)
+        at = floor_of(now.segments, start, 0)
         return self._read_transactions().aborted(now.segments[at:], now.log_start_offset, stop)
 
     def get(self, offset: int) -> Record:
@@ -467,8 +460,10 @@ class PartitionLog:
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
             try:
-                for at in range(max(_floor(segments, offset), 0), len(segments)):
+                at = floor_of(segments, offset, 0)
+                while at < len(segments):
                     record = segments[at].get(offset)
+                    at += 1
                     if record is not None:
                         check_inside(now, record.offset)
                         if self._traffic is not None:
@@ -684,7 +679,7 @@ class PartitionLog:
         committed = self._is_committed(isolation)
         start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
-        at = max(_floor(now.segments, start), 0)
+        at = floor_of(now.segments, start, 0)
         aborted = None
         if committed:
             stop = min(stop, self.last_stable_offset())

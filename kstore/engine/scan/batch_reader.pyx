@@ -469,7 +469,7 @@ cdef class Reader:
     cdef Records records(self):
         cdef Records records = Records.__new__(Records)
         records.limit = self.segment.max_decompressed_bytes
-        records.begin(self.window.at(self.at), &self.batch, self.segment.path, self.at)
+        records.begin(self.window.at(self.at), &self.batch, self.segment.log_path(), self.at)
         return records
 
     def __iter__(self):
@@ -493,7 +493,7 @@ cdef class BatchReader(Reader):
                 try:
                     if self.wanted():
                         return RecordBatch.new(
-                            self.window.at(self.at), &self.batch, self.segment.path, self.at,
+                            self.window.at(self.at), &self.batch, self.segment.log_path(), self.at,
                             self.segment.max_decompressed_bytes,
                         )
                 except (CorruptRecordError, RecordTooLargeError) as e:  # a marker that cannot be read

@@ -46,14 +46,16 @@ cdef class Predicate:
             f.prefix = <const uint8_t *>PyBytes_AS_STRING(key_prefix)
             f.prefix_size = PyBytes_GET_SIZE(key_prefix)
             self.owners.append(key_prefix)
-        if isinstance(header, str):
+        if header is None:
+            pass
+        elif isinstance(header, str):
             self.want_header(header, None, True)
         elif isinstance(header, Mapping):
             for name, value in header.items():
                 self.want_header(name, value, False)
         elif isinstance(header, tuple) and len(header) == 2:
             self.want_header(header[0], header[1], False)
-        elif header is not None:
+        else:
             raise TypeError("header is a name, a pair of name and value, or a mapping of such pairs")
         f.looks_inside = (
             since is not None or until is not None or f.key_size >= 0 or f.prefix_size >= 0 or f.wanted_count > 0

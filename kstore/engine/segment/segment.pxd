@@ -33,6 +33,7 @@ cdef class Segment:
     cdef public object _keys         # what lookups by key know of it, None at first
     cdef object __weakref__
 
+    cdef str log_path(self)
     cdef File opened(self)
     cdef bint has_final_name(self) except -1
     cdef object changed(self, str what, int64_t offset)

@@ -34,6 +34,9 @@ class Located(NamedTuple):
     position: int
     size: int
 
+def floor_of(segments: tuple[Segment, ...], offset: int, least: int = ...) -> int:
+    """The index of the last of these segments that begins at `offset` or before it; `least` if none does."""
+
 @final
 class Segment:
     """One segment of a log, for reading: a .log file and its index files. log.segments has them.

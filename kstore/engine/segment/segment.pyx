@@ -69,6 +69,23 @@ class Located(NamedTuple):
     size: int
 
 
+def floor_of(tuple segments not None, offset, Py_ssize_t least=-1):
+    """The index of the last of these segments that begins at `offset` or before it; `least` if none does."""
+    cdef int64_t wanted
+    cdef Py_ssize_t low = 0, high = len(segments), middle
+    try:
+        wanted = offset
+    except OverflowError:
+        wanted = INT64_MAX if offset > 0 else -1
+    while low < high:
+        middle = (low + high) // 2
+        if (<Segment?>segments[middle]).base_offset <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return max(low - 1, least)
+
+
 @final
 @no_gc_clear  # it uses its handle to the end; what may be in a cycle with it can be cleared
 cdef class Segment:
@@ -116,13 +133,16 @@ cdef class Segment:
     @property
     def path(self):
         """The path of its .log file."""
+        return self.log_path()
+
+    cdef str log_path(self):
         if self._path is None:
             self._path = self.path_of(".log")
         return self._path
 
     cdef File opened(self):
         try:
-            return self._handle.at(self.path)
+            return self._handle.at(self.log_path())
         except FileNotFoundError as e:
             if self.has_final_name():
                 return self.opened()
@@ -451,7 +471,7 @@ cdef class Segment:
         """A cursor over the records of the batch at `position`, which was loaded."""
         cdef Records records = Records.__new__(Records)
         records.limit = self.max_decompressed_bytes
-        records.begin(w.at(position), b, self.path, position)
+        records.begin(w.at(position), b, self.log_path(), position)
         return records
 
     cdef int load_between(self, ReadWindow w, int64_t position, int64_t end) except -1:
