@@ -27,6 +27,7 @@ from kstore.engine.record.partition_split import split_by_partition
 from kstore.errors import (
     KstoreError,
     LogClosedError,
+    LogFailedError,
     LogLockedError,
     LogNotFoundError,
 )
@@ -921,12 +922,13 @@ class LogStore:
                 options.pop(name.replace("_", "."), None)
             options |= self._catalog.checked_options({k: v for k, v in config.items() if v is not None})
             self._catalog.checked_options(in_python(options))
+            self._open_logs.of_topic(topic)  # before it is decided: none is left as it was
             with self._catalog.change(f"configuration of topic {topic}"):
                 self._catalog.set_options(found, options)
                 self._work.forget({found.partition(number) for number in found.numbers})
                 after = self._catalog.config_of(topic)
-                for tp, log in self._open_logs.all_open():
-                    if tp.topic == topic:
+                for log in self._open_logs.of_topic(topic):
+                    with contextlib.suppress(LogClosedError, LogFailedError):  # its next opening uses them
                         log._use(after)
                 self._changed()
                 self._catalog.spread(self._catalog.live()[1:])
@@ -947,6 +949,7 @@ class LogStore:
             if topic == layout.CLUSTER_METADATA:
                 raise ValueError(f"{topic} is a broker's own log")
             self._catalog.require_all(found, "deleted")
+            self._open_logs.of_topic(topic)
             with self._catalog.change(f"deletion of topic {topic}"):
                 partitions = self._catalog.leave(found)
                 self._open_logs.drop(partitions)

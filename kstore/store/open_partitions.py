@@ -124,6 +124,14 @@ class OpenPartitions:
         with self._guard:
             return self.open_now()
 
+    def of_topic(self, topic: str) -> list[LogWriter]:
+        """The logs of a topic that are open, once those that are being opened are. ReentrantCallError if this thread is inside
+        one of them, as a signal handler may be: then it can be neither changed nor closed."""
+        logs = [log for tp, log in self.all_open() if tp.topic == topic]
+        for log in logs:
+            log._refuse_reentrance()
+        return logs
+
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Closes the logs of partitions that are going to be deleted."""
         with self._guard:

@@ -229,3 +229,63 @@ def test_interrupted_and_called_again(tmp_path: Path, name: str) -> None:
             assert sum(again.log("t", n).log_end_offset for n in range(2)) == 20
         assert not list(path.glob("*-delete"))
     assert nth > 20
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_by_a_handler(ram: Path, name: str) -> None:
+    """A signal comes while a log is written: its handler changes the topic, or is refused, and then nothing has changed."""
+
+    def inside(log: kstore.LogWriter) -> None:
+        log.append(b"more")
+        log.flush()
+        log.roll()
+
+    _, logs = filled(ram / "whole")
+    with Injector("check") as counter:
+        inside(logs[0])
+    ends = set()
+    for nth in some_calls(counter.count, 20, name):
+        directory = ram / str(nth)
+        store, logs = filled(directory)
+
+        def change(store: LogStore = store) -> None:
+            try:
+                CHANGES[name](store)
+                ends.add("done")
+            except kstore.ReentrantCallError:
+                ends.add("refused")
+
+        with (
+            contextlib.suppress(kstore.LogNotFoundError, kstore.LogClosedError),
+            Injector("check", nth, change),
+        ):
+            inside(logs[0])
+        assert store.health().ok
+        if "old" in store.topics:
+            size = store.describe("old").options.get("segment_bytes", 1 << 30)
+            assert {log.config.segment_bytes for log in logs} == {size}
+            for log in logs:
+                log.append(b"more")
+        check(directory, store, logs, name)
+    assert ends == {"done", "refused"} or name in ("create", "add")
+
+
+@pytest.mark.parametrize("name", ["alter", "delete"])
+def test_a_log_of_the_topic_has_failed(tmp_path: Path, name: str) -> None:
+    """It refuses to write until it is opened again, which finds the topic as it is then."""
+    with LogStore(tmp_path, mode="a", durability="each", background=False) as store:
+        store.create_topic("old", 2)
+        log = store.log("old", 0)
+        log.append(b"v")  # type: ignore[attr-defined]
+        fail_call(2, errno.EIO, own=True)
+        try:
+            with pytest.raises(OSError, match="Input/output"):
+                log.append(b"v")  # type: ignore[attr-defined]
+        finally:
+            fail_call(0)
+        CHANGES[name](store)
+        assert store.health().unfinished == ""
+        if name == "alter":
+            log.close()
+            assert store.log("old", 0).config.segment_bytes == 1 << 21  # type: ignore[attr-defined]
+            assert store.log("old", 1).config.segment_bytes == 1 << 21  # type: ignore[attr-defined]
