@@ -113,32 +113,41 @@ class Recorder:
             self._compare()
             if name == "open":
                 self._open(path, inode, detail)
-            elif name == "map":
-                number = self._by_inode[inode]
-                self._mapped[number] = _Mapped(path, detail, os.pread(detail, os.fstat(detail).st_size, 0))
-            elif name == "unmap":
-                mapped = self._mapped.pop(self._by_inode[inode], None)
-                if mapped is not None:
-                    os.close(mapped.descriptor)
-            elif name == "rename":
-                target = os.path.relpath(os.path.realpath(detail), self._root)
-                if path in self._directories:
-                    self._move_directory(path, target)
-                    self._add(Call(name, path, target=target))
-                else:
-                    self._numbers[target] = number = self._numbers.pop(path)
-                    self._add(Call(name, path, number, target=target))
-            elif name == "unlink":
-                number = 0 if path in self._directories else self._numbers.pop(path)
-                self._directories.discard(path)
-                self._add(Call(name, path, number))
-            elif name == "make_directory":
-                self._directories.add(path)
-                self._add(Call(name, path))
             elif name in ("syncs_directory", "sync_directory"):
                 self._add(Call(name, path))
+            elif name in ("rename", "unlink", "make_directory"):
+                self._name(name, path, detail)
+            elif inode in self._by_inode:  # else a file that was gone before, and somebody still has it open
+                self._change_file(name, path, self._by_inode[inode], position, detail)
+
+    def _change_file(self, name: str, path: str, number: int, position: int, detail: Any) -> None:
+        """A call on a file that has a number."""
+        if name == "map":
+            self._mapped[number] = _Mapped(path, detail, os.pread(detail, os.fstat(detail).st_size, 0))
+        elif name == "unmap":
+            mapped = self._mapped.pop(number, None)
+            if mapped is not None:
+                os.close(mapped.descriptor)
+        else:
+            self._change(name, path, number, position, detail)
+
+    def _name(self, name: str, path: str, detail: Any) -> None:
+        """A name came, went, or is another now."""
+        if name == "make_directory":
+            self._directories.add(path)
+            self._add(Call(name, path))
+        elif name == "unlink":
+            number = 0 if path in self._directories else self._numbers.pop(path)
+            self._directories.discard(path)
+            self._add(Call(name, path, number))
+        else:
+            target = os.path.relpath(os.path.realpath(detail), self._root)
+            if path in self._directories:
+                self._move_directory(path, target)
+                self._add(Call(name, path, target=target))
             else:
-                self._change(name, path, self._by_inode[inode], position, detail)
+                self._numbers[target] = number = self._numbers.pop(path)
+                self._add(Call(name, path, number, target=target))
 
     def _move_directory(self, path: str, target: str) -> None:
         """What lies in it has other paths from here on."""

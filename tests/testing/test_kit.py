@@ -1,6 +1,8 @@
 """The test kit for users: what its page does not show."""
 
 import errno
+import gc
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +87,22 @@ def test_fixtures(kstore_log: kstore.LogWriter, kstore_log_directory: Path) -> N
                 for n in range(100)
             ]
             assert len(log.segments) > 2
+
+
+def test_a_path_is_recorded_a_second_time(tmp_path: Path) -> None:
+    """A log of before is still open: its files are gone, so they are none of this record, nor an error."""
+    root = tmp_path / "root"
+    with Recorder(tmp_path):
+        before = kstore.open(root / "t-0", "a")
+        before.append(b"v")
+    shutil.rmtree(root)
+    root.mkdir()
+    with Recorder(root) as recorder:
+        before.abandon()
+        del before
+        gc.collect()
+        with kstore.open(root / "t-0", "a") as log:
+            log.append(b"v")
+    assert {call.path for call in recorder.trace.calls if call.name == "write"} >= {
+        "t-0/00000000000000000000.log"
+    }
