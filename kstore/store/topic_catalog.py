@@ -2,8 +2,10 @@
 
 import contextlib
 import difflib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -207,18 +209,36 @@ class TopicCatalog:
     def _finish_after_crash(self, now: int) -> None:
         change = self.table.change
         assert change is not None
-        if len(self.directories) == 1:  # it may have been moved
-            change = replace(change, make=dict.fromkeys(change.make, str(self.directories[0].path)))
-            self.table = replace(self.table, change=change)
-        missing = set(change.make.values()) - {str(directory.path) for directory in self.live()}
-        if missing or (change.delete and any(directory.failure for directory in self.directories)):
-            where = ", ".join(sorted(missing)) or "a directory"
-            self.unfinished = f"{change}: {where} is not in use"
+        moved = self._moved(set(change.make.values()))
+        change = replace(change, make={number: moved.get(path, path) for number, path in change.make.items()})
+        self.table = replace(self.table, change=change)
+        missing = sorted(set(change.make.values()) - {str(directory.path) for directory in self.live()})
+        if missing:
+            self.unfinished = (
+                f"{change}: {', '.join(missing)} {'are' if len(missing) > 1 else 'is'} not in use. Name all directories of the "
+                "store; one that was moved, and has another name now, by a link at its old path"
+            )
+            return
+        if change.delete and any(directory.failure for directory in self.directories):
+            self.unfinished = f"{change}: a directory is not in use"
             return
         try:
             self._carry_out(now)
         except OSError as e:  # `health` tells, and the next opening tries again
             self.unfinished = f"{change}: {e}"
+
+    def _moved(self, paths: set[str]) -> dict[str, str]:
+        """Where directories lie now that were moved since these were their paths, as far as their names tell."""
+        free = {str(directory.path) for directory in self.live()} - paths
+        if len(self.directories) == len(paths) == len(free) == 1:
+            return dict.fromkeys(paths, *free)
+        found: dict[str, str] = {}
+        for path in paths:
+            if free and not os.path.exists(path):  # noqa: PTH110 - it raises nothing
+                alike, best = max((_common_end(path, other), other) for other in free)
+                if alike and sum(_common_end(path, other) == alike for other in free) == 1:
+                    found[path] = best
+        return found if len(set(found.values())) == len(found) else {}
 
     # ---- changing -------------------------------------------------------------------------------------------------
 
@@ -356,3 +376,9 @@ class TopicCatalog:
             else:
                 self.not_removed.pop(directory.path / name, None)
                 del self.set_aside[directory, name]
+
+
+def _common_end(a: str, b: str) -> int:
+    """How many last names of two paths are equal."""
+    pairs = zip(reversed(Path(a).parts), reversed(Path(b).parts), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

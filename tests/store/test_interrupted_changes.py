@@ -8,7 +8,7 @@ import errno
 import itertools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 
@@ -178,6 +178,58 @@ def test_a_creation_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
     found = LogStore(tmp_path / "a", tmp_path / "b")
     assert found.topics["old"] == [0, 1]
     assert len(list(found.scan("old"))) == 2
+
+
+def left_unfinished(directory: Path, topic: str, numbers: Iterable[int], total: int) -> None:
+    """The process died when partitions were decided on, and none of them was made."""
+    store, logs = filled(directory)
+    for log in logs:
+        log.close()
+    store.close()
+    make = {str(number): str(directory / "ab"[number % 2]) for number in numbers}
+    table_with(directory / "a", {"topic": topic, "delete": False, "make": make}, **{topic: total})
+
+
+@pytest.mark.parametrize(("topic", "numbers", "total"), [("new", (0, 1, 2), 3), ("old", (2, 3), 4)])
+def test_moved_with_an_unfinished_change(
+    tmp_path: Path, topic: str, numbers: tuple[int, ...], total: int
+) -> None:
+    """The directories lie elsewhere, under the same names: the change is finished there."""
+    left_unfinished(tmp_path / "x", topic, numbers, total)
+    (tmp_path / "x").rename(tmp_path / "y")
+    with opened(tmp_path / "y") as store:
+        assert store.health().ok
+        assert store.topics[topic] == list(range(total))
+        assert all((tmp_path / "y" / "ab"[number % 2] / f"{topic}-{number}").is_dir() for number in numbers)
+    assert not (tmp_path / "x").exists()
+
+
+def test_moved_under_other_names(tmp_path: Path) -> None:
+    """Nobody knows which is which: it is said, and what to do."""
+    left_unfinished(tmp_path / "x", "new", (0, 1), 2)
+    (tmp_path / "x" / "a").rename(tmp_path / "c")
+    (tmp_path / "x" / "b").rename(tmp_path / "d")
+    with LogStore(tmp_path / "c", tmp_path / "d", mode="a") as store:
+        assert "are not in use. Name all directories" in store.health().unfinished
+        with pytest.raises(kstore.LogFailedError, match="by a link at its old path"):
+            store.create_topic("another")
+        assert not list(tmp_path.glob("*/new-*"))
+    (tmp_path / "x" / "a").symlink_to(tmp_path / "c")
+    (tmp_path / "x" / "b").symlink_to(tmp_path / "d")
+    with opened(tmp_path / "x") as store:
+        assert store.health().ok
+        assert store.topics["new"] == [0, 1]
+
+
+def test_a_directory_is_not_named_after_a_crash(tmp_path: Path) -> None:
+    """It may have the partition: none is made in another one."""
+    left_unfinished(tmp_path / "x", "new", (0, 1), 2)
+    (tmp_path / "x").rename(tmp_path / "y")
+    with LogStore(tmp_path / "y" / "a", mode="a") as store:
+        assert "x/b is not in use" in store.health().unfinished
+    assert not list(tmp_path.glob("y/*/new-*"))
+    with opened(tmp_path / "y") as store:
+        assert store.topics["new"] == [0, 1]
 
 
 class Interrupt(BaseException):
