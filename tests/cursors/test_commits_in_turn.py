@@ -147,7 +147,9 @@ def test_any_call_fails(ram: Path, error: int, how: str) -> None:
 
 def test_one_whose_lock_was_lost_refuses(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one has taken the partition, and has committed nothing yet."""
-    monkeypatch.setattr(member_lock, "keep_byte", lambda *_: True)  # as where there are no locks that stay
+    monkeypatch.setattr(
+        member_lock, "keep_byte", lambda *_, **__: True
+    )  # as where there are no locks that stay
     path = filled(ram)
     jobs = warm(path)
     (ram / "kstore-cursors.lock").read_bytes()  # the system drops the locks of this process

@@ -143,6 +143,55 @@ def test_one_that_was_killed_has_left_when_that_is_found(path: Path, seen: bool)
         assert store.expire_cursors() == {"g": [("t", 0), ("t", 1)]}
 
 
+def test_another_member_leaves_before_it_is_killed(path: Path) -> None:
+    """Who leaves says so of itself, not of the group."""
+    committed(path)
+    clock = Clock()
+
+    def another() -> None:
+        with kstore.LogStore(path).open("t", 1).cursor("g"):
+            pass
+
+    reads, pid = os.pipe(), os.fork()
+    if pid == 0:
+        cursor = kstore.LogStore(path).open("t", 0).cursor("g")
+        list(cursor)
+        os.write(reads[1], b"x")
+        signal.pause()
+        os._exit(1)
+    assert os.read(reads[0], 1) == b"x"
+    another()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    with store_of(path, clock, offsets_retention_minutes=10) as store:
+        clock.ahead = 40 * MINUTE
+        assert store.expire_cursors(dry_run=True) == {}
+        assert store.expire_cursors() == {}
+        clock.ahead = 51 * MINUTE
+        assert store.expire_cursors() == {"g": [("t", 0), ("t", 1)]}
+
+
+def test_somebody_reads_what_the_group_has_not_committed(path: Path) -> None:
+    """Of another partition, in this process or in another: the group is read for."""
+    with kstore.LogStore(path).open("t", 0).cursor("g") as cursor:
+        list(cursor)
+        cursor.commit()
+    clock = Clock()
+
+    def expires() -> None:
+        with store_of(path, clock, offsets_retention_minutes=10) as store:
+            assert store.expire_cursors(dry_run=True) == {}
+            assert store.expire_cursors() == {}
+
+    with kstore.LogStore(path).open("t", 1).cursor("g"):
+        for clock.ahead in (20 * MINUTE, 35 * MINUTE, 50 * MINUTE):
+            expires()
+            assert in_a_child(expires) == 0
+    clock.ahead = 60 * MINUTE
+    with store_of(path, clock, offsets_retention_minutes=10) as store:
+        assert store.expire_cursors() == {"g": [("t", 0)]}
+
+
 def test_one_that_was_killed_after_a_commit(path: Path) -> None:
     def work() -> None:
         with kstore.LogStore(path).cursor("g", ["t"]) as cursor:

@@ -199,7 +199,7 @@ class Cursor(OffsetCommitter):
             # the leader epochs and the end of the view that the position was read from; None if a follower went on
             self._shown: tuple[tuple[tuple[int, int], ...], int] | None = self._showing()
             self._floor = -1 if self._committed is None else self._place
-            file.note_life(reads=True)
+            file.join(self._lock)
         except BaseException:
             self._lock.release()
             raise
@@ -595,8 +595,10 @@ class Cursor(OffsetCommitter):
         lock = self._lock
         try:
             if lock.is_held and lock.is_of_this_process:
-                self._file.note_life(reads=False)
-                self._file.sync()
+                try:
+                    self._file.leave(lock)
+                finally:
+                    self._file.sync()
         finally:
             lock.release()
 

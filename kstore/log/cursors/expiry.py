@@ -37,6 +37,8 @@ def expire(
                 lock = MemberLock(directory, group, f"partition {tp}", byte_of(group, tp.topic, tp.partition))
                 stack.callback(lock.release)
                 locks.append(lock)
+            if locks and GroupFile.of(directory, group, locks[0].file).is_read():  # of other partitions
+                raise CursorLockedError(f"{directory}: group {group!r}", None)
         except CursorLockedError:
             if not dry_run:
                 with contextlib.suppress(FileNotFoundError):

@@ -14,6 +14,7 @@ import secrets
 import struct
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -191,6 +192,8 @@ class GroupFile(CommitFile):
         self.look = None  # another one if others have written, or taken locks, since
         self._claims = -1
         self._byte = byte_of(group)
+        self._life = byte_of("life", group)  # shared by all processes that read for the group
+        self._readers: weakref.WeakSet[object] = weakref.WeakSet()  # in this process
         self._path = path_of(directory, group)
         self._file = None
         self._content = _Content(self._path, group)
@@ -249,8 +252,28 @@ class GroupFile(CommitFile):
                     self._write_anew({})
         self._sync(file, end)
 
-    def note_life(self, *, reads: bool) -> None:
-        """A member has come, or leaves."""
+    def join(self, reader: object) -> None:
+        """A member has come. OSError."""
+        with self.lock_file.mutex:
+            if not self._readers:
+                self.lock_file.share(self._life)
+            self._readers.add(reader)
+        self._note_life(reads=True)
+
+    def leave(self, reader: object) -> None:
+        """A member leaves; perhaps it is the last one. OSError."""
+        with self.lock_file.mutex:
+            self._readers.discard(reader)
+            if not self._readers:
+                self.lock_file.share_no_more(self._life)
+            reads = bool(self._readers) or self.is_read()
+        self._note_life(reads=reads)
+
+    def is_read(self) -> bool:
+        """Whether somebody reads for the group. OSError."""
+        return bool(self.lock_file.is_shared(self._life))
+
+    def _note_life(self, *, reads: bool) -> None:
         with suppress(OSError):
             note_life(self._path, time.time_ns() // 1_000_000, reads=reads)
 

@@ -147,6 +147,18 @@ class LockFile(CommitLocks):
                     ranges += [(first, low), (high, end)]
         return sorted(found)
 
+    def share(self, byte: int) -> None:
+        """Locks a byte that others may lock as well: this process is one of those that do what it stands for. OSError."""
+        keep_byte(self.fd, byte + _KEPT, shared=True)
+
+    def share_no_more(self, byte: int) -> None:
+        """Gives such a byte up."""
+        keep_no_more(self.fd, byte + _KEPT)
+
+    def is_shared(self, byte: int) -> bool:
+        """Whether any process shares a byte, this one too. OSError."""
+        return conflict_in(self.fd, byte + _KEPT, 1) is not None
+
     def is_mine(self, byte: int) -> bool:
         """Whether somebody in this process has the byte."""
         known = self.held.get(byte)

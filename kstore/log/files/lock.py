@@ -44,11 +44,14 @@ def conflict_in(fd: int, start: int, length: int) -> tuple[int, int, int] | None
     return None if kind == fcntl.F_UNLCK else (pid, first, size)
 
 
-def keep_byte(fd: int, byte: int) -> bool:
+def keep_byte(fd: int, byte: int, *, shared: bool = False) -> bool:
     """Locks a byte for the open file, besides the process's own lock on another one: this lock stays if the process opens and
-    closes the file once more, and names no holder. False if another open file has it; True, too, where there are none. OSError."""
+    closes the file once more, and names no holder. False if another open file has it; True, too, where there are none. OSError.
+
+    `shared`: other open files may have it as well."""
+    kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
     try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
     except OSError as e:
         if e.errno in (errno.EACCES, errno.EAGAIN):
             return False
