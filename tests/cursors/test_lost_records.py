@@ -195,3 +195,34 @@ def test_a_damaged_epoch_begins_a_new_one(tmp_path: Path) -> None:
         with warnings.catch_warnings(), kstore.open(path, "a") as log:
             assert log.leader_epoch == 1
     assert kept.read_bytes() == text
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_follower_bears_the_epoch_of_what_it_gives(tmp_path: Path, durable: bool) -> None:
+    """It waits at an open transaction, which is cut off: what others append there has a later epoch than the view shows."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", leader_epoch=1) as log:
+        log.extend([b"old"] * 5)
+        records = [(0, None, b"open", None)] * 5
+        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        log.append_batches(kstore.encode_batch(records, **options))
+    options = {"follow": True, "timeout": 0, "isolation": "read_committed"}
+    with kstore.open(path).cursor("g", **options) as jobs:
+        assert len(list(jobs)) == 5
+        jobs.commit(durable=durable)
+        jobs.commit(4, durable=durable)
+        assert jobs.committed is not None
+        assert jobs.committed.leader_epoch == 1
+        with kstore.open(path, "a") as log:
+            log.truncate_to(5)
+        with kstore.open(path, "a", leader_epoch=4) as log:
+            for _ in range(3):
+                log.append(b"new")
+        given = []
+        for record in jobs:
+            given.append(record.offset)
+            jobs.commit(record, durable=durable)
+            assert jobs.committed[:2] == (record.offset + 1, 4)
+        assert given == [5, 6, 7]
+    with kstore.open(path).cursor("g") as jobs:
+        assert list(jobs) == []

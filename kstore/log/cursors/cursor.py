@@ -196,8 +196,10 @@ class Cursor(OffsetCommitter):
                 self._place = offset_of(self._view, start)
             else:
                 self._place = self._committed.offset
-            # the leader epochs and the end of the view that the position was read from; None if a follower went on
+            # the leader epochs and the end of the view that the position was read from; None if a follower went on, with
+            # batches of these epochs
             self._shown: tuple[tuple[tuple[int, int], ...], int] | None = self._showing()
+            self._followed_epochs: tuple[tuple[int, int], ...] = ()
             self._floor = -1 if self._committed is None else self._place
             file.join(self._lock)
         except BaseException:
@@ -305,10 +307,10 @@ class Cursor(OffsetCommitter):
         """Lets the view show the log as it is now, and finds out whether records that were read have been cut off."""
         view = self._view
         view.refresh()
-        if self._shown is None or self._cut >= 0:
+        if self._cut >= 0:
             return
-        epochs, end = self._shown
         position = self._position
+        epochs, end = self._shown or (self._followed_epochs, position)
         if epochs != view.leader_epochs and position <= end:
             cut = self._end_of_epoch(_epoch_before(epochs, position))
             if 0 <= cut < position:
@@ -449,6 +451,7 @@ class Cursor(OffsetCommitter):
             self._refresh()
             self._check_range()
             self._shown = None
+            self._followed_epochs = tuple(e for e in self._view.leader_epochs if e[1] < self._position)
             follower = self._view.follow(
                 self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
             )
@@ -460,6 +463,10 @@ class Cursor(OffsetCommitter):
 
     def _given(self, record: Record | None) -> Record | None:
         if record is not None and not self._closed:
+            epoch, known = self._follower.leader_epoch, self._followed_epochs
+            if epoch >= 0 and (not known or known[-1][0] != epoch):
+                self._followed_epochs = (*known, (epoch, record.offset))
+                self._prepare(None, None, -1, -1, b"", b"")  # what was prepared bears the epoch before
             self._place = self._follower_at = record.offset + 1
             return record
         return None
@@ -495,7 +502,8 @@ class Cursor(OffsetCommitter):
         commit_all([(self, offset)], durable, metadata)
         if not durable and not metadata and not isinstance(self._view, LogAppender):
             epochs = self._view._loaded.leader_epochs
-            epoch, start = epochs.entries[-1] if epochs.entries else (-1, -1)
+            entries = epochs.entries if self._shown is not None else self._followed_epochs
+            epoch, start = entries[-1] if entries else (-1, -1)
             key = self._file.key_of(self._home.tp)
             with self._file.lock_file.mutex:
                 self._prepare(self._home.tp, epochs, epoch, start, key, self._id)
@@ -545,9 +553,9 @@ class Cursor(OffsetCommitter):
         self._committed, self._floor = position, -1 if position is None else position.offset
 
     def _commit_of(self, offset: int, metadata: str) -> Commit:
-        epochs = (
-            self._view.leader_epochs if self._shown is None or offset > self._shown[1] else self._shown[0]
-        )
+        epochs, end = self._shown or (self._followed_epochs, self._position)
+        if offset > end:
+            epochs = self._view.leader_epochs
         epoch = _epoch_before(epochs, offset)
         return Commit(OffsetAndMetadata(offset, epoch, metadata, time.time_ns() // 1_000_000), self._id)
 

@@ -46,6 +46,7 @@ class Follower(Generic[Item]):
         self._reader: BatchReader | None = None
         self._stop = offset
         self._pending: deque[Record] = deque()
+        self.leader_epoch = -1  # of the batch that holds what was given last
         self._segments: tuple[Segment, ...] = ()
         self._fresh = False  # nothing was read of it yet
         self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached
@@ -81,6 +82,7 @@ class Follower(Generic[Item]):
                         deque(self._records_of(batch)),
                         self.offset,  # a batch written after a truncation may begin below
                     )
+                    self.leader_epoch = batch.leader_epoch
             except BaseException:  # it was not passed: who asks again meets it again
                 self.offset, self._reader = reached, None
                 raise
