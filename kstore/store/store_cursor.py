@@ -6,6 +6,7 @@ from functools import partial
 from itertools import chain
 from os import getpid
 from time import monotonic
+from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
 from kstore.arguments import integer
@@ -295,6 +296,11 @@ class StoreCursor(TopicReader):
         if failure is not None:
             raise failure
 
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(self.close)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a cursor cannot be pickled: open one in the other process")
 
@@ -316,7 +322,7 @@ class StoreColumns:
 
     def __aiter__(self) -> AsyncIterator[TopicColumns]:
         self._cursor._check_open()
-        return self._cursor._given_async(self._of)
+        return self._cursor._asked_by_tasks(self._of)
 
     def _of(self, tp: TopicPartition, place: Cursor) -> Iterator[TopicColumns]:
         """What a partition has, up to where the others have their turn."""

@@ -2,7 +2,8 @@
 
 import math
 import select
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -23,6 +24,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.follow_source import check_directory, directory_at
 from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
+from kstore.log.threads.resumed import Resumed
 from kstore.store.log_directory import TICK, LogDirectory
 from kstore.store.topic_catalog import TopicCatalog
 
@@ -207,7 +209,7 @@ class TopicReader:
 
     def __aiter__(self) -> AsyncIterator[TopicRecord]:
         self._check_open()
-        return self._given_async(self._records_of)
+        return self._asked_by_tasks(self._records_of)
 
     def _records_of(self, tp: TopicPartition, place: Place) -> Iterator[TopicRecord]:
         """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
@@ -225,29 +227,37 @@ class TopicReader:
                 self._register(poll)
                 poll.poll(turn)
 
-    async def _given_async(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> AsyncIterator[_T]:
+    def _asked_by_tasks(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> AsyncIterator[_T]:
+        return Resumed(partial(self._given_async, of))
+
+    async def _given_async(
+        self, of: Callable[[TopicPartition, Any], Iterator[_T]]
+    ) -> AsyncGenerator[_T, None]:
         import asyncio
 
-        for turn in self._turns(of):
-            if not isinstance(turn, float):
-                for count, record in enumerate(turn, 1):
-                    yield record
-                    if count % _TASK_TURN == 0:
-                        await asyncio.sleep(0)
-                continue
-            told = asyncio.Event()
-            with select.epoll() as poll:
-                self._register(poll)
-                loop = asyncio.get_running_loop()
-                loop.add_reader(poll.fileno(), told.set)
-                timer = loop.call_later(turn, told.set)
-                try:
-                    await told.wait()
-                finally:
-                    timer.cancel()
-                    loop.remove_reader(poll.fileno())
+        with closing(self._turns(of)) as turns:  # at once: it lets go of what the next iteration may read
+            for turn in turns:
+                if not isinstance(turn, float):
+                    for count, record in enumerate(turn, 1):
+                        yield record
+                        if count % _TASK_TURN == 0:
+                            await asyncio.sleep(0)
+                    continue
+                told = asyncio.Event()
+                with select.epoll() as poll:
+                    self._register(poll)
+                    loop = asyncio.get_running_loop()
+                    loop.add_reader(poll.fileno(), told.set)
+                    timer = loop.call_later(turn, told.set)
+                    try:
+                        await told.wait()
+                    finally:
+                        timer.cancel()
+                        loop.remove_reader(poll.fileno())
 
-    def _turns(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> Iterator[Iterator[_T] | float]:
+    def _turns(
+        self, of: Callable[[TopicPartition, Any], Iterator[_T]]
+    ) -> Generator[Iterator[_T] | float, None, None]:
         """What one partition gives, or how long to wait before the next turn."""
         self._heard = monotonic()
         self._pending = dict.fromkeys(self._places)  # an iteration before this one may have ended anywhere
@@ -381,6 +391,14 @@ class TopicReader:
         return self
 
     def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()

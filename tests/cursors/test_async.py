@@ -212,3 +212,67 @@ def test_a_store_s_cursor_that_is_cancelled_in_a_commit(
             cursor.commit()
 
     asyncio.run(main())
+
+
+Made = Callable[[Path], Any]
+WAITING: dict[str, Made] = {
+    "cursor": lambda path: kstore.open(path).cursor("g", follow=True),
+    "follower": lambda path: kstore.open(path).follow(0),
+    "cursor of a store": lambda path: kstore.LogStore(path.parent).cursor("g", ["t"], follow=True),
+    "follower of a store": lambda path: kstore.LogStore(path.parent).follow(["t"], start="earliest"),
+    "columns": lambda path: kstore.open(path).cursor("g", follow=True).scan(["offset"], batch_rows=1),
+    "columns of a store": lambda path: (
+        kstore.LogStore(path.parent).cursor("g", ["t"], follow=True).scan(["offset"], batch_rows=1)
+    ),
+}
+
+
+def offset_in(item: Any) -> int:
+    batch = getattr(item, "batch", item)
+    return int(batch.column("offset").values[0]) if hasattr(batch, "column") else int(item.offset)
+
+
+@pytest.mark.parametrize("how", WAITING)
+def test_a_task_asks_again_after_it_was_cancelled(path: Path, how: str) -> None:
+    """Wherever that was: it gets what comes next, none twice, none missing."""
+
+    async def main() -> None:
+        items, given = aiter(WAITING[how](path)), []
+
+        async def take(count: int) -> None:
+            while len(given) < count:
+                given.append(offset_in(await anext(items)))
+
+        for count in (40, 100):
+            task = asyncio.create_task(take(count))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            task.cancel()  # while it lets others have their turn
+            await asyncio.wait([task])
+            await take(count)
+        for n in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(items), 0.05)  # while it waits
+            with kstore.open(path, "a") as log:
+                log.append(b"v")
+            await take(101 + n)
+        assert given == list(range(103))
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("how", [how for how in WAITING if "columns" not in how])
+def test_async_with(path: Path, how: str) -> None:
+    """What comes after the block has an end, and does not wait."""
+
+    async def main() -> None:
+        async with WAITING[how](path) as source:
+            assert (await anext(aiter(source))).offset == 0
+        if how == "follower":
+            assert len([record async for record in source]) < 100
+            return
+        assert source.is_closed
+        with pytest.raises(kstore.LogClosedError):
+            aiter(source)
+
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -6,7 +6,7 @@ The file is long because every way of reading moves the same position, and every
 import re
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -29,6 +29,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.async_call import in_thread
+from kstore.log.threads.resumed import Resumed
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
@@ -324,7 +325,7 @@ class Cursor(OffsetCommitter):
 
     def __aiter__(self) -> AsyncIterator[Record]:
         self._check_open()
-        return self._there_async() if not self._follow else self._followed_async()
+        return Resumed(self._followed_async if self._follow else self._there_async)
 
     def _there(self) -> Iterator[Record]:
         """The records up to the end of the log as it is now. All that is done for a record is C code."""
@@ -387,7 +388,7 @@ class Cursor(OffsetCommitter):
         self._check_open()
         return CursorColumns(self, Wanted(columns, batch_rows, batch_bytes))
 
-    async def _there_async(self) -> AsyncIterator[Record]:
+    async def _there_async(self) -> AsyncGenerator[Record, None]:
         import asyncio
 
         for count, record in enumerate(self._there(), 1):
@@ -396,10 +397,10 @@ class Cursor(OffsetCommitter):
                 await asyncio.sleep(0)
 
     def _followed(self) -> Iterator[Record]:
-        while (record := self._next(self._timeout)) is not None:
-            yield record
+        """No generator: who asks once more after an error gets what comes next."""
+        return iter(lambda: self._next(self._timeout), None)
 
-    async def _followed_async(self) -> AsyncIterator[Record]:
+    async def _followed_async(self) -> AsyncGenerator[Record, None]:
         while (record := await self._next_async(self._timeout)) is not None:
             yield record
 
@@ -617,6 +618,14 @@ class Cursor(OffsetCommitter):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(self.close)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a cursor cannot be pickled: open one in the other process")

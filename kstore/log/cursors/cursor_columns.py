@@ -1,11 +1,12 @@
 """The records of a cursor as columns."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch, leading_columns
 from kstore.log.read.scan import checked_columns
+from kstore.log.threads.resumed import Resumed
 
 _OFFSET = "offset"
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 4 << 20
@@ -80,11 +81,14 @@ class CursorColumns:
             if not (cursor._follow and not cursor._closed and cursor._wait()):
                 return
 
-    async def __aiter__(self) -> AsyncIterator[ColumnBatch]:
+    def __aiter__(self) -> AsyncIterator[ColumnBatch]:
+        self._cursor._check_open()
+        return Resumed(self._batches_async)
+
+    async def _batches_async(self) -> AsyncGenerator[ColumnBatch, None]:
         import asyncio
 
         cursor = self._cursor
-        cursor._check_open()
         while True:
             for batch in self._wanted.there(cursor):
                 yield batch

@@ -255,6 +255,14 @@ class Follower(Generic[Item]):
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
         return f"<Follower of {self._source.path}: at offset {self.offset}{state}>"
