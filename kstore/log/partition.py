@@ -941,3 +941,23 @@ class PartitionLog:
             f"PartitionLog({self.path!r}, log_start_offset={self.log_start_offset}, "
             f"log_end_offset={self.log_end_offset})"
         )
+
+
+class _OfWriters:
+    """A method that a log has only if it is open for writing, as AttributeError says: hasattr() is false. It costs other
+    attributes nothing, as a __getattr__ would."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, log: PartitionLog | None, kind: type) -> NoReturn:
+        place = kind.__name__ if log is None else log.path
+        raise AttributeError(
+            f"{place} is open for reading, so it has no {self._name}(): kstore.open(path, 'a') opens it for writing",
+            name=self._name,
+            obj=log,
+        )
+
+
+for _name in ("append", "extend", "flush"):  # what is tried first; LogWriter has its own
+    setattr(PartitionLog, _name, _OfWriters(_name))

@@ -450,3 +450,18 @@ def test_columns_of_a_wrong_kind_say_what_is_wanted(tmp_path: Path) -> None:
             log.extend(pyarrow.table({"value": ["c"]}))
         log.extend(pyarrow.table({"value": ["c"]})["value"])
         assert [record.value for record in log] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("name", ["append", "extend", "flush"])
+def test_a_reader_says_how_to_write(tmp_path: Path, name: str) -> None:
+    """It has no such method, as who asks with hasattr() is told."""
+    with kstore.open(tmp_path / "t-0", "a") as writer:
+        writer.append(b"v")
+        assert hasattr(writer, name)
+    log = kstore.open(tmp_path / "t-0")
+    assert not hasattr(log, name)
+    with pytest.raises(
+        AttributeError, match=rf"no {name}\(\): kstore.open\(path, 'a'\) opens it for writing"
+    ):
+        getattr(log, name)
+    assert not hasattr(kstore.PartitionLog, name)

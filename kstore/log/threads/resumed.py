@@ -26,7 +26,9 @@ class Resumed(Generic[T]):
         except StopAsyncIteration:
             raise
         except BaseException:
-            if not getattr(items, "ag_running", False):  # else another task is in it, which this one may not be
+            if not getattr(
+                items, "ag_running", False
+            ):  # else another task is in it, which this one may not be
                 self._items = self._make()
             raise
 
