@@ -21,9 +21,10 @@ from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetO
 from kstore.log.cursors.cursor import checked_place, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.follow_source import check_directory, directory_at
+from kstore.log.follow.follow_source import check_directory, check_kept, directory_at
 from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
+from kstore.log.recovery.continuity import kept_until
 from kstore.log.threads.resumed import Resumed
 from kstore.store.log_directory import TICK, LogDirectory
 from kstore.store.topic_catalog import TopicCatalog
@@ -419,6 +420,7 @@ class _Position:
         self._left_out = left_out
         self._directory = directory_at(log.path)
         self._offset = offset
+        self._kept = -1  # up to where the log is what it was, if it was replaced
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
         self._isolation = isolation
         self._goes_on = False
@@ -453,11 +455,16 @@ class _Position:
     def _end_now(self, position: int) -> int:
         """Where to stop. OffsetOutOfRangeError."""
         log = self._log
-        log.refresh()
+        before = log._loaded
+        if log.refresh() and self._kept < 0:
+            reached = min(position, before.log_end_offset)
+            kept = kept_until(before.segments, before.log_end_offset, reached, log._loaded.segments)
+            self._kept = kept if kept < reached else -1
         check_directory(log.path, self._directory)
         first, end = log.log_start_offset, log.log_end_offset
         if not first <= position <= end:
             raise OffsetOutOfRangeError(position, first, end)
+        check_kept(position, log._loaded, self._kept)
         if self._isolation == "read_committed":
             end = max(log.last_stable_offset(), position)
         return end

@@ -28,6 +28,7 @@ from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, Offset
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.read.left_out import LeftOut
+from kstore.log.recovery.continuity import kept_until
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.resumed import Resumed
 
@@ -266,7 +267,7 @@ class Cursor(OffsetCommitter):
         self._check_open()
         self._view.refresh()
         self._position = self._floor = offset_of(self._view, place)
-        self._shown, self._cut = self._showing(), -1
+        self._shown, self._cut, self._follower_at = self._showing(), -1, -1
         return self._position
 
     def _check_place(self) -> None:
@@ -307,7 +308,8 @@ class Cursor(OffsetCommitter):
     def _refresh(self) -> None:
         """Lets the view show the log as it is now, and finds out whether records that were read have been cut off."""
         view = self._view
-        view.refresh()
+        before = view._loaded
+        changed = view.refresh()
         if self._cut >= 0:
             return
         position = self._position
@@ -316,6 +318,12 @@ class Cursor(OffsetCommitter):
             cut = self._end_of_epoch(_epoch_before(epochs, position))
             if 0 <= cut < position:
                 self._cut = cut
+                return
+        if changed and position <= view.log_end_offset:
+            reached = min(position, before.log_end_offset)
+            kept = kept_until(before.segments, before.log_end_offset, reached, view.segments)
+            if kept < reached:
+                self._cut = kept
 
     # ---- reading --------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
+from kstore.log.recovery.continuity import kept_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +103,17 @@ def _found(log: Followed, now: "Loaded", offset: int, isolation: str, on_error: 
         traffic=log._traffic,
     )
     return Found(segments, reader, stop)
+
+
+def check_kept(offset: int, now: "Loaded", kept: int) -> None:
+    """OffsetOutOfRangeError where what lies before a follower's position was replaced: only up to `kept` it is what it was."""
+    if 0 <= kept < offset:
+        error = OffsetOutOfRangeError(offset, now.log_start_offset, kept)
+        error.add_note(
+            f"records from offset {kept} on were cut off after they had been read, and others have their offsets: the log ends "
+            f"at {now.log_end_offset}"
+        )
+        raise error
 
 
 class FollowSource(Protocol):
@@ -197,6 +209,7 @@ class DirectorySource:
         self._unindexed = 0
         self._segment: Segment | None = None
         self._end = -1
+        self._kept = -1  # up to where the log is what it was, if it was replaced
         self.ended = False
         self.watch: Inotify | None = None
         self._partition = -1
@@ -244,8 +257,9 @@ class DirectorySource:
             if found is not None or not self._stale:
                 return found
         if self._stale:
-            self._refresh()
+            self._refresh(offset)
             check_range(offset, self._log._now())
+        check_kept(offset, self._log._now(), self._kept)
         if offset >= self._end:
             return None
         return _found(self._log, self._log._now(), offset, self._isolation, on_error)
@@ -277,10 +291,18 @@ class DirectorySource:
         )
         return Found((grown,), reader, self._end)
 
-    def _refresh(self) -> None:
+    def _refresh(self, offset: int) -> None:
+        before = self._log._now()
+        segments, end = before.segments, before.log_end_offset
+        if self._segment is not None:
+            segments, end = (*segments[:-1], self._segment), self._end
         self._log.refresh()
         check_directory(self.path, self._directory)  # after it: what was read is of this directory
         now = self._log._now()
+        if now is not before and self._kept < 0:
+            reached = min(offset, end)
+            kept = kept_until(segments, end, reached, now.segments)
+            self._kept = kept if kept < reached else -1
         self._segment = now.segments[-1] if now.segments else None
         self._end = now.log_end_offset
         self._unindexed = 0
