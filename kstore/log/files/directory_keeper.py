@@ -8,7 +8,7 @@ from kstore.engine.io.file import sync_directory, unlink
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, User
-from kstore.log.files.log_dir_state import SESSIONS, HeldCheckpoints, Session, State
+from kstore.log.files.log_dir_state import SESSIONS, HeldCheckpoints, Session, State, remove_drafts
 
 
 class DirectoryKeeper:
@@ -26,6 +26,7 @@ class DirectoryKeeper:
         self._lock = DirectoryLock.acquire(directory, directory, self._user)
         try:
             with self._lock.writing:
+                remove_drafts(directory)
                 marker = directory / layout.CLEAN_SHUTDOWN
                 held = HeldCheckpoints(directory)
                 self._session = SESSIONS.setdefault(directory, Session(marker.exists()))

@@ -17,6 +17,9 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+CHECKPOINTS = (CLEAN_SHUTDOWN, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)  # of a log directory
+OPTIONS = "kstore-config.json"
+DRAFT = ".tmp"  # behind the name of a small file that is being written, as Kafka does it, too
 CLUSTER_METADATA = "__cluster_metadata"
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -125,6 +128,17 @@ def is_key_file(name: str) -> bool:
         and offset >= 0
         and name in (segment_stem(offset) + kind for kind in (KEYS, KEYS_DRAFT))
     )
+
+
+def is_draft(name: str) -> bool:
+    """Whether a name is that of an unfinished file which only the writer of a partition writes."""
+    if not name.endswith(DRAFT):
+        return False
+    name = name.removesuffix(DRAFT)
+    offset = parse_offset(name)
+    if offset is not None and offset >= 0:
+        return name in (segment_stem(offset) + kind for kind in (*INDEX_KINDS, ".snapshot"))
+    return name in (LEADER_EPOCHS, METADATA, OPTIONS, *CHECKPOINTS)
 
 
 def segment_stem(base_offset: int) -> str:

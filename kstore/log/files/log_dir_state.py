@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
-from kstore.log.files import checkpoints, layout
+from kstore.log.files import checkpoints, layout, topic_file
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, PartitionLock, User
 from kstore.log.files.option_file import read_options
@@ -249,6 +249,14 @@ class HeldCheckpoints:
         self._damage.pop(file, None)
 
 
+def remove_drafts(directory: Path) -> None:
+    """Removes what a crash has left of checkpoints that were being written. With the directory locked. OSError."""
+    for name in (*layout.CHECKPOINTS, topic_file.NAME):
+        draft = directory / (name + layout.DRAFT)
+        if draft.is_file():
+            unlink(str(draft), missing_ok=True)
+
+
 class LogDirState:
     """The state of a partition that is written: holds the lock from its making to `leave`.
 
@@ -308,6 +316,8 @@ class LogDirState:
                 state = session.checkpoints.state_of(self.path, self.name)
             else:
                 state = read_state(self.path)
+                if session is None:  # nobody in this process writes there
+                    remove_drafts(self.directory)
                 session = SESSIONS.setdefault(self.directory, Session(state.clean))
             session.open[self.name] = self._user
             marker = self.directory / layout.CLEAN_SHUTDOWN

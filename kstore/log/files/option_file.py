@@ -7,9 +7,10 @@ from typing import Any
 from kstore.config import LogConfig
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.errors import InvalidConfigError
+from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
 
-NAME = "kstore-config.json"
+NAME = layout.OPTIONS
 _VERSION = 1
 _WHAT = "configuration of a log"
 

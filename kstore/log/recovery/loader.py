@@ -340,6 +340,8 @@ class _Loader:
                     self.orphans.append(offset)
         elif self.writing and self._is_draft_of_keys(name):
             self.listing.delete(Code.KEYS_UNFINISHED, name)  # a reader thinks that somebody is at work on it
+        elif self.writing and layout.is_draft(name) and not (self.path / name).is_dir():
+            self.listing.delete(Code.FILE_UNFINISHED, name)
 
     def _is_draft_of_keys(self, name: str) -> bool:
         return (

@@ -26,6 +26,7 @@ class Code(StrEnum):
     INDEX_WITHOUT_LOG = "index_without_log"
     KEYS_WITHOUT_LOG = "keys_without_log"
     KEYS_UNFINISHED = "keys_unfinished"
+    FILE_UNFINISHED = "file_unfinished"
     NO_OFFSET_INDEX = "no_offset_index"
     NO_TIME_INDEX = "no_time_index"
     BROKEN_TRANSACTION_INDEX = "broken_transaction_index"
@@ -65,6 +66,7 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.INDEX_WITHOUT_LOG: ("orphan", "{be} deleted: an index without a log"),
     Code.KEYS_WITHOUT_LOG: ("orphan", "{be} deleted: an index of keys without a log"),
     Code.KEYS_UNFINISHED: ("leftover", "{be} deleted: an index of keys that was not finished"),
+    Code.FILE_UNFINISHED: ("leftover", "{be} deleted: a file that was not finished when the process died"),
     Code.NO_OFFSET_INDEX: ("missing_index", "no offset index: it is rebuilt from the log"),
     Code.NO_TIME_INDEX: (
         "missing_index",
