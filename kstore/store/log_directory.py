@@ -95,6 +95,12 @@ class LogDirectory:
         """The directory of a partition."""
         return self.path / str(tp)
 
+    def gone(self) -> list[TopicPartition]:
+        """Partitions in use whose directories somebody has removed or renamed. OSError."""
+        known = list(self.partitions)
+        names = set(os.listdir(self.path))  # noqa: PTH208
+        return [tp for tp in known if str(tp) not in names]
+
     def give_back(self) -> None:
         """Unlocks it as it was found. OSError: the next opening takes it for one that was not closed."""
         if self.keeper is not None:

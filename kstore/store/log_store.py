@@ -386,6 +386,15 @@ class LogStore:
             if refusal is not None:
                 partitions[tp] = refusal
         directories = {d.path: d.failure for d in self._directories if d.failure}
+        for directory in self._catalog.live() if self._is_writing and not self._closed else ():
+            try:
+                gone = directory.gone()
+            except OSError as e:
+                directories[directory.path] = str(e)
+                continue
+            for tp in gone:
+                if tp in self._catalog.places:  # it was not deleted meanwhile
+                    partitions.setdefault(tp, f"no partition directory at {directory.path_of(tp)}")
         return StoreHealth(
             directories,
             partitions,

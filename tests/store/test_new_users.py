@@ -255,3 +255,21 @@ def test_a_damaged_table_of_topics_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "kstore-topics.json").rename(tmp_path / "away")
     with LogStore(tmp_path, mode="a", background=False) as store:
         assert store.topics == {"t": [0]}
+
+
+def test_health_tells_of_a_partition_that_somebody_removed(tmp_path: Path) -> None:
+    """At once, not only when it is opened next."""
+    path = tmp_path / "d"
+    with LogStore(path, mode="a", background=False) as store:
+        store.create_topic("t", 2)
+        assert store.health().ok
+        shutil.rmtree(path / "t-1")
+        assert store.health().partitions == {("t", 1): f"no partition directory at {path / 't-1'}"}
+        (path / "t-1").mkdir()
+        assert store.health().ok
+        store.delete_topic("t")
+        assert store.health().ok
+        path.rename(tmp_path / "away")
+        assert list(store.health().directories) == [path]
+        (tmp_path / "away").rename(path)
+        assert store.health().ok
