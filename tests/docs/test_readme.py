@@ -16,6 +16,11 @@ def test_it_is_short() -> None:
     assert not any(line.lstrip().startswith("make ") for line in lines)  # that is for CONTRIBUTING.md
 
 
+def test_it_needs_nothing_that_a_new_user_lacks() -> None:
+    """Its blocks run one after another in an empty directory: no broker's directory is there (see test_code_blocks)."""
+    assert "kafka-data" not in (REPOSITORY / "README.md").read_text("utf-8")
+
+
 def test_its_picture_is_of_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY))
     picture = importlib.import_module("benchmarks.small_picture")
