@@ -201,7 +201,7 @@ class LogConfig:
         -1,
         "log.retention.bytes",
         text="retain() deletes the oldest segments as long as the others have at least this size together. -1: the size "
-        "does not matter.",
+        "does not matter. If it is given, and retention_ms is not, nothing goes by age.",
     )
     retention_ms: int = _key(
         int64(-1),

@@ -273,3 +273,33 @@ def test_health_tells_of_a_partition_that_somebody_removed(tmp_path: Path) -> No
         assert list(store.health().directories) == [path]
         (tmp_path / "away").rename(path)
         assert store.health().ok
+
+
+def test_a_deletion_that_is_only_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 2)
+        store.create_topic("other")
+        store.log("t", 1).extend([b"v"] * 5)  # type: ignore[attr-defined]
+        assert run_command(["delete", str(tmp_path), "t", "--dry-run"]) == 0  # beside who writes
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path / 't-0'}: offsets 0 to 0 (exclusive) would be deleted",
+        f"{tmp_path / 't-1'}: offsets 0 to 5 (exclusive) would be deleted",
+    ]
+    assert run_command(["topics", str(tmp_path), "t"]) == 0
+    assert capsys.readouterr().out == "t  2 partitions\n"
+    assert run_command(["topics", str(tmp_path), "missing"]) == 1
+    assert "no topic missing" in capsys.readouterr().err
+    assert run_command(["delete", str(tmp_path), "missing", "--dry-run"]) == 1
+    assert LogStore(tmp_path).topics == {"other": [0], "t": [0, 1]}
+
+
+def test_retention_by_size_alone(tmp_path: Path) -> None:
+    """As the option's text says: nothing goes by age then."""
+    with LogStore(tmp_path, mode="a", background=False, retention_bytes=1 << 30) as store:
+        store.create_topic("t")
+        log: Any = store.log("t")
+        log.append(b"old", timestamp=1)
+        log.roll()
+        log.append(b"new")
+        store.retain()
+        assert log.log_start_offset == 0

@@ -2,16 +2,27 @@
 
 import argparse
 
-from kstore.tools.stores import add_changing_arguments, open_store
+from kstore.tools.stores import add_changing_arguments, open_reader, open_store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_changing_arguments(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what would go: writes nothing, takes no lock"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Deletes the topic."""
+    """Deletes the topic, or prints a line for each partition that would go."""
+    if args.dry_run:
+        reader = open_reader(args)
+        for number in reader.describe(args.topic).partitions:
+            with reader.open(args.topic, number) as log:
+                print(
+                    f"{log.path}: offsets {log.log_start_offset} to {log.log_end_offset} (exclusive) would be deleted"
+                )
+        return 0
     with open_store(args) as store:
         store.delete_topic(args.topic)
     return 0

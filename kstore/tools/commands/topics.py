@@ -12,13 +12,14 @@ from kstore.tools.stores import add_store_arguments, open_reader
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_store_arguments(parser, topic=False)
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="only this topic")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each topic")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each topic."""
     store = open_reader(args)
-    for name in store.topics:
+    for name in store.topics if args.topic is None else [args.topic]:
         found = store.describe(name)
         print(json.dumps(facts(found)) if args.json else _text(found))
     return 0
