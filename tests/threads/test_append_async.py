@@ -455,9 +455,13 @@ def test_one_partition_of_a_store_fails(tmp_path: Path) -> None:
     with filled("healthy") as store:
         last = count_calls(lambda: asyncio.run(main(store)))  # a sync
     partitions = [partition for partition, _ in found]
-    store = filled("failing")
-    with failing(last):
-        asyncio.run(main(store))
+    for nth in range(last, 0, -1):  # a sync serves more of them, or fewer, each time
+        store = filled(f"failing {nth}")
+        with failing(nth):
+            asyncio.run(main(store))
+        if OSError in map(type, found):
+            break
+        store.close()
     assert {type(each) for each in found} == {tuple, OSError}
     failed = {
         partition for partition, each in zip(partitions, found, strict=True) if isinstance(each, OSError)
