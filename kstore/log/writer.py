@@ -330,6 +330,8 @@ class LogWriter(RecordAppender, PartitionLog):
             raise LogClosedError(f"{self.path} is closed")
         return self._current()
 
+    _for_reading = _now  # what is lost was told when it was opened
+
     def _check_uncut(self, now: Loaded) -> None:
         """Nobody else truncates it."""
 
@@ -338,9 +340,14 @@ class LogWriter(RecordAppender, PartitionLog):
         held = self._segments
         view = held[1].view()
         start, epochs = self._start, self._epoch_checkpoint.epochs
-        seen = (held, view, start, epochs)
         shown, loaded = self._shown  # taken and stored as one: other threads do the same meanwhile
-        if shown and all(a is b or a == b for a, b in zip(shown, seen, strict=False)):
+        if (
+            shown
+            and shown[0] is held
+            and shown[1] is view
+            and shown[2] == start
+            and (shown[3] is epochs or shown[3] == epochs)
+        ):
             return loaded
         segment, end = view
         loaded = replace(
@@ -351,7 +358,7 @@ class LogWriter(RecordAppender, PartitionLog):
             log_end_offset=max(end, start),
             leader_epochs=epochs,
         )
-        self._shown = (seen, loaded)
+        self._shown = ((held, view, start, epochs), loaded)
         return loaded
 
     def _bounds(self) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 
+from kstore.engine.io.buffer_pool cimport ks_vector
+
 
 cdef extern from "offset_map.h" nogil:
     ctypedef struct ks_key_hash:
@@ -20,6 +22,8 @@ cdef extern from "offset_map.h" nogil:
 cdef class OffsetMap:
     cdef ks_offset_map map
     cdef int64_t most_slots
+    cdef bint places
+    cdef ks_vector starts           # uint32_t, of batches whose records have places
     cdef readonly int64_t latest_offset
     cdef readonly int64_t max_entries
 

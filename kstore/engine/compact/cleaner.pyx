@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.mem cimport PyMem_RawFree
 from cython cimport final, no_gc, no_gc_clear
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, UINT32_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kstore.engine.io.buffer_pool cimport ks_ensure, ks_vector
@@ -50,6 +50,12 @@ from libkstore.format cimport (
 from kstore.engine.segment.index import TimestampOffset
 from kstore.errors import OffsetOverflowError, RecordTooLargeError
 
+cdef extern from "key_file.h" nogil:
+    int64_t KS_KEYS_FAR
+    int64_t ks_keys_place(uint32_t position, uint32_t sum)
+    uint32_t ks_keys_head_sum(const uint8_t *batch)
+    uint32_t ks_keys_record_sum(uint32_t head, const uint8_t *p, size_t size)
+
 cdef enum:
     TOGETHER = 32          # records whose slots of the map are fetched from memory at a time
     FIRST_SLOTS = 1 << 12  # of a map
@@ -82,9 +88,14 @@ cdef class OffsetMap:
 
     A key is known by a hash of 128 bits with a secret of this map's own. `latest_offset` is how far the map reaches: of
     records behind it nothing is known.
+
+    A map of `places` has in place of the offsets what a .keys file tells of records (key_file.h), and is for one
+    segment; `starts` has the positions of its batches then.
     """
 
-    def __cinit__(self, int64_t slots, double load_factor=0.9, *, int64_t most_keys=INT64_MAX):
+    def __cinit__(
+        self, int64_t slots, double load_factor=0.9, *, int64_t most_keys=INT64_MAX, bint places=False
+    ):
         """`most_keys`: no more will come, so the map need not have room for them."""
         if slots * load_factor <= 1:
             raise ValueError("at least 2 keys must fit")
@@ -92,6 +103,7 @@ cdef class OffsetMap:
             raise MemoryError("a map of offsets")
         cdef bytes secret = os.urandom(16)
         self.latest_offset = -1
+        self.places = places
         self.max_entries = min(<int64_t>(slots * load_factor), slots)
         if most_keys < slots // 2:
             slots = 2 * most_keys
@@ -103,6 +115,7 @@ cdef class OffsetMap:
 
     def __dealloc__(self):
         ks_map_free(&self.map)
+        PyMem_RawFree(self.starts.data)
 
     def __len__(self):
         return self.map.used
@@ -288,6 +301,7 @@ cdef class MapBuilder(SegmentWalk):
 
     cdef int64_t start_offset
     cdef readonly bint is_full   # the map has room for no more: it reaches to its latest_offset
+    cdef readonly bint is_far    # a record of a map of places lies where none can tell of it: that map is of no use
     cdef readonly int64_t records_read
     cdef readonly int64_t last_position  # of the batch taken in last
     cdef readonly uint32_t last_crc      # of it, as it is stored
@@ -321,23 +335,44 @@ cdef class MapBuilder(SegmentWalk):
         SegmentWalk.pass_batch(self, b)
 
     cdef int take_plain(self, const uint8_t *p, const ks_batch *b, ks_fault *fault) noexcept nogil:
-        return self.take(p + KS_BATCH_OVERHEAD, p + b.size, b, fault)
+        return self.take(p, p + KS_BATCH_OVERHEAD, p + b.size, b, fault)
 
-    cdef int take(self, const uint8_t *p, const uint8_t *end, const ks_batch *b, ks_fault *fault) noexcept nogil:
-        """The records of a v2 batch."""
+    cdef int64_t place_of(self, int64_t offset) noexcept nogil:
+        """What a map of places notes of a record that a .keys file cannot lead to: its offset."""
+        if offset - self.start_offset > UINT32_MAX:
+            self.is_far = True
+        return ks_keys_place(0, <uint32_t>(offset - self.start_offset))
+
+    cdef int take(
+        self, const uint8_t *batch, const uint8_t *p, const uint8_t *end, const ks_batch *b, ks_fault *fault
+    ) noexcept nogil:
+        """The records of a v2 batch at `batch`, which lie from `p` to `end`, unpacked."""
         cdef ks_record r
         cdef ks_key_hash hashes[TOGETHER]
         cdef int64_t offsets[TOGETHER]
+        cdef int64_t places[TOGETHER]
         cdef const uint8_t *start = p
+        cdef const uint8_t *q
         cdef int64_t left = b.records_count
+        cdef uint32_t head = 0, position
         cdef int i, n, status
+        cdef bint places_known = False
         if left < 0:
             return ks_fail(fault, KS_E_COUNT, 57, 0, left)
+        if self.map.places and not ks_codec(b) and self.position + b.size < INT32_MAX:
+            places_known = True
+            head = ks_keys_head_sum(batch)
+            if ks_ensure(&self.map.starts, sizeof(position)) < 0:
+                return NO_MEMORY
+            position = <uint32_t>self.position
+            memcpy(self.map.starts.data + self.map.starts.size, &position, sizeof(position))
+            self.map.starts.size += sizeof(position)
         while left:
             n = 0
             if self.map.make_room() < 0:
                 return NO_MEMORY
             for _ in range(min(left, <int64_t>TOGETHER)):
+                q = p
                 status = parse(&p, end, b, &r, fault)
                 if status != KS_OK:
                     fault.at += p - start + KS_BATCH_OVERHEAD
@@ -345,14 +380,20 @@ cdef class MapBuilder(SegmentWalk):
                 self.records_read += 1
                 if r.key_size >= 0 and r.offset >= self.start_offset:
                     hashes[n] = ks_hash_key(&self.map.map, r.key, <size_t>r.key_size)
-                    offsets[n] = r.offset
+                    offsets[n] = places[n] = r.offset
+                    if self.map.places:
+                        if places_known and q - batch < KS_KEYS_FAR:
+                            position = <uint32_t>(self.position + (q - batch))
+                            places[n] = ks_keys_place(position, ks_keys_record_sum(head, q, p - q))
+                        else:
+                            places[n] = self.place_of(r.offset)
                     ks_map_prefetch(&self.map.map, hashes[n])
                     n += 1
             left -= min(left, <int64_t>TOGETHER)
             for i in range(n):
                 if self.map.map.used >= self.map.max_entries:
                     return MAP_FULL
-                ks_map_put(&self.map.map, hashes[i], offsets[i])
+                ks_map_put(&self.map.map, hashes[i], places[i])
                 self.map.latest_offset = offsets[i]
         if p != end and b.records_count:
             return ks_fail(fault, KS_E_COUNT, 57, b.records_count, b.records_count + 1)
@@ -375,11 +416,12 @@ cdef class MapBuilder(SegmentWalk):
                 if record.key is not None and offset >= self.start_offset:
                     if self.map.map.used >= self.map.max_entries:
                         return MAP_FULL
-                    self.map.put(record.key, offset)
+                    self.map.put(record.key, self.place_of(offset) if self.map.places else offset)
+                    self.map.latest_offset = offset
             return KS_OK
         self.unpack(p, b, &start, &end)
         with nogil:
-            status = self.take(start, end, b, fault)
+            status = self.take(p, start, end, b, fault)
         if ks_codec(b):
             fault.at = 0  # unpacked records have no byte of the file
         return status

@@ -1,6 +1,8 @@
 from typing import NamedTuple, final
 
 from kstore.engine.compact.cleaner import OffsetMap
+from kstore.engine.record.batch import Record
+from kstore.engine.segment.segment import Segment
 
 class Marks(NamedTuple):
     base_offset: int
@@ -8,7 +10,7 @@ class Marks(NamedTuple):
     inode: int
     ctime_ns: int
 
-def packed(map: OffsetMap, marks: Marks) -> bytes | None: ...
+def packed(map: OffsetMap, marks: Marks) -> bytes: ...
 
 @final
 class KeyFile:
@@ -19,5 +21,5 @@ class KeyFile:
     def marks(self) -> Marks: ...
     @property
     def size(self) -> int: ...
-    def find(self, key: bytes) -> int: ...
+    def find(self, segment: Segment, key: bytes) -> Record | int: ...
     def count(self) -> int: ...

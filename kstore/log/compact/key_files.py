@@ -108,9 +108,9 @@ class _Making:
             keys = self._read()
         except CorruptFileError as e:
             return self._none(str(e))
-        content = None if keys is None else packed(keys, self._marks)
-        if keys is None or content is None:
+        if keys is None:
             return self._none("its keys do not fit into log_cleaner_dedupe_buffer_size")
+        content = packed(keys, self._marks)
         if not self._put(content):
             return self._none("it was changed meanwhile")
         return KeyFileReport(self._marks.base_offset, len(keys), len(content), True, "")
@@ -133,12 +133,13 @@ class _Making:
         keys = OffsetMap(
             min(config.log_cleaner_dedupe_buffer_size, MAX32) // SLOT_BYTES,
             most_keys=segment.end_offset - segment.base_offset,
+            places=True,
         )
         builder = MapBuilder(keys, Everything(), segment.base_offset)
         builder.open(segment, 0)
         while done := builder.run(throttle.step):
             throttle.passed(done)
-        return None if builder.is_full else keys
+        return None if builder.is_full or builder.is_far else keys
 
     def _put(self, content: bytes) -> bool:
         """Writes the file, and gives it its name if the segment is what it was. OSError."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kstore.engine.record.batch import Record
 from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError
 from kstore.log.read.key_index import ABSENT, UNKNOWN, index_of
 from kstore.log.read.scan import Scan
 from kstore.log.recovery.loader import Loaded
@@ -41,33 +42,58 @@ def last_record(
             break
         if segment is newest and segment.size == 0:
             continue
-        index = segment._keys or index_of(segment)
-        file = index.file
-        offset = UNKNOWN if file is None else file.find(key)
-        if offset == UNKNOWN:
-            offset = index.find(segment, key, segment is not newest)
-        if offset != ABSENT:
-            if offset != UNKNOWN:
-                if offset < start:
-                    break  # where it was deleted, and so was all before
-                record = segment.get(offset)
-                if (
-                    record is not None
-                    and record.key == key
-                    and record.offset == offset < end
-                    and (aborted is None or not aborted(segments[at:], offset, offset + 1))
-                ):
-                    return record, offset
-            found = [
-                int(batch.column("offset").values[-1])
-                for batch in scan(
-                    now, key, aborted is not None, segment.base_offset, min(segment.end_offset, end)
-                )
-                if len(batch)
-            ]
-            if found:
-                return None, found[-1]
+        index = segment._keys
+        file = None if index is None else index.file
+        if file is None or segment.base_offset < start:
+            found = _find(segment, key, start, segment is not newest)
+        else:
+            found = file.find(segment, key)
+            if found.__class__ is Record:  # as nearly always: the fewer steps the better
+                offset = found.offset
+                if offset < end and aborted is None:
+                    return found, offset
+            elif found != ABSENT:
+                found = _find(segment, key, start, segment is not newest)
+        if isinstance(found, Record):
+            record, offset = found, found.offset
+        elif found == ABSENT:
+            continue
+        elif found == UNKNOWN:
+            record, offset = None, start
+        else:
+            record, offset = segment.get(found), found
+        if offset < start:
+            break  # where it was deleted, and so was all before
+        if (
+            record is not None
+            and record.key == key
+            and record.offset == offset < end
+            and (aborted is None or not aborted(segments[at:], offset, offset + 1))
+        ):
+            return record, offset
+        rest = [
+            int(batch.column("offset").values[-1])
+            for batch in scan(
+                now, key, aborted is not None, segment.base_offset, min(segment.end_offset, end)
+            )
+            if len(batch)
+        ]
+        if rest:
+            return None, rest[-1]
     return None, -1
+
+
+def _find(segment: Segment, key: bytes, start: int, is_sealed: bool) -> Record | int:
+    """What the index of a segment tells of a key. `start` is where the log starts."""
+    index = segment._keys or index_of(segment)
+    file = index.file
+    try:
+        found = UNKNOWN if file is None else file.find(segment, key)
+        return found if isinstance(found, Record) or found == ABSENT else index.find(segment, key, is_sealed)
+    except CorruptFileError:
+        if segment.base_offset >= start:
+            raise
+        return UNKNOWN  # what is damaged may lie where the log was deleted
 
 
 def offsets_of(now: Loaded, key: bytes, scan: Scanned) -> Iterator[int]:
@@ -84,7 +110,8 @@ def _spans(now: Loaded, key: bytes) -> Iterator[tuple[int, int]]:
     for segment in now.segments:
         if segment.end_offset <= now.log_start_offset:
             continue
-        offset = index_of(segment).find(segment, key, segment is not newest)
+        found = _find(segment, key, now.log_start_offset, segment is not newest)
+        offset = found.offset if isinstance(found, Record) else found
         if offset == ABSENT:
             if begun >= 0:
                 yield begun, segment.base_offset

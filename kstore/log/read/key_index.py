@@ -6,7 +6,7 @@ import weakref
 
 from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
 from kstore.engine.compact.key_file import KeyFile, Marks
-from kstore.engine.record.batch import RecordBatch
+from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
 from kstore.log.files import layout
@@ -83,12 +83,12 @@ class KeyIndex:
             return
         grown._keys = self
 
-    def find(self, segment: Segment, key: bytes, is_sealed: bool) -> int:
-        """The offset of the last record with this key, or with one that looks the same: ask the record whose it is. ABSENT or
-        UNKNOWN."""
+    def find(self, segment: Segment, key: bytes, is_sealed: bool) -> Record | int:
+        """The last record with this key; or the offset of that, or of a record whose key looks the same: ask it whose it is.
+        ABSENT or UNKNOWN. CorruptRecordError, OSError."""
         file = self.file
         if file is not None:
-            found = file.find(key)
+            found = file.find(segment, key)
             if found != UNKNOWN:
                 return found
             self.file = None
@@ -100,7 +100,7 @@ class KeyIndex:
             if keys is None:
                 if is_sealed:
                     self.file = file = key_file_of(segment)
-                    if file is not None and (found := file.find(key)) != UNKNOWN:
+                    if file is not None and (found := file.find(segment, key)) != UNKNOWN:
                         return found
                     self._is_doubtful = file is not None
                     self.file = None
