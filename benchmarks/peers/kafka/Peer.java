@@ -397,8 +397,8 @@ public class Peer {
     }
 
     // One pass of the cleaner over all segments but the active one.
-    static Sample compact() throws Exception {
-        Path dir = fresh(), from = data.resolve("compact-0");
+    static Sample compact(int codec) throws Exception {
+        Path dir = fresh(), from = codec == 0 ? data.resolve("compact-0") : work.resolve("dirty-" + CODECS[codec] + "-0");
         try (Stream<Path> files = Files.list(from)) {
             List<Path> all = files.sorted().toList();
             Path active = all.stream().filter(p -> p.toString().endsWith(".log")).reduce((a, b) -> b).get();
@@ -441,7 +441,8 @@ public class Peer {
             case "durable" -> durable(a[0], THREADS);
             case "durable_alone" -> durable(a[0], 1);
             case "scan" -> scan((int) a[0], a[1]);
-            case "compact" -> compact();
+            case "compact" -> compact(0);
+            case "compact_packed" -> compact((int) a[0]);
             case "recover" -> recover(false);
             case "recover_log" -> recover(true);
             default -> throw new IllegalArgumentException("unknown workload " + workload);
