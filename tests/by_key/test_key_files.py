@@ -19,6 +19,7 @@ from kstore.kinds import MAX64
 from kstore.log.compact import key_files as making
 from kstore.log.read import key_index
 from tests.helpers.markers import marker
+from tests.hostile.material import GOLDEN
 
 OPTIONS = {
     "internal_segment_bytes": 3000,
@@ -161,6 +162,17 @@ def test_every_byte_of_a_log_that_is_open(tmp_path: Path, codec: str) -> None:
         assert {*range(16, 61), *range(record - 5, record + 9)} <= set(raised)
     else:
         assert set(range(16, batch.size)) <= set(raised)
+
+
+def test_messages_of_old_formats(tmp_path: Path) -> None:
+    """Segments of a broker that was upgraded twice: their records are found by their offsets."""
+    path = tmp_path / "upgraded-0"
+    shutil.copytree(GOLDEN / "magic_upgrade" / "upgraded-0", path)
+    with kstore.open(path, "a") as log:
+        assert {batch.magic for batch in log.batches()} == {0, 1, 2}
+        assert all(each.made for each in log.make_key_files())
+        last = {record.key: record for record in log if record.key is not None}
+        assert {key: log.last(key) for key in last} == last
 
 
 def test_damage_below_the_start_of_the_log(tmp_path: Path) -> None:
