@@ -17,6 +17,7 @@ from kstore.engine.io.mutex import Mutex
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
 from kstore.log.files import checkpoints, layout, topic_file
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.listing import is_there
 from kstore.log.files.lock import DirectoryLock, PartitionLock, User
 from kstore.log.files.option_file import read_options
 from kstore.log.files.topic_file import read_table, topic_being_deleted
@@ -53,7 +54,7 @@ def _directory_of(path: str) -> str:
     parent, name = os.path.split(path)
     if layout.partition_named(name) is None:
         return path
-    return parent if any(os.path.exists(f"{parent}/{sign}") for sign in _SIGNS) else path  # noqa: PTH110
+    return parent if any(is_there(f"{parent}/{sign}") for sign in _SIGNS) else path
 
 
 def name_of(path: Path) -> TopicPartition:
@@ -103,7 +104,7 @@ def read_state(path: Path) -> State:
     recovery_point = _offset_of(f"{directory}/{layout.RECOVERY_POINTS}", tp, directory == whole, complaints)
     log_start_offset = _log_start_of(whole, directory, tp, complaints)
     marker = f"{directory}/{layout.CLEAN_SHUTDOWN}"
-    clean = os.path.exists(marker)  # noqa: PTH110
+    clean = is_there(marker)
     return State(clean, recovery_point, log_start_offset, tuple(complaints), clean and _is_a_brokers(marker))
 
 
@@ -118,7 +119,7 @@ def _log_start_of(path: str, directory: str, tp: TopicPartition, complaints: lis
     alone = directory == path
     offset = _offset_of(f"{directory}/{layout.LOG_STARTS}", tp, alone, complaints)
     own = f"{path}/{layout.LOG_STARTS}"
-    if not alone and os.path.exists(own):  # noqa: PTH110 - it kept its own state before it was put here
+    if not alone and is_there(own):  # it kept its own state before it was put here
         offset = max(offset, _offset_of(own, tp, True, complaints))
     return offset
 
@@ -202,7 +203,7 @@ class HeldCheckpoints:
             found.append(offset_for(name, self._offsets[file], where, complaints))
         recovery_point, log_start_offset = found
         own = f"{path}/{layout.LOG_STARTS}"
-        if os.path.exists(own):  # noqa: PTH110  # it kept its own state before it was put here
+        if is_there(own):  # it kept its own state before it was put here
             log_start_offset = max(log_start_offset, _offset_of(own, name, True, complaints))
         return State(False, recovery_point, log_start_offset, tuple(complaints), self._by_broker)
 
@@ -267,6 +268,8 @@ class LogDirState:
         self.path = path
         self.name = name_of(path)
         self.directory = directory_of(path)
+        # whether the checkpoints are the partition's own
+        self._alone = self.directory == Path(os.path.abspath(path))  # noqa: PTH100
         self._pid = os.getpid()
         self._user = User()
         self._left = self._entered = False
@@ -302,11 +305,6 @@ class LogDirState:
         assert self._lock is not None
         return self._lock.writing
 
-    @property
-    def _alone(self) -> bool:
-        """Whether the checkpoints are the partition's own."""
-        return self.directory == Path(os.path.abspath(self.path))  # noqa: PTH100
-
     def _enter(self) -> State:
         """Takes the clean marker away: until it is written again, a stop is not a clean one."""
         with self._writing:
@@ -320,9 +318,9 @@ class LogDirState:
                     remove_drafts(self.directory)
                 session = SESSIONS.setdefault(self.directory, Session(state.clean))
             session.open[self.name] = self._user
-            marker = self.directory / layout.CLEAN_SHUTDOWN
-            if marker.exists():
-                unlink(str(marker))
+            marker = f"{self.directory}/{layout.CLEAN_SHUTDOWN}"
+            if is_there(marker):
+                unlink(marker)
                 sync_directory(str(self.directory))
             self._forget_own_state()
             clean = session.enter(self.name)
@@ -335,8 +333,9 @@ class LogDirState:
         if self._alone:
             return
         for name in (layout.CLEAN_SHUTDOWN, layout.RECOVERY_POINTS):
-            if (self.path / name).exists():
-                unlink(str(self.path / name))
+            own = f"{self.path}/{name}"
+            if is_there(own):
+                unlink(own)
                 sync_directory(str(self.path))
 
     def _refuse_deleted(self) -> None:
