@@ -31,7 +31,8 @@ from kstore.store.topic_catalog import TopicCatalog
 
 LOOK = 0.4  # s: how often to look which partitions there are
 _POLL = 0.05  # s: how often to ask where nothing tells of changes
-TURN = 1 << 14  # records of a partition before the others have their turn
+TURN = 1 << 14  # records of a partition before the others have their turn,
+_LEAST_TURN = 20_000_000  # and so many ns: to go elsewhere takes as long as some thousand records
 _TASK_TURN = 32  # records that one asyncio task takes before the others have a turn
 _SWEEP = 20  # partitions
 _T = TypeVar("_T")
@@ -215,7 +216,13 @@ class TopicReader:
     def _records_of(self, tp: TopicPartition, place: Place) -> Iterator[TopicRecord]:
         """What a partition has, up to where the others have their turn. All that is done for a record is C code."""
         return TopicRecords(
-            TopicRecord, tp.topic, tp.partition, place._readers(), TURN, partial(self._failed, tp)
+            TopicRecord,
+            tp.topic,
+            tp.partition,
+            place._readers(),
+            TURN,
+            partial(self._failed, tp),
+            least_ns=_LEAST_TURN,
         )
 
     def _awaited(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> Iterator[Iterator[_T]]:

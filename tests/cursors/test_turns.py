@@ -19,6 +19,7 @@ COUNT = 50
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[kstore.LogStore]:
     """Two partitions with 50 records each, in turns of eight."""
     monkeypatch.setattr(topic_reader, "TURN", 8)
+    monkeypatch.setattr(topic_reader, "_LEAST_TURN", 0)
     with kstore.LogStore(tmp_path / "data", mode="a", background=False) as made:
         made.create_topic("t", 2)
         for number in range(2):
@@ -154,6 +155,15 @@ def test_what_a_loop_holds_stays_as_it_was() -> None:
     assert [first[2].offset, second[2].offset] == [0, 1]
     assert [record[2].offset for record in records] == [2, 3, 4, 5, 6, 7]  # eight at most
     assert [first[2].offset, second[2].offset] == [0, 1]
+
+
+def test_a_turn_lasts_for_a_while() -> None:
+    made = [[Record(offset=i) for i in range(30)]]
+    long = TopicRecords(kstore.TopicRecord, "t", 0, made, 8, lambda e: None, least_ns=10**12)  # type: ignore[type-var]
+    assert len(list(long)) == 30
+    assert list(long) == []
+    short = TopicRecords(kstore.TopicRecord, "t", 0, made, 8, lambda e: None, least_ns=1)  # type: ignore[type-var]
+    assert len(list(short)) == 8
 
 
 def test_an_error_goes_to_whom_it_concerns_and_the_next_call_goes_on() -> None:

@@ -68,12 +68,16 @@ class RecordReader(Reader):
     @property
     def is_stopped(self) -> bool: ...
     def stop(self) -> None: ...
+    def take_turns(self) -> None:
+        """Before the first record: others will read on from where this one is stopped, and use its memory again. Fresh
+        pages cost as much as what is read into them."""
     def __next__(self) -> Record: ...
 
 @final
 class TopicRecords(Generic[_T]):
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of what an
-    iterator of iterators gives. An exception goes to `failed`, which raises it; if it does not, this is the end.
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for `count` records of what an iterator
+    of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes to `failed`, which
+    raises it; if it does not, this is the end.
 
     As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one. The
     record in it goes before the next is made, which gets its memory."""
@@ -86,6 +90,8 @@ class TopicRecords(Generic[_T]):
         readers: Iterable[Iterable[Record]],
         count: int,
         failed: Callable[[Exception], object],
+        *,
+        least_ns: int = 0,
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _T: ...

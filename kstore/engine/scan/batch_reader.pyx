@@ -18,7 +18,7 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from cython cimport final, no_gc_clear
 from libc.stdint cimport INT64_MAX, int64_t
 
-from kstore.engine.io.file cimport BYTES_OUT, RECORDS_OUT, Traffic
+from kstore.engine.io.file cimport BYTES_OUT, RECORDS_OUT, Traffic, monotonic_ns
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, FAR, WALK_NONE, WALK_SYSTEM, step
 from libkstore.format cimport (
@@ -37,6 +37,7 @@ from libkstore.format cimport (
     ks_load_i64,
 )
 
+from kstore.engine.io.buffer_pool import POOL as _POOL
 from kstore.engine.record.batch import control_type
 from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeError
 
@@ -524,6 +525,12 @@ cdef class RecordReader(Reader):
     def stop(self):
         self.is_stopped = True
 
+    def take_turns(self):
+        """Before the first record: others will read on from where this one is stopped, and use its memory again. Fresh
+        pages cost as much as what is read into them."""
+        if self.window.data is NULL:
+            self.window.draw(_POOL, FAR)
+
     def __next__(self):
         cdef Record record
         while not self.is_stopped:
@@ -573,8 +580,9 @@ cdef class RecordReader(Reader):
 
 @final
 cdef class TopicRecords:
-    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for at most `count` records of what an
-    iterator of iterators gives. An exception goes to `failed`, which raises it; if it does not, this is the end.
+    """An iterator of tuples (topic, partition, record) of a subclass of tuple, for `count` records of what an iterator
+    of iterators gives; for so many more, and more, until `least_ns` have passed. An exception goes to `failed`, which
+    raises it; if it does not, this is the end.
 
     As zip() does, it uses a tuple again that nobody else has: one of the last two, as a loop holds on to one. The
     record in it goes before the next is made, which gets its memory."""
@@ -582,13 +590,17 @@ cdef class TopicRecords:
     cdef type kind
     cdef object topic, partition, readers, failed, last, before
     cdef object reader  # None: the next one is to be asked for
-    cdef int64_t left
+    cdef int64_t left, count
+    cdef int64_t until  # in ns
 
-    def __init__(self, type kind not None, topic, partition, readers, int64_t count, failed):
+    def __init__(
+        self, type kind not None, topic, partition, readers, int64_t count, failed, *, int64_t least_ns=0
+    ):
         if not issubclass(kind, tuple):
             raise TypeError(f"{kind!r} is no kind of tuple")
         self.kind, self.topic, self.partition = kind, topic, partition
-        self.readers, self.failed, self.left = iter(readers), failed, count
+        self.readers, self.failed, self.left, self.count = iter(readers), failed, count, count
+        self.until = monotonic_ns() + least_ns
         self.reader = self.last = self.before = None
 
     def __iter__(self):
@@ -596,8 +608,10 @@ cdef class TopicRecords:
 
     def __next__(self):
         cdef PyObject *found = NULL
-        if self.left <= 0:  # enough; or made without __init__
-            raise StopIteration
+        if self.left <= 0:  # enough; or the end, or made without __init__
+            if self.count <= 0 or monotonic_ns() >= self.until:
+                raise StopIteration
+            self.left = self.count
         reader = self.reader  # kept here, as is the tuple: a signal handler may come by here while the reader reads
         if self.last is not None and is_unshared(<PyObject *>self.last):
             made = self.last
@@ -615,7 +629,7 @@ cdef class TopicRecords:
         if found is NULL:
             found = self.next_found()
             if found is NULL:
-                self.left = 0
+                self.left = self.count = 0
                 self.reader = self.last = self.before = None
                 raise StopIteration
         self.left -= 1

@@ -350,6 +350,8 @@ class Cursor(OffsetCommitter):
             self._check_range()  # after it: what is deleted from here on makes the reader raise
             self._position = at
             self._reader = reader
+            if self._goes_on:
+                reader.take_turns()
             if self._closed:  # by another thread, which has not seen the reader
                 return
             yield reader
