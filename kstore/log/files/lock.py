@@ -89,7 +89,8 @@ class DirectoryLock:
     @classmethod
     def acquire(cls, directory: Path, partition: Path, user: User) -> "DirectoryLock":
         """Locks `directory` for a log in `partition`. LogLockedError if another process, or that same log, has it."""
-        key, name = os.path.realpath(directory), os.path.realpath(partition)
+        key = os.path.realpath(directory)
+        name = _real_path_in(key, directory, partition)
         path = f"{key}/{layout.LOCK}"
         with _guard:
             lock = _held.get(key)
@@ -132,6 +133,14 @@ class DirectoryLock:
             _held.pop(self.directory, None)
             self._file = None  # closes it
         self._users.pop(name, None)
+
+
+def _real_path_in(real: str, directory: Path, partition: Path) -> str:
+    """The real path of a partition, whose directory has the real path that is given: no need to ask for that once more."""
+    name = partition.name
+    if name in ("", ".", "..") or partition.parent != directory or partition.is_symlink():
+        return os.path.realpath(partition)
+    return os.path.join(real, name)  # noqa: PTH118
 
 
 def once_free(make: Callable[[], Made], wait: float, error: type[KstoreError] = LogLockedError) -> Made:

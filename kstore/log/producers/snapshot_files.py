@@ -1,8 +1,8 @@
 """The .snapshot files of a partition: which there are, which stay, writing one (spec 3.5, 6.7, 8.5)."""
 
+import os
 from collections import deque
 from collections.abc import Iterable
-from pathlib import Path
 
 from kstore.engine.io.file import read_whole, unlink, write_whole
 from kstore.errors import CorruptFileError, CorruptSnapshotError
@@ -20,7 +20,7 @@ class SnapshotFiles:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._paths: dict[int, str] = {}
-        for name in list_directory(directory) if not Path(directory).is_file() else ():
+        for name in list_directory(directory) if not os.path.isfile(directory) else ():  # noqa: PTH113
             offset = layout.parse_offset(name)
             if offset is not None and name.partition(".")[2] == "snapshot":
                 self._paths[offset] = f"{directory}/{name}"
