@@ -4,6 +4,7 @@
 #include "common.h"
 #include "../../include/kstore/crc32c.h"
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -539,6 +540,113 @@ static struct sample compact(uint64_t keys) {
     return s;
 }
 
+// A lock of one byte, taken or given up.
+static void lock(int fd, short kind, off_t at) {
+    struct flock wanted = { .l_type = kind, .l_whence = SEEK_SET, .l_start = at, .l_len = 1 };
+    if (fcntl(fd, F_SETLK, &wanted)) die("fcntl");
+}
+
+// What a commit of a cursor asks of the system, if it does not wait for the disk: a lock; are the lock file and the file of
+// positions as they were; a batch; the lock is given up.
+static struct sample commits(uint64_t count) {
+    uint8_t batch[128] = {0};
+    int fd = create(), locks;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/locks", work);
+    if ((locks = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644)) < 0) die(path);
+    lock(locks, F_WRLCK, 1); // the partition
+    uint64_t t = now();
+    for (uint64_t i = 0; i < count; i++) {
+        lock(locks, F_WRLCK, 2);
+        if (lseek(locks, 0, SEEK_END) != 0 || lseek(fd, 0, SEEK_END) != (off_t)(i * sizeof batch)) die("lseek");
+        put_all(fd, batch, sizeof batch, i * sizeof batch);
+        lock(locks, F_UNLCK, 2);
+    }
+    t = now() - t;
+    close(locks);
+    unlink(path);
+    scrap(fd);
+    return (struct sample){ t, count, count };
+}
+
+// Records by key to batches of LANES partitions, of up to 16 KiB, all in memory before the first is written: nothing is
+// written if one of the records is wrong. With one lane a MiB is written when it is full, as to one log: it stays in the cache.
+enum { LANES = 16, MOST = 16384, JOINED = 1 << 20 };
+static struct lane { uint8_t *data, *batch, *p; int64_t base; int n, fd; off_t at; } lanes[LANES];
+
+static uint32_t murmur2(const uint8_t *p) { // of eight bytes
+    uint32_t h = 0x9747b28cu ^ 8;
+    for (int i = 0; i < 8; i += 4) {
+        uint32_t k;
+        memcpy(&k, p + i, 4);
+        k *= 0x5bd1e995u; k ^= k >> 24; k *= 0x5bd1e995u;
+        h = h * 0x5bd1e995u ^ k;
+    }
+    h ^= h >> 13; h *= 0x5bd1e995u;
+    return (h ^ h >> 15) & 0x7fffffff;
+}
+
+static void finish(struct lane *l, int64_t base, int64_t last) {
+    put_header(l->batch, l->p - l->batch, base, l->n, l->base, last);
+    store32(l->batch + 17, ks_crc32c(0, l->batch + 21, l->p - l->batch - 21));
+    l->n = 0;
+}
+
+static struct sample deal(uint64_t records, int count) {
+    struct bytes pool = load("pool.bin", SIZE_MAX);
+    static uint8_t *room, *keys;
+    static uint8_t numbers[1 << 20];
+    uint64_t counts[LANES] = {0};
+    if (records > sizeof numbers) { errno = E2BIG; die("records"); }
+    if (!room) { // the memory is there from the first turn on, as that of the pool of buffers is
+        room = malloc(records * 130 + LANES * MOST + JOINED);
+        keys = malloc(records * 8);
+        for (uint64_t i = 0; i < records; i++) store64(keys + 8 * i, i);
+    }
+    for (int i = 0; i < count; i++) lanes[i] = (struct lane){ .fd = create() };
+    uint64_t t = now();
+    if (count > 1) for (uint64_t i = 0; i < records; i++) counts[numbers[i] = murmur2(keys + 8 * i) % LANES]++;
+    uint8_t *next = room;
+    for (int i = 0; i < count; i++) {
+        lanes[i].data = lanes[i].batch = next;
+        lanes[i].p = next + HEADER;
+        next += counts[i] * 130 + (count > 1 ? MOST : JOINED);
+    }
+    for (uint64_t i = 0; i < records; i++) {
+        struct lane *l = &lanes[count > 1 ? numbers[i] : 0];
+        int64_t at = T0 + i / 10;
+        if (l->n && l->p - l->batch + 10 + 9 + 2 + VALUE > MOST) {
+            finish(l, 0, at);
+            if (count == 1 && l->p - l->data > JOINED - MOST) {
+                put_all(l->fd, l->data, l->p - l->data, l->at);
+                l->at += l->p - l->data;
+                l->p = l->data;
+            }
+            l->batch = l->p;
+            l->p += HEADER;
+        }
+        if (!l->n) l->base = at;
+        uint8_t *p = put(l->p, 1 + width(at - l->base) + width(l->n) + 1 + 8 + 2 + VALUE + 1);
+        *p++ = 0;
+        p = put(put(p, at - l->base), l->n);
+        p = put(p, 8);
+        memcpy(p, keys + 8 * i, 8);
+        p = put(p + 8, VALUE);
+        memcpy(p, pool.at + i % (pool.size / VALUE) * VALUE, VALUE);
+        p[VALUE] = 0; // no headers
+        l->p = p + VALUE + 1;
+        l->n++;
+    }
+    for (int i = 0; i < count; i++) {
+        if (lanes[i].n) finish(&lanes[i], 0, T0 + records / 10);
+        put_all(lanes[i].fd, lanes[i].data, lanes[i].p - lanes[i].data, lanes[i].at);
+    }
+    t = now() - t;
+    for (int i = 0; i < count; i++) scrap(lanes[i].fd);
+    free((void *)pool.at);
+    return (struct sample){ t, records, records };
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     data = argv[1];
@@ -571,6 +679,9 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "scan_two_columns")) s = scan(b, 1);
         else if (!strcmp(name, "scan_pread")) s = scan_pread(b);
         else if (!strcmp(name, "scan_two_threads")) s = scan_two_threads(b);
+        else if (!strcmp(name, "commits")) s = commits(a);
+        else if (!strcmp(name, "deal")) s = deal(a, LANES);
+        else if (!strcmp(name, "deal_one")) s = deal(a, 1);
         else { puts("unknown workload"); fflush(stdout); continue; }
         printf("%lu %lu %lu\n", s.ns, s.units, s.sum);
         fflush(stdout);
