@@ -525,7 +525,7 @@ cdef class RecordReader(Reader):
     def stop(self):
         self.is_stopped = True
 
-    def take_turns(self):
+    def _take_turns(self):
         """Before the first record: others will read on from where this one is stopped, and use its memory again. Fresh
         pages cost as much as what is read into them."""
         if self.window.data is NULL:

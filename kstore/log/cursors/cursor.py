@@ -351,7 +351,7 @@ class Cursor(OffsetCommitter):
             self._position = at
             self._reader = reader
             if self._goes_on:
-                reader.take_turns()
+                reader._take_turns()
             if self._closed:  # by another thread, which has not seen the reader
                 return
             yield reader
