@@ -876,7 +876,7 @@ class LogWriter(RecordAppender, PartitionLog):
         """Makes a .keys file beside each sealed segment that has none, so that `last` and `history` find a key without a
         look at all records. Returns a KeyFileReport for every sealed segment, oldest first.
 
-        The file takes about 11 bytes for each key of the segment, and Kafka passes it over. It tells for which state of
+        The file takes about 15 bytes for each key of the segment, and Kafka passes it over. It tells for which state of
         the .log it was made, and each part has a checksum: one that does not fit, or is damaged, is not believed, and made
         again. It goes with its segment. Other threads may append and read meanwhile. The option key_files has it done in
         the background whenever a segment is sealed or compacted.
