@@ -9,8 +9,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import monotonic, time_ns
-from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from kstore.arguments import choice, integer, number
 from kstore.engine.io.file import Traffic
@@ -25,6 +24,7 @@ from kstore.log.follow.follow_source import check_directory, check_kept, directo
 from kstore.log.partition import PartitionLog
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import kept_until
+from kstore.log.threads.closing import Closing
 from kstore.log.threads.resumed import Resumed
 from kstore.store.log_directory import TICK, LogDirectory
 from kstore.store.topic_catalog import TopicCatalog
@@ -98,7 +98,7 @@ class Place(Protocol):
     def close(self) -> None: ...
 
 
-class TopicReader:
+class TopicReader(Closing):
     """The loop of all that read many partitions: each has its turn when something tells of it."""
 
     _closed = True
@@ -394,22 +394,6 @@ class TopicReader:
         """Ends the iteration, also in a thread that is waiting in it."""
         self._closed = True
         self._event.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, NoReturn, Protocol
 
 from kstore.arguments import choice, integer, moment, number
 from kstore.engine.append.commit_appender import OffsetCommitter
@@ -30,6 +30,7 @@ from kstore.log.files.lock import once_free
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import kept_until
 from kstore.log.threads.async_call import in_thread
+from kstore.log.threads.closing import Closing
 from kstore.log.threads.resumed import Resumed
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
@@ -130,7 +131,7 @@ def offset_of(view: View, place: str | int | datetime) -> int:
     return place
 
 
-class Cursor(OffsetCommitter):
+class Cursor(OffsetCommitter, Closing):
     """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
 
     Iterating gives the records from the committed position on, and goes on from there when it is iterated again.
@@ -621,21 +622,10 @@ class Cursor(OffsetCommitter):
         finally:
             lock.release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(self.close)
+        await in_thread(self.close)  # it may wait for the disk
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a cursor cannot be pickled: open one in the other process")

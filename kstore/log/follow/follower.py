@@ -4,7 +4,6 @@ import select
 from collections import deque
 from collections.abc import Iterator
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 from kstore.engine.io.notification import EventFd
@@ -14,6 +13,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogNotFoundError, RecordTooLargeError
 from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
 from kstore.log.read.left_out import LeftOut
+from kstore.log.threads.closing import Closing
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -25,7 +25,7 @@ _LOOKS = 20  # at a place that keeps changing while it is read
 _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
-class Follower(Generic[Item]):
+class Follower(Closing, Generic[Item]):
     """An iterator of the records (or batches) from an offset on, which waits for more at the end. log.follow() makes
     one.
 
@@ -246,22 +246,6 @@ class Follower(Generic[Item]):
         """Ends the iteration, also in a thread that is waiting in it."""
         self._closed = True
         self._event.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
