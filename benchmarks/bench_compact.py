@@ -40,6 +40,28 @@ def _mib(pytestconfig: pytest.Config) -> int:
     return int(os.environ.get("KSTORE_BENCH_COMPACT_MIB", "1024" if pytestconfig.getoption("all") else "128"))
 
 
+class _Dirty:
+    """A copy, in `path`, of the partition `dirty`, made again for each round and open for writing."""
+
+    def __init__(self, dirty: Path, path: Path) -> None:
+        self._dirty = dirty
+        self._path = path
+
+    def prepare(self, *args: int) -> int:
+        link_dirty(self._dirty, self._path)
+        self.writer = kstore.open(
+            self._path, "a", clean=True, cleanup_policy="compact", log_cleaner_dedupe_buffer_size=BUFFER
+        )
+        return self.sealed_bytes()
+
+    def sealed_bytes(self) -> int:
+        return sum(segment.size for segment in self.writer.segments[:-1])
+
+    def clear(self, size: int) -> None:
+        self.writer.close()
+        shutil.rmtree(self._path.parent)
+
+
 def bench_compact(
     race: Race, data: Data, limit: Peer, kafka: Peer, krabka: Peer, pytestconfig: pytest.Config
 ) -> None:
@@ -49,30 +71,16 @@ def bench_compact(
     Log::compact. The result has the same size everywhere."""
     mib = _mib(pytestconfig)
     dirty = make_dirty(data, mib)
-    path = data.work / "kstore" / "compact-0"
-    log: list[kstore.LogWriter] = []
-
-    def prepare(*args: int) -> int:
-        link_dirty(dirty, path)
-        log.append(
-            kstore.open(
-                path, "a", clean=True, cleanup_policy="compact", log_cleaner_dedupe_buffer_size=BUFFER
-            )
-        )
-        return sum(segment.size for segment in log[0].segments[:-1])
+    log = _Dirty(dirty, data.work / "kstore" / "compact-0")
 
     def work(size: int) -> tuple[int, int]:
-        log[0].compact()
-        return size, sum(segment.size for segment in log[0].segments[:-1])
-
-    def clear(size: int) -> None:
-        log.pop().close()
-        shutil.rmtree(path.parent)
+        log.writer.compact()
+        return size, log.sealed_bytes()
 
     race(
         "compact",
         "byte",
-        InProcess("kstore", prepare, work, clear=clear),
+        InProcess("kstore", log.prepare, work, clear=log.clear),
         limit.contestant("C", "compact"),
         kafka.contestant("Kafka", "compact"),
         krabka.contestant("krabka", "compact"),
@@ -90,32 +98,18 @@ def bench_compact_packed(
     packed. What is left is packed by each with its own libraries, at its default level."""
     mib = _mib(pytestconfig) // 8
     dirty, keys = data.work / f"dirty-{codec}-0", mib * 1000
-    path = data.work / "kstore" / "compact-0"
     distinct = _write_packed(data, dirty, codec, mib, keys)
-    log: list[kstore.LogWriter] = []
-
-    def prepare(*args: int) -> int:
-        link_dirty(dirty, path)
-        log.append(
-            kstore.open(
-                path, "a", clean=True, cleanup_policy="compact", log_cleaner_dedupe_buffer_size=BUFFER
-            )
-        )
-        return sum(segment.size for segment in log[0].segments[:-1])
+    log = _Dirty(dirty, data.work / "kstore" / "compact-0")
 
     def work(size: int) -> tuple[int, int]:
-        done = log[0].compact()
+        done = log.writer.compact()
         assert sum(each.records_after for each in done.segments) == distinct
         return size, SELF_CHECKED
-
-    def clear(size: int) -> None:
-        log.pop().close()
-        shutil.rmtree(path.parent)
 
     race(
         f"compact_{codec}",
         "byte",
-        InProcess("kstore", prepare, work, clear=clear),
+        InProcess("kstore", log.prepare, work, clear=log.clear),
         kafka.contestant("Kafka", "compact_packed"),
         goals=(Goal("Kafka", speed=2),),
         arguments=lambda turn: (CODECS.index(codec),),

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +109,11 @@ def test_in_another_process(path: Path) -> None:
     assert "g" in kstore.LogStore(path).cursors()
 
 
-def killed_reader(path: Path, meanwhile: Callable[[], object]) -> None:
+def killed_reader(read: Callable[[], Iterator[object]], meanwhile: Callable[[], object]) -> None:
     """A member that reads, commits nothing, and is killed."""
     reads, pid = os.pipe(), os.fork()
     if pid == 0:
-        cursor = kstore.LogStore(path).cursor("g", ["t"])
+        cursor = read()
         list(cursor)
         os.write(reads[1], b"x")
         signal.pause()
@@ -133,7 +133,9 @@ def test_one_that_was_killed_has_left_when_that_is_found(path: Path, seen: bool)
     clock = Clock()
     with store_of(path, clock, offsets_retention_minutes=10) as store:
         clock.ahead = 20 * MINUTE
-        killed_reader(path, store.expire_cursors if seen else lambda: None)
+        killed_reader(
+            lambda: kstore.LogStore(path).cursor("g", ["t"]), store.expire_cursors if seen else lambda: None
+        )
         clock.ahead = 40 * MINUTE
         assert store.expire_cursors(dry_run=True) == {}
         assert store.expire_cursors() == {}
@@ -152,17 +154,7 @@ def test_another_member_leaves_before_it_is_killed(path: Path) -> None:
         with kstore.LogStore(path).open("t", 1).cursor("g"):
             pass
 
-    reads, pid = os.pipe(), os.fork()
-    if pid == 0:
-        cursor = kstore.LogStore(path).open("t", 0).cursor("g")
-        list(cursor)
-        os.write(reads[1], b"x")
-        signal.pause()
-        os._exit(1)
-    assert os.read(reads[0], 1) == b"x"
-    another()
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    killed_reader(lambda: kstore.LogStore(path).open("t", 0).cursor("g"), another)
     with store_of(path, clock, offsets_retention_minutes=10) as store:
         clock.ahead = 40 * MINUTE
         assert store.expire_cursors(dry_run=True) == {}
