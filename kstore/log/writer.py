@@ -1031,7 +1031,6 @@ class LogWriter(RecordAppender, PartitionLog):
             at = self._place_of(old)
             due = self.clock_ms() + self._config.file_delete_delay_ms
             names = [each.stem + kind for each in new for kind in each.kinds]
-            falling = [each.stem + kind for each in reversed(new) for kind in each.kinds]
             self._drop_unfinished(names)
             # Readers that have the first one must not take the new files of its name for its own.
             _ = old[0].offset_index, old[0].time_index, old[0].transaction_index
@@ -1039,9 +1038,14 @@ class LogWriter(RecordAppender, PartitionLog):
             ends = [*(each.base_offset for each in new[1:]), end]
             with self._unfinished(f"the replacement of the segments from {base} to {end}") as change:
                 try:
-                    for name in falling:
-                        rename(f"{self._directory}/{name}{CLEANED}", f"{self._directory}/{name}{SWAP}")
-                    sync_directory(self._directory)  # from here on the new ones count
+                    # Beside a .cleaned file an opening passes over the .swap files from its offset on, and over no other:
+                    # so each segment's new names are on the disk before those of the one below it.
+                    for each in reversed(new):
+                        for kind in each.kinds:
+                            path = f"{self._directory}/{each.stem}{kind}"
+                            rename(path + CLEANED, path + SWAP)
+                        sync_directory(self._directory)
+                    # From here on the new ones count.
                 except OSError:
                     self._drop_replacements(names)
                     change.undone()
@@ -1051,6 +1055,9 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._deleted.set_aside(segment, due)
                     snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
                     self._deleted.set_rest_aside(segment, snapshot, due)
+                sync_directory(
+                    self._directory
+                )  # or an old one may come back beside the new one that holds its records
                 for name in names:
                     rename(f"{self._directory}/{name}{SWAP}", f"{self._directory}/{name}")
                 segments = []
@@ -1065,14 +1072,16 @@ class LogWriter(RecordAppender, PartitionLog):
     def _drop_replacements(self, names: Sequence[str]) -> None:
         """Removes new segments that do not count yet. The first .log goes last: as long as it ends in .cleaned, an opening
         passes all of them over."""
-        first = f"{self._directory}/{names[0]}"
-        if sum(name.endswith(".log") for name in names) > 1 and os.path.exists(first + SWAP):  # noqa: PTH110
-            rename(first + SWAP, first + CLEANED)
+        first, *others = names
+        path = f"{self._directory}/{first}"
+        if sum(name.endswith(".log") for name in names) > 1 and os.path.exists(path + SWAP):  # noqa: PTH110
+            rename(path + SWAP, path + CLEANED)
             sync_directory(self._directory)
-        for name in reversed(names):
-            for suffix in (CLEANED, SWAP):
-                unlink(f"{self._directory}/{name}{suffix}", missing_ok=True)
-        sync_directory(self._directory)
+        for part in (others, [first]):
+            for name in reversed(part):
+                for suffix in (CLEANED, SWAP):
+                    unlink(f"{self._directory}/{name}{suffix}", missing_ok=True)
+            sync_directory(self._directory)
 
     def _place_of(self, old: Sequence[Segment]) -> int:
         """Where these segments are among the sealed ones. LogChangedError if they are not, one after the other."""
@@ -1084,10 +1093,18 @@ class LogWriter(RecordAppender, PartitionLog):
         return at
 
     def _drop_unfinished(self, names: Sequence[str]) -> None:
-        """Removes what an earlier compaction could not remove: beside it an opening would not take the new files."""
-        for name in list_directory(self._directory):
-            if name.endswith((CLEANED, SWAP)) and name.removesuffix(CLEANED) not in names:
-                unlink(f"{self._directory}/{name}")
+        """Removes what an earlier compaction could not remove: beside it an opening would not take the new files. As long as
+        there are .swap files, a .cleaned one may be what keeps an opening from taking them."""
+        left = [
+            name
+            for name in list_directory(self._directory)
+            if name.endswith((CLEANED, SWAP)) and name.removesuffix(CLEANED) not in names
+        ]
+        for suffix in (SWAP, CLEANED):
+            if found := [name for name in left if name.endswith(suffix)]:
+                for name in found:
+                    unlink(f"{self._directory}/{name}")
+                sync_directory(self._directory)
 
     def delete_records(self, before_offset: int) -> int:
         """Makes `before_offset` (-1: the log end offset) the first offset that can be read, durably, and returns it.

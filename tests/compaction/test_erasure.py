@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import kstore
 from kstore.__main__ import main
 from kstore.engine.io.file import calls_made, fail_call
-from kstore.testing.power_cuts import crash_states
 from kstore.testing.recorder import Recorder
+from tests.compaction import disks
 from tests.compaction.stages import stage, unpacked
 from tests.compaction.test_interrupted import NOW, left_behind, marker, transaction
 from tests.helpers.calls import some_calls
@@ -318,18 +318,14 @@ def test_power_cuts(ram: Path, sample: tuple[Path, list[kstore.Record], int]) ->
     shutil.copytree(source, root / "t-0")
     with Recorder(root) as recorder:
         erase(root / "t-0")
-    seen = set()
     believed = 0
-    for state in crash_states(recorder.trace, models=("strict", "ordered"), most=2, moments=30):
-        digest = state.image.digest()
-        if digest not in seen:
-            seen.add(digest)
-            (ram / "left").mkdir()
-            state.image.write_to(ram / "left")
-            believed += settle(ram / "left")
-            check_interrupted(ram / "left" / "t-0", before)
-            shutil.rmtree(ram / "left")
-    assert len(seen) > 15
+
+    def check(left: Path) -> None:
+        nonlocal believed
+        believed += settle(left)
+        check_interrupted(left / "t-0", before)
+
+    assert disks.check_each(recorder.trace, ram, check, 30) > 15
     assert believed > 10
 
 

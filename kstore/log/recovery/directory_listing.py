@@ -107,7 +107,7 @@ class DirectoryListing:
             ),
             default=None,
         )
-        swaps = []
+        swaps, cleaned, void = [], [], False
         for name in sorted(extras):
             if name.endswith(".deleted"):
                 offset = layout.segment_offset(name.removesuffix(".deleted"))
@@ -115,12 +115,17 @@ class DirectoryListing:
                     self.removed.add(offset)
                 if not name.endswith(".checkpoint.deleted"):
                     self._drop(Code.REMOVAL_UNDER_WAY, name)
-            elif name.endswith(".cleaned") or (
-                first_cleaned is not None and (layout.parse_offset(name) or 0) >= first_cleaned
-            ):
+            elif name.endswith(".cleaned"):
+                cleaned.append(name)
+            elif first_cleaned is not None and (layout.parse_offset(name) or 0) >= first_cleaned:
                 self._drop(Code.COMPACTION_UNFINISHED, name)
+                void = True
             else:
                 swaps.append(name)
+        if void:
+            self._sync_names()  # if a .cleaned file went first, the .swap files would count
+        for name in cleaned:
+            self._drop(Code.COMPACTION_UNFINISHED, name)
         placed = [(offset, name) for offset, bits in self.files.items() for name in names_of(offset, bits)]
         placed += [
             (offset, name)
@@ -137,9 +142,14 @@ class DirectoryListing:
             for _, other in placed[bisect_left(placed, (offset, "")) : bisect_left(placed, (end, ""))]:
                 if self._is_there(other):
                     self._drop(Code.COMPACTION_REPLACES, other, name)
+        if swaps:
+            self._sync_names()  # or what was replaced may come back
         for name in swaps:
             if name in self.others:
                 self._finish_swap(name)
+
+    def _sync_names(self) -> None:
+        self.note(Code.NAMES_SYNCED, "", deed=lambda repairs: repairs.sync_names())
 
     def _finish_swap(self, name: str) -> None:
         final = name.removesuffix(".swap")

@@ -104,21 +104,27 @@ class Repairs:
                 log.write(at, chunk)
                 at += len(chunk)
             log.sync()
-            names.append(f"{stem}.log")
             for kind, entries in contents.items():
                 file = File(f"{self.directory}/{stem}{kind}.cleaned", "w")
                 file.write(0, entries)
                 file.sync()
-                names.append(stem + kind)
-            for kind in (".log", *contents):
-                set_mtime_ms(f"{self.directory}/{stem}{kind}.cleaned", mtime)
-        for name in reversed(names):
-            self.rename(name + ".cleaned", name + ".swap")
+            names.append([stem + kind for kind in (".log", *contents)])
+            for name in names[-1]:
+                set_mtime_ms(f"{self.directory}/{name}.cleaned", mtime)
+        self.sync_names()
+        # Beside a .cleaned file an opening passes over the .swap files from its offset on, and over no other: so each part's
+        # new names are on the disk before those of the one below it.
+        for part_names in reversed(names):
+            for name in part_names:
+                self.rename(name + ".cleaned", name + ".swap")
+            self.sync_names()
+        new = [name for part_names in names for name in part_names]
         for kind in layout.SEGMENT_KINDS:
             name = segment.stem + kind
-            if name not in names:
+            if name not in new:
                 self.delete(name)
         drop_hint(f"{self.directory}/{segment.stem}{layout.KEYS}")
-        for name in names:
+        self.sync_names()  # or an old index may come back beside the new log
+        for name in new:
             self.rename(name + ".swap", name)
-        sync_directory(self.directory)
+        self.sync_names()

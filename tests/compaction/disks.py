@@ -1,0 +1,61 @@
+"""What a disk may hold after the power failed in the midst of a cleaning, and in the midst of the opening after that."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from kstore.testing import Image, Recorder, Trace
+from kstore.testing.power_cuts import crash_states
+
+STATES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))  # every moment and state, if not 0
+EVERY = 1 if STATES else 12  # the opening of so many states is recorded too
+
+
+def check_each(
+    trace: Trace,
+    scratch: Path,
+    check: Callable[[Path], object],
+    moments: int,
+    reopen: Callable[[Path], object] | None = None,
+) -> int:
+    """Gives a directory of each state to `check`; how many differ. Two states at each of so many moments, if not all.
+
+    With `reopen`, the power fails once more while it is at work on some of them."""
+    seen = set()
+    left = scratch / "left"
+    for state in crash_states(
+        trace,
+        models=("strict", "ordered"),
+        most=None if STATES else 2,
+        moments=None if STATES else moments,
+    ):
+        digest = state.image.digest()
+        if digest in seen:
+            continue
+        seen.add(digest)
+        try:
+            _check(state.image, left, check)
+            if reopen is not None and len(seen) % EVERY == 0:
+                again = scratch / "again"
+                again.mkdir()
+                state.image.write_to(again)
+                with Recorder(again) as recorder:
+                    reopen(again)
+                shutil.rmtree(again)
+                second = scratch / "second"
+                second.mkdir()
+                check_each(recorder.trace, second, check, 10)
+                shutil.rmtree(second)
+        except BaseException as e:
+            calls = [f"  {at} {call}" for at, call in enumerate(trace.calls[: state.at + 1])][-30:]
+            e.add_note("\n".join([f"after call {state.at}, {state.model}: {state.text}", *calls]))
+            raise
+    return len(seen)
+
+
+def _check(image: Image, left: Path, check: Callable[[Path], object]) -> None:
+    left.mkdir()
+    image.write_to(left)
+    check(left)
+    shutil.rmtree(left)
