@@ -23,6 +23,7 @@ from kstore.arguments import (
     number,
     warn,
 )
+from kstore.engine.compact.key_file import last_in
 from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
@@ -495,10 +496,14 @@ class PartitionLog:
         if type(key) is not bytes:
             key = self._checked_key(key)
         try:
-            record, offset = last_record(now, key, end, aborted, self._by_scans)
+            # usually the .keys files tell, and this is the quick way to ask them
+            offset = -1
+            record = last_in(now.segments, key, now.log_start_offset, end) if aborted is None else None
+            if record is None:
+                record, offset = last_record(now, key, end, aborted, self._by_scans)
         except CorruptFileError as e:
             raise_told(now, e)
-        if record is None:
+        if record is None or isinstance(record, int):
             return None if offset < 0 else self._twin(now).get(offset)
         if self._traffic is not None:
             self._count(self._traffic, record)

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from kstore.engine.compact.cleaner import OffsetMap
@@ -23,3 +24,8 @@ class KeyFile:
     def size(self) -> int: ...
     def find(self, segment: Segment, key: bytes) -> Record | int: ...
     def count(self) -> int: ...
+
+class KeyFileUser:
+    file: KeyFile | None
+
+def last_in(segments: Sequence[Segment], key: bytes, start: int, end: int) -> Record | int | None: ...

@@ -276,3 +276,33 @@ cdef class KeyFile:
                 return -1
             entries += block[4]
         return entries
+
+
+cdef class KeyFileUser:
+    """Who looks for keys in a segment: the base of KeyIndex, so that the segment's .keys file is found in C."""
+
+    cdef public KeyFile file   # None: nobody has found one that can be believed
+
+
+def last_in(segments, bytes key not None, int64_t start, int64_t end):
+    """The last Record with a key among `segments`, from the last segment on; ABSENT, -1, if none of them has it; None if
+    their .keys files do not tell. The log starts at offset `start`, and is read up to `end`.
+
+    CorruptRecordError, LogChangedError, OSError."""
+    cdef Py_ssize_t count = len(segments), at
+    cdef Segment segment
+    for at in range(count - 1, -1, -1):
+        segment = segments[at]
+        if segment.base_offset < start:
+            return None
+        if at == count - 1 and segment.limit() == 0:
+            continue  # the active one, with nothing in it
+        user = segment._keys
+        if not isinstance(user, KeyFileUser) or (<KeyFileUser>user).file is None:
+            return None
+        found = (<KeyFileUser>user).file.find(segment, key)
+        if type(found) is Record:
+            return found if (<Record>found).offset < end else None
+        if found != ABSENT:
+            return None
+    return ABSENT

@@ -42,18 +42,7 @@ def last_record(
             break
         if segment is newest and segment.size == 0:
             continue
-        index = segment._keys
-        file = None if index is None else index.file
-        if file is None or segment.base_offset < start:
-            found = _find(segment, key, start, segment is not newest)
-        else:
-            found = file.find(segment, key)
-            if found.__class__ is Record:  # as nearly always: the fewer steps the better
-                offset = found.offset
-                if offset < end and aborted is None:
-                    return found, offset
-            elif found != ABSENT:
-                found = _find(segment, key, start, segment is not newest)
+        found = _find(segment, key, start, segment is not newest)
         if isinstance(found, Record):
             record, offset = found, found.offset
         elif found == ABSENT:

@@ -5,7 +5,7 @@ import threading
 import weakref
 
 from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
-from kstore.engine.compact.key_file import KeyFile, Marks
+from kstore.engine.compact.key_file import KeyFile, KeyFileUser, Marks
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
@@ -47,13 +47,13 @@ def key_file_of(segment: Segment) -> KeyFile | None:
     return file if fits else None
 
 
-class KeyIndex:
+class KeyIndex(KeyFileUser):
     """Of one segment. The first lookup that finds no .keys file has to read the segment; the second one makes a map in
     memory, if there is room among the maps of all segments. Threads may share it: while one makes the map, others read.
     """
 
     def __init__(self) -> None:
-        self.file: KeyFile | None = None
+        self.file = None
         self._map: OffsetMap | None = None
         self._covered = 0  # bytes of the log that the map knows
         self._last = (0, 0)  # where the last batch of those is, and its checksum
