@@ -8,7 +8,8 @@ which an `except` clause is left by a `return`: CPython runs no signal handler t
 it (after an exception in the third, the one that was handled would stay the current one for ever).
 
 "check": every moment in which CPython runs the handlers of signals that have come (after a call, at the start of a
-function, at the end of a loop's turn), in kstore and in the library functions that it calls.
+function, at the end of a loop's turn), in kstore and in the library functions that it calls. The tracer comes one
+instruction later. Left out is the last call in a `with` or `try`: CPython raises within it, and the tracer behind it.
 """
 
 import dis
@@ -72,6 +73,16 @@ def _is_nothing(code: CodeType, at: int) -> bool:
     )
 
 
+@functools.cache
+def _looks_for_signals(code: CodeType, at: int) -> bool:
+    """Whether the operation before this position does, and an exception that it raises there leads where one here does."""
+    handlers = [
+        next((e.target for e in dis._parse_exception_table(code) if e.start <= place < e.end), None)  # type: ignore[attr-defined]
+        for place in (at - 2, at)
+    ]
+    return _before(code, at).startswith(LOOKS_FOR_SIGNALS) and handlers[0] == handlers[1]
+
+
 class Injector:
     """`with Injector(kind, nth, what):` calls `what` at the nth point; `count` is how many points there were."""
 
@@ -109,8 +120,9 @@ class Injector:
 
     def _check(self, frame: FrameType, event: str, _: Any) -> Any:
         # Where CALL still comes, its PRECALL has not called yet: no signal is looked for between the two.
-        wanted = event == "opcode" and not self.done and _at(frame.f_code, frame.f_lasti) != "CALL"
-        if wanted and _before(frame.f_code, frame.f_lasti).startswith(LOOKS_FOR_SIGNALS):
+        code, at = frame.f_code, frame.f_lasti
+        wanted = event == "opcode" and not self.done and _at(code, at) != "CALL"
+        if wanted and _looks_for_signals(code, at):
             self._point(frame)
         return self._check
 
