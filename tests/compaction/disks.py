@@ -9,7 +9,7 @@ from kstore.testing import Image, Recorder, Trace
 from kstore.testing.power_cuts import crash_states
 
 STATES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))  # every moment and state, if not 0
-EVERY = 1 if STATES else 12  # the opening of so many states is recorded too
+EVERY = 12  # of so many states the opening of one is recorded too
 
 
 def check_each(
@@ -18,8 +18,10 @@ def check_each(
     check: Callable[[Path], object],
     moments: int,
     reopen: Callable[[Path], object] | None = None,
+    *,
+    every_one: bool = STATES > 0,
 ) -> int:
-    """Gives a directory of each state to `check`; how many differ. Two states at each of so many moments, if not all.
+    """Gives a directory of each state to `check`; how many differ. Two states at each of so many moments, or every one.
 
     With `reopen`, the power fails once more while it is at work on some of them."""
     seen = set()
@@ -27,8 +29,8 @@ def check_each(
     for state in crash_states(
         trace,
         models=("strict", "ordered"),
-        most=None if STATES else 2,
-        moments=None if STATES else moments,
+        most=None if every_one else 2,
+        moments=None if every_one else moments,
     ):
         digest = state.image.digest()
         if digest in seen:
@@ -45,7 +47,7 @@ def check_each(
                 shutil.rmtree(again)
                 second = scratch / "second"
                 second.mkdir()
-                check_each(recorder.trace, second, check, 10)
+                check_each(recorder.trace, second, check, 10, every_one=False)
                 shutil.rmtree(second)
         except BaseException as e:
             calls = [f"  {at} {call}" for at, call in enumerate(trace.calls[: state.at + 1])][-30:]
