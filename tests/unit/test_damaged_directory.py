@@ -218,8 +218,8 @@ def test_damage_in_a_segment_that_must_be_split(tmp_path: Path) -> None:
     (path / f"{0:020d}.timeindex").write_bytes(b"")
     reader = kstore.open(path, clean=False)
     assert [record.offset for record in reader] == starts[:2]
-    assert len(reader.recovery.losses) == 2  # the damaged batch was never promised
-    with pytest.warns(kstore.DataLossWarning, match=r"kept in 2 \.cut files"):
+    assert len(reader.recovery.losses) == 3  # the damaged batch was before sound ones
+    with pytest.warns(kstore.DataLossWarning, match=r"kept in 3 \.cut files"):
         log = kstore.open(path, "a", clean=False)
     with log:
         assert [f.code for f in log.recovery.findings] == [f.code for f in reader.recovery.findings]
@@ -228,6 +228,7 @@ def test_damage_in_a_segment_that_must_be_split(tmp_path: Path) -> None:
     assert [record.offset for record in kstore.open(path)] == [*starts[:2], starts[1] + 1]
     kept = {kept.name: kept.read_bytes() for kept in path.glob("*.cut")}
     assert kept == {
+        f"{starts[1]:020d}.log.{len(batches[1])}.cut": batches[2],
         f"{starts[2]:020d}.log.0.cut": batches[3],
         f"{starts[3]:020d}.log.0.cut": batches[4],
     }
@@ -274,3 +275,55 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
     with kept.open("rb") as f:
         f.seek((1 << 30) - size)
         assert f.read(12) == b"in the midst"
+
+
+def one_batch_a_segment(directory: Path) -> list[Path]:
+    """A log of five segments after a crash, of which nothing was noted as flushed; the .log files."""
+    log = kstore.open(directory, "a", internal_segment_bytes=600)
+    for n in range(5):
+        log.extend([b"%03d" % i + b"x" * 80 for i in range(n * 5, n * 5 + 5)])
+    log.abandon()
+    for checkpoint in directory.glob("recovery-point*"):
+        checkpoint.unlink()
+    return sorted(directory.glob("*.log"))
+
+
+@pytest.mark.parametrize("damaged", [(1,), (0,), (1, 3)])
+def test_a_damaged_batch_before_sound_segments_is_kept(tmp_path: Path, damaged: tuple[int, ...]) -> None:
+    """Nothing is sound in the segment itself, but in a later one: so this is no torn end."""
+    directory = tmp_path / "t-0"
+    files = one_batch_a_segment(directory)
+    for n in damaged:
+        flip(str(files[n]), 100)
+    contents = [file.read_bytes() for file in files]
+    losses = kstore.open(directory).recovery.losses
+    assert sum("before sound batches" in loss for loss in losses) == len(damaged)
+    with pytest.warns(kstore.DataLossWarning):
+        log = kstore.open(directory, "a")
+    with log:
+        assert log.log_end_offset == 5 * damaged[0]
+        assert len(log.recovery.losses) == 5 - damaged[0]
+    assert [file.read_bytes() for file in sorted(directory.glob("*.cut"))] == contents[damaged[0] :]
+
+
+def test_a_damaged_batch_in_a_segment_without_index_is_kept(tmp_path: Path) -> None:
+    """What follows such a segment stays, as in Kafka."""
+    directory = tmp_path / "t-0"
+    files = one_batch_a_segment(directory)
+    flip(str(files[1]), 100)
+    content = files[1].read_bytes()
+    files[1].with_suffix(".index").unlink()
+    with pytest.warns(kstore.DataLossWarning, match="before sound batches"):
+        log = kstore.open(directory, "a")
+    with log:
+        assert log.log_end_offset == 25
+    assert [file.read_bytes() for file in sorted(directory.glob("*.cut"))] == [content]
+
+
+def test_a_damaged_last_batch_is_let_go(tmp_path: Path) -> None:
+    """It looks like one that was being written."""
+    directory = tmp_path / "t-0"
+    flip(str(one_batch_a_segment(directory)[4]), 100)
+    with kstore.open(directory, "a") as log:
+        assert (log.recovery.losses, log.log_end_offset) == ([], 20)
+    assert not list(directory.glob("*.cut"))

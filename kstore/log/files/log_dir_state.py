@@ -92,6 +92,9 @@ class State(NamedTuple):
     log_start_offset: int
     complaints: tuple[Complaint, ...]
     by_broker: bool = False  # whether it was a broker of Kafka that closed it
+    by_itself: bool = (
+        False  # whether a partition says so that was put into a log directory, which tells nothing of it yet
+    )
 
 
 def read_state(path: Path) -> State:
@@ -101,11 +104,33 @@ def read_state(path: Path) -> State:
     if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
         return State(False, 0, 0, ())
     complaints: list[Complaint] = []
-    recovery_point = _offset_of(f"{directory}/{layout.RECOVERY_POINTS}", tp, directory == whole, complaints)
     log_start_offset = _log_start_of(whole, directory, tp, complaints)
+    points = f"{directory}/{layout.RECOVERY_POINTS}"
+    if directory != whole and is_there(f"{whole}/{layout.RECOVERY_POINTS}") and not _may_tell_of(points, tp):
+        return _own_state(whole, tp, log_start_offset, complaints)
+    recovery_point = _offset_of(points, tp, directory == whole, complaints)
     marker = f"{directory}/{layout.CLEAN_SHUTDOWN}"
     clean = is_there(marker)
     return State(clean, recovery_point, log_start_offset, tuple(complaints), clean and _is_a_brokers(marker))
+
+
+def _may_tell_of(path: str, tp: TopicPartition) -> bool:
+    """Whether a checkpoint file has a line of a partition, or may have had one."""
+    try:
+        offsets, damage = checkpoints.look_into(path)
+    except OSError:
+        return True
+    return damage is not None or tp in offsets
+
+
+def _own_state(path: str, tp: TopicPartition, log_start_offset: int, complaints: list[Complaint]) -> State:
+    """What a partition says of itself that was written by itself, and lies in a log directory now.
+
+    It holds until the log directory tells of the partition: whoever writes it there, a broker too, notes a recovery point.
+    """
+    recovery_point = _offset_of(f"{path}/{layout.RECOVERY_POINTS}", tp, True, complaints)
+    clean = is_there(f"{path}/{layout.CLEAN_SHUTDOWN}")
+    return State(clean, recovery_point, log_start_offset, tuple(complaints), by_itself=True)
 
 
 def read_log_start(path: Path) -> int:
@@ -196,6 +221,7 @@ class HeldCheckpoints:
             return State(False, 0, 0, ())
         complaints: list[Complaint] = []
         found = []
+        told = name in self._offsets[layout.RECOVERY_POINTS] or layout.RECOVERY_POINTS in self._damage
         for file in (layout.RECOVERY_POINTS, layout.LOG_STARTS):
             where = f"{self._directory}/{file}"
             if file in self._damage:
@@ -205,6 +231,8 @@ class HeldCheckpoints:
         own = f"{path}/{layout.LOG_STARTS}"
         if is_there(own):  # it kept its own state before it was put here
             log_start_offset = max(log_start_offset, _offset_of(own, name, True, complaints))
+        if not told and is_there(f"{path}/{layout.RECOVERY_POINTS}"):
+            return _own_state(str(path), name, log_start_offset, complaints)
         return State(False, recovery_point, log_start_offset, tuple(complaints), self._by_broker)
 
     def put(self, file: str, name: TopicPartition, offset: int | None) -> None:
@@ -322,10 +350,19 @@ class LogDirState:
             if is_there(marker):
                 unlink(marker)
                 sync_directory(str(self.directory))
+            self._take_over(state)
             self._forget_own_state()
             clean = session.enter(self.name)
             self._entered = True
-            return state._replace(clean=clean)
+            return state if state.by_itself else state._replace(clean=clean)
+
+    def _take_over(self, state: State) -> None:
+        """What a partition said of itself is said by the log directory from here on, durably, before it is forgotten."""
+        if state.by_itself:
+            self._store(layout.RECOVERY_POINTS, state.recovery_point)
+            session = SESSIONS[self.directory]
+            if session.checkpoints is not None:
+                session.checkpoints.store()
 
     def _forget_own_state(self) -> None:
         """A partition that kept its own state before it was put into a log directory is no longer clean by what it says: a

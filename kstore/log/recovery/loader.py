@@ -9,7 +9,7 @@ The file is long because all decisions share one listing and one plan.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from kstore.log.files.log_dir_state import State, read_state
 from kstore.log.recovery.directory_listing import BITS, DirectoryListing, names_of
 from kstore.log.recovery.gaps import Gap, Gaps, offset_named
 from kstore.log.recovery.presence import not_found
-from kstore.log.recovery.remains import Remains, remains_of
+from kstore.log.recovery.remains import Remains, has_sound_batch, remains_of
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
@@ -70,6 +70,7 @@ class _Loader:
         self.recover = recover
         self.writing = writing
         self.by_broker = state.by_broker
+        self.by_itself = state.by_itself
         self.told_start = told_start
         self.asks_voucher = asks_voucher
         self.log_start_offset = state.log_start_offset
@@ -114,9 +115,10 @@ class _Loader:
     def drop(self, code: Code, segment: Segment) -> None:
         """A whole segment that does not count."""
         remains = remains_of(segment, 0)
-        lost = self._was_promised(segment.base_offset)
-        self._lose(segment.path, segment.size, remains, lost)
-        stem, keep = layout.segment_stem(segment.base_offset), lost or remains is not None
+        promised = self._was_promised(segment.base_offset)
+        followed = self._is_followed(segment)
+        self._lose(segment.path, segment.size, remains, promised, followed)
+        stem, keep = layout.segment_stem(segment.base_offset), promised or followed or remains is not None
         self.note(
             code,
             segment,
@@ -130,7 +132,27 @@ class _Loader:
         """Whether what lies at an offset should be on the disk: it was flushed, or the log was closed."""
         return self.recovery.clean or offset < self.recovery.recovery_point
 
-    def _lose(self, path: str, size: int, remains: Remains | None, promised: bool) -> None:
+    def _is_followed(self, segment: Segment, parts: Sequence[Segment] = ()) -> bool:
+        """Whether sound batches lie in later segments, or in these: then it was no torn end that was damaged in a segment,
+        and somebody may miss it."""
+        if segment.end_offset <= self.log_start_offset:
+            return False  # it was deleted
+        if any(has_sound_batch(part) for part in parts):
+            return True
+        later = sorted(
+            offset
+            for offset, bits in self.listing.files.items()
+            if offset > segment.base_offset and bits & _LOG
+        )
+        stems = map(layout.segment_stem, later)
+        return any(
+            has_sound_batch(self.make(stem, offset, self.listing.suffixes(stem), MAX64))
+            for stem, offset in zip(stems, later, strict=True)
+        )
+
+    def _lose(
+        self, path: str, size: int, remains: Remains | None, promised: bool, followed: bool = False
+    ) -> None:
         """Notes what recovery takes away that somebody may miss."""
         if remains is not None and remains.last_offset < self.log_start_offset:
             return  # it was deleted
@@ -139,11 +161,15 @@ class _Loader:
             self.recovery.losses.append(f"{size} bytes of {path} {gone}, with {remains}")
         elif promised and size:
             self.recovery.losses.append(f"{size} bytes of {path}, which had been flushed, were damaged")
+        elif followed and size:
+            self.recovery.losses.append(f"{size} bytes of {path}, before sound batches, were damaged")
 
     def load(self) -> Loaded:
         if self.recover:
             self.listing.finish_interrupted_work(self.make)
         segments = self._open_segments()
+        if self.by_itself and self.recovery.clean and not self._ends_as_closed(segments):
+            self.recovery.clean = False
         if self.recover and not self.recovery.clean:
             segments = self._recover(segments)
         elif self.recover and self.writing and segments and self._has_tail(segments[-1]):
@@ -190,6 +216,16 @@ class _Loader:
             frozenset(self.lost_time_indexes),
             self.has_producers,
         )
+
+    def _ends_as_closed(self, segments: list[Segment]) -> bool:
+        """Whether a log ends where its closing said. A log that was written by itself, and then put into a log directory, keeps
+        its clean marker when a broker appends to it there."""
+        if not segments:
+            return True
+        try:
+            return segments[-1].read_next_offset() == self.recovery.recovery_point
+        except CorruptFileError:
+            return False
 
     def _has_tail(self, last: Segment) -> bool:
         """Whether bytes follow the last whole batch, or that cannot be told."""
@@ -364,7 +400,7 @@ class _Loader:
             return False
         return True
 
-    def _cut(self, segment: Segment, found: RecoveryWalk) -> None:
+    def _cut(self, segment: Segment, found: RecoveryWalk, parts: Sequence[Segment] = ()) -> None:
         """Lets a segment end at the last good batch."""
         size, beyond = found.valid_bytes, segment.size - found.valid_bytes
         if not beyond:
@@ -373,9 +409,10 @@ class _Loader:
         code = Code.OFFSETS_FALL if found.disordered else Code.TORN_TAIL if found.torn else Code.CORRUPT_BATCH
         remains = remains_of(segment, size)
         promised = self._was_promised(found.next_offset)
-        self._lose(segment.path, beyond, remains, promised)
+        followed = self._is_followed(segment, parts)
+        self._lose(segment.path, beyond, remains, promised, followed)
         self.recovery.truncated_bytes += beyond
-        keep = promised or remains is not None
+        keep = promised or followed or remains is not None
         self.note(
             code,
             segment,
@@ -387,10 +424,10 @@ class _Loader:
         )
         segment.limit_to(size)
 
-    def _adopt(self, segment: Segment, found: RecoveryWalk) -> None:
+    def _adopt(self, segment: Segment, found: RecoveryWalk, parts: Sequence[Segment]) -> None:
         """Makes a segment what its recovery leaves: cut at the last good batch, with the indexes of the scan."""
         stem = layout.segment_stem(segment.base_offset)
-        self._cut(segment, found)
+        self._cut(segment, found, parts)
         offset_index, time_index = found.offset_index, found.time_index
         segment.use_indexes(offset_index, time_index)
         self.note(
@@ -486,7 +523,7 @@ class _Loader:
                 empty = part.recovery_walk()
                 part.limit_to(size)
                 found = empty._replace(error=found.error, disordered=True)
-            self._adopt(part, found)
+            self._adopt(part, found, pending)
             if found.valid_bytes < size:
                 for beyond in pending:
                     self.recovery.truncated_bytes += beyond.size
@@ -588,6 +625,7 @@ def load(
         clean=state.clean if clean is None else clean,
         recovery_point=state.recovery_point if recovery_point is None else recovery_point,
         log_start_offset=state.log_start_offset if log_start_offset is None else log_start_offset,
+        by_itself=state.by_itself and clean is None and recovery_point is None,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
     loader = _Loader(path, state, make, recover, writing, told_start, asks_voucher)

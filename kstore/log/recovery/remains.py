@@ -37,3 +37,8 @@ def remains_of(segment: Segment, position: int) -> Remains | None:
         last = batch.last_offset
         count += 1
     return Remains(count, first, last) if count else None
+
+
+def has_sound_batch(segment: Segment) -> bool:
+    """Whether a segment has a sound batch, whatever lies before it. OSError."""
+    return next(iter(BatchReader((segment,), 0, MAX64, on_error="skip")), None) is not None

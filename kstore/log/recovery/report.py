@@ -8,7 +8,8 @@ from kstore.log.recovery.steps import Code, Finding, Step
 
 
 class DataLossWarning(UserWarning):
-    """Recovery removed records that were undamaged or had been flushed. What was removed is kept in .cut files.
+    """Recovery removed records that were undamaged, had been flushed, or lay before undamaged ones. What was removed is kept in
+    .cut files.
 
     kstore.open can read a .cut file, or the whole log with recover=False.
     """
@@ -19,7 +20,8 @@ class Recovery:
     """What opening a log found, and what was done about it. A log that is opened for reading shows what would be done.
 
     `clean`: whether the log was closed cleanly. `findings`: everything that was found. `losses`: what recovery removes
-    (or would) that somebody may miss, as sentences: undamaged batches after damage, and records that had been flushed.
+    (or would) that somebody may miss, as sentences: undamaged batches after damage, damage before them, and records that had been
+    flushed.
     Opening for writing keeps those bytes in .cut files, and warns with DataLossWarning. `truncated_bytes`: how many
     bytes recovery cut off. `recovered_segments`: base offsets of the segments that it walked. `written`: whether the
     files were changed.

@@ -23,7 +23,7 @@ _LEFT_BEHIND = (".deleted", ".cleaned", ".swap", ".tmp")
 def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> int:
     """How many bytes recovery must read; 0 if it would find nothing to do, and all of the log is on the disk: it ends at its
     recovery point, with nothing behind. What is below was flushed, and is not looked at, as in a log that was closed
-    cleanly. OSError."""
+    cleanly. A log that was written by itself is opened once in any case: then its directory tells of it. OSError."""
     sizes: dict[str, int] = {}
     is_tidy = True
     with scan_directory(str(path)) as entries:
@@ -31,16 +31,18 @@ def work_left(path: Path, state: State, index_interval_bytes: int = INDEX_INTERV
             is_tidy = is_tidy and not entry.name.endswith(_LEFT_BEHIND)
             if entry.name.endswith((*layout.SEGMENT_KINDS, ".snapshot")):
                 sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
-    if not sizes and is_tidy and state.recovery_point == state.log_start_offset == 0:
+    if not sizes and is_tidy and not state.by_itself and state.recovery_point == state.log_start_offset == 0:
         return 0  # it was made, and never opened
     bases = sorted(
         base for name in sizes if name.endswith(".log") and (base := layout.segment_offset(name)) is not None
     )
-    if is_tidy and bases and _is_complete(sizes, bases):
+    if is_tidy and bases and not state.by_itself and _is_complete(sizes, bases):
         stem = layout.segment_stem(bases[-1])
         last = SegmentFactory(str(path), index_interval_bytes)(stem, bases[-1])
         if _is_as_closed(path, last, sizes, state):
             return 0
+    if state.clean:
+        return 1  # nothing is read
     first = max(bisect_right(bases, state.recovery_point) - 1, 0)
     return 1 + sum(sizes[f"{layout.segment_stem(base)}.log"] for base in bases[first:])
 
