@@ -2,14 +2,19 @@
 values stay in the logs."""
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from pathlib import Path
 from typing import Protocol, TypeVar
 
+from kstore.engine.io.file import Traffic
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record
 from kstore.engine.record.hashes import murmur2
 from kstore.errors import LogChangedError, LogClosedError, OffsetOutOfRangeError
+from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import index_of
+from kstore.store.current import Current
+from kstore.store.log_directory import LogDirectory
 from kstore.store.topic import Topic
 from kstore.store.topic_catalog import TopicCatalog
 
@@ -22,9 +27,13 @@ class Logs(Protocol):
 
     _is_writing: bool
     _catalog: TopicCatalog
+    _directories: list[LogDirectory]
 
     @property
     def is_closed(self) -> bool: ...
+    @property
+    def paths(self) -> tuple[Path, ...]: ...
+    def _traffic_of(self, topic: str) -> Traffic: ...
     def log(self, topic: str, partition: int = 0) -> PartitionLog: ...
 
 
@@ -135,6 +144,7 @@ class Table(Mapping[bytes, bytes]):
 
     def __init__(self, store: Logs, topic: str) -> None:
         self._store = store
+        self._current = Current(store)
         self._topic = topic
         self._parts: dict[int, _Part] = {}
         self._guard = Mutex()
@@ -151,7 +161,7 @@ class Table(Mapping[bytes, bytes]):
             found = self._found()
             own = self._own(found, key)
             for number in (own, *(each for each in found.numbers if each != own)):
-                record = self._while_it_changes(number, lambda log, part: part.record(log, key))
+                record = self._while_it_changes(found, number, lambda log, part: part.record(log, key))
                 if record is not None and record.value is not None:
                     return record
                 if (
@@ -165,12 +175,12 @@ class Table(Mapping[bytes, bytes]):
         """The partition where `append` puts a key."""
         return (murmur2(key) & 0x7FFFFFFF) % found.count
 
-    def _while_it_changes(self, number: int, look: Callable[[PartitionLog, _Part], T]) -> T:
+    def _while_it_changes(self, found: Topic, number: int, look: Callable[[PartitionLog, _Part], T]) -> T:
         """What `look` finds in a partition; tried again if its log is compacted, cut off or deleted from meanwhile."""
         for turn in range(_TURNS):
             part = self._parts.setdefault(number, _Part())
             try:
-                log = self._log(number, part)
+                log = self._log(found.partition(number), part)
                 return look(log, part)
             except OffsetOutOfRangeError:
                 part.forget()
@@ -178,26 +188,30 @@ class Table(Mapping[bytes, bytes]):
                     raise
         raise AssertionError
 
-    def _log(self, number: int, part: _Part) -> PartitionLog:
+    def _log(self, tp: TopicPartition, part: _Part) -> PartitionLog:
         if self._store._is_writing:
-            return self._store.log(self._topic, number)
-        if part.reader is None:
-            part.reader = self._store.log(self._topic, number)
+            return self._store.log(*tp)
+        path = self._current.known().places[tp].path_of(tp)
+        if part.reader is None or part.reader.path != str(path):
+            part.forget()
+            part.reader = PartitionLog(path)
+            part.reader._traffic = self._store._traffic_of(self._topic)
         part.reader.refresh()
         return part.reader
 
     def _found(self) -> Topic:
         if self._store.is_closed:
             raise LogClosedError(f"the store of {self!r} is closed")
-        found = self._store._catalog.topic(self._topic)
-        self._store._catalog.require_all(found, "read as a table")
+        catalog = self._current.catalog()
+        found = catalog.topic(self._topic)
+        catalog.require_all(found, "read as a table")
         return found
 
     def _keys(self) -> set[bytes]:
         with self._guard:
             found = self._found()
             known = {
-                number: self._while_it_changes(number, lambda log, part: part.keys(log))
+                number: self._while_it_changes(found, number, lambda log, part: part.keys(log))
                 for number in found.numbers
             }
             live: set[bytes] = set()

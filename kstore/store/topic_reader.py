@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from kstore.arguments import choice, integer, number
@@ -26,7 +26,8 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import kept_until
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.resumed import Resumed
-from kstore.store.log_directory import TICK, LogDirectory
+from kstore.store.current import Current
+from kstore.store.log_directory import LogDirectory
 from kstore.store.topic_catalog import TopicCatalog
 
 LOOK = 0.4  # s: how often to look which partitions there are
@@ -133,6 +134,7 @@ class TopicReader(Closing):
         self._left_out = LeftOut()
         self._store = store
         self._traffic_of = store._traffic_of  # of the store that was asked, whichever is looked at later
+        self._current = Current(store)
         self._listed: object = None
         self._wanted: dict[TopicPartition, str] = {}
         self._places: dict[TopicPartition, Any] = {}
@@ -150,22 +152,10 @@ class TopicReader(Closing):
 
     def _list(self) -> None:
         """Which partitions there are now, and where."""
-        store = self._store
-        if store._is_writing:
-            if store._catalog.places is self._listed:
-                return
-            self._listed = store._catalog.places
-        else:
-            now = [path.stat().st_mtime_ns for path in store.paths if path.is_dir()]
-            is_quiet = time_ns() - max(now, default=0) > TICK
-            if now == self._listed and is_quiet:
-                return
-            is_fresh = self._listed is None and now == [each.listed_at for each in store._directories]
-            self._listed = now
-            if not (is_fresh and is_quiet):
-                store = self._store = type(store)(*store.paths)
-        places = store._catalog.places
-        self._wanted = {tp: str(places[tp].path_of(tp)) for tp in sorted(places) if self._wants(tp.topic)}
+        places = self._current.catalog().places
+        if places is not self._listed:
+            self._wanted = {tp: str(places[tp].path_of(tp)) for tp in sorted(places) if self._wants(tp.topic)}
+            self._listed = places
 
     def _wants(self, topic: str) -> bool:
         return topic in self.topics if self.topics is not None else not topic.startswith("__")
@@ -203,7 +193,8 @@ class TopicReader(Closing):
         """A partition was deleted, and maybe made anew: then all of it is new."""
         self._give_up(tp)
         self._first_wanted.discard(tp)
-        self._listed, self._next_look = None, 0
+        self._current.look_again()
+        self._next_look = 0
 
     def __iter__(self) -> Iterator[TopicRecord]:
         self._check_open()

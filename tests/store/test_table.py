@@ -299,3 +299,41 @@ def test_after_an_erasure(tmp_path: Path) -> None:
             assert len(table) == 8
             assert list(table.keys() - expected.keys()) == []
             assert dict(table) == expected == dict(table.items())
+
+
+def test_a_table_of_a_reader_takes_in_new_partitions(tmp_path: Path) -> None:
+    """Without refresh(): keys that belong to others now have new values there, or are deleted there."""
+    keys = [b"c%d" % i for i in range(100)]
+    with LogStore(tmp_path, mode="a", background=False) as writer:
+        writer.create_topic("t", partitions=2, cleanup_policy="compact")
+        writer.extend("t", [b"old"] * 100, keys=keys)
+        with LogStore(tmp_path) as reader:
+            table = reader.table("t")
+            assert len(table) == 100
+            for count in (3, 5):
+                writer.add_partitions("t", count)
+                for i, key in enumerate(keys):
+                    writer.append("t", b"new %d" % count if i % 2 else None, key=key)
+                assert [table.get(key) for key in keys] == [
+                    b"new %d" % count if i % 2 else None for i in range(100)
+                ]
+                assert len(table) == 50
+            assert reader.topics == {"t": [0, 1]}
+        with pytest.raises(kstore.LogClosedError):
+            table.get(b"c0")
+
+
+def test_a_table_of_a_reader_tells_that_its_topic_was_deleted(tmp_path: Path) -> None:
+    with LogStore(tmp_path, mode="a", background=False) as writer:
+        writer.create_topic("t", partitions=2)
+        writer.extend("t", [b"old"] * 10, keys=[b"%d" % i for i in range(10)])
+        table = LogStore(tmp_path).table("t")
+        assert len(table) == 10
+        writer.delete_topic("t")
+        with pytest.raises(kstore.LogNotFoundError):
+            table.get(b"1")
+        writer.create_topic("t")
+        assert dict(table.items()) == {}
+        writer.append("t", b"new", key=b"1")
+        assert dict(table.items()) == {b"1": b"new"}
+        assert table.get(b"2") is None

@@ -43,6 +43,30 @@ def looks(store: Any, monkeypatch: pytest.MonkeyPatch, *steps: Any, **options: A
     return left
 
 
+@pytest.mark.parametrize("kept", [3000, 100_000])
+def test_what_retention_deletes_was_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: int
+) -> None:
+    """The log is as large as before, and 100 batches of 1 KB were written; all or some of those are deleted meanwhile."""
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("slow", retention_ms=-1)
+        store.create_topic("busy", retention_bytes=kept, internal_segment_bytes=2000, file_delete_delay_ms=0)
+        busy = store.log("busy")
+
+        def write() -> None:
+            for _ in range(100):
+                busy.append(b"v" * 1000)
+            busy.retain()  # type: ignore[attr-defined]
+            store.append("slow", b"v" * 5000)
+
+        write()
+        assert looks(store, monkeypatch, write, more=["--json"]) == []
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()][2:]
+        assert [row["topic"] for row in rows] == ["busy", "slow"]
+        assert 100_000 < rows[0]["bytes_per_second"] < 120_000
+        assert 5000 < rows[1]["bytes_per_second"] < 5200
+
+
 def test_rates_sizes_and_lag(
     store: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

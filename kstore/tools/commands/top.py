@@ -1,5 +1,5 @@
-"""kstore top: show the partitions of a log directory that are written most, again and again. LAG is how many offsets the
-group of cursors that is behind most has still to read."""
+"""kstore top: show the partitions of a log directory that are written most, again and again. BYTES/S is what was appended,
+whatever retention or compaction removes. LAG is how many offsets the group of cursors that is behind most has still to read."""
 
 import argparse
 import contextlib
@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from kstore.errors import LogNotFoundError
+from kstore.errors import KstoreError, LogNotFoundError
 from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
@@ -52,13 +52,43 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+class _Look:
+    """What a partition was at one moment."""
+
+    def __init__(self, at: float, log: PartitionLog) -> None:
+        self.at = at
+        self.end = log.log_end_offset
+        self.size = sum(segment.size for segment in log.segments)
+        self.count = self.end - log.log_start_offset  # of offsets that have this size
+
+
+def _appended(log: PartitionLog, before: _Look, now: _Look) -> float:
+    """How many bytes of batches were appended between two looks. Those that are deleted already count as much as what is left
+    on average."""
+    count = now.end - before.end
+    if count <= 0:
+        return 0
+    found, first = 0, now.end
+    with contextlib.suppress(KstoreError, OSError):  # damage, or a segment that goes just now
+        for segment in reversed(log.segments):
+            begin = max(before.end, segment.base_offset)
+            located = segment.translate(begin) if begin < first else None
+            found += 0 if located is None else segment.size - located.position
+            first = min(first, begin)
+            if begin == before.end:
+                break
+    if first < now.end:
+        return found * count / (now.end - first)
+    return count * before.size / before.count if before.count > 0 else 0
+
+
 class _Looks:
     """The partitions, each with what it was at the look before."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._before: dict[TopicPartition, tuple[float, int, int]] = {}
+        self._before: dict[TopicPartition, _Look] = {}
 
     def rows(self) -> list[dict[str, Any]]:
         """What is told of each partition, the one that is written most first."""
@@ -79,9 +109,10 @@ class _Looks:
             log = self._logs[tp] = self._store.open(*tp)
         else:
             log.refresh()
-        now, end, size = time.monotonic(), log.log_end_offset, sum(segment.size for segment in log.segments)
-        then, end_then, size_then = self._before.get(tp, (now, end, size))
-        self._before[tp] = now, end, size
+        look = _Look(time.monotonic(), log)
+        before = self._before.get(tp, look)
+        self._before[tp] = look
+        end, elapsed = look.end, look.at - before.at
         home = Home.of(log.path)
         lags = [
             end - (log.log_start_offset if position is None else position.offset)
@@ -92,9 +123,9 @@ class _Looks:
         return {
             "topic": tp.topic,
             "partition": tp.partition,
-            "records_per_second": max(end - end_then, 0) / (now - then) if now > then else None,
-            "bytes_per_second": max(size - size_then, 0) / (now - then) if now > then else None,
-            "size": size,
+            "records_per_second": max(end - before.end, 0) / elapsed if elapsed > 0 else None,
+            "bytes_per_second": _appended(log, before, look) / elapsed if elapsed > 0 else None,
+            "size": look.size,
             "log_start_offset": log.log_start_offset,
             "log_end_offset": end,
             "lag": max((max(lag, 0) for lag in lags), default=None),
