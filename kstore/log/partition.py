@@ -704,7 +704,7 @@ class PartitionLog:
             losses += recovery.missing
             self._told_of = recovery
             if losses and self._options.recover:
-                warn(in_short(losses), DataLossWarning)
+                warn(f"{self.path}: {in_short(losses)}", DataLossWarning)
         return now
 
     def __iter__(self) -> Iterator[Record]:

@@ -745,6 +745,7 @@ class LogWriter(RecordAppender, PartitionLog):
     async def _later(self, work: "Work") -> Any:
         from kstore.log.write.async_appender import AsyncAppender
 
+        self._refuse_reentrance()  # the other thread would wait for this one
         if self._async is None:
             self.__dict__.setdefault("_async", AsyncAppender())
         assert self._async is not None

@@ -533,6 +533,8 @@ class LogStore:
         """
         self._check_writing()
         tp = self._catalog.topic(topic).partition_for(key, value)
+        if (log := self._open_logs.peek(tp)) is not None:
+            log._refuse_reentrance()  # the other thread would wait for this one
 
         def place(to: Callable[[LogWriter], LogWriter]) -> tuple[int, int]:
             return tp.partition, to(self._open_logs.get(tp)).append(value, key, timestamp, headers)
@@ -547,6 +549,8 @@ class LogStore:
         """
         self._check_writing()
         self._catalog.topic(topic)
+        for log in self._open_logs.of_topic(topic):
+            log._refuse_reentrance()
         return cast(
             dict[int, range],
             await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps)),

@@ -71,9 +71,9 @@ class Recorder:
     calls meanwhile.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = os.path.realpath(root)
-        base = Image.of(root)
+        base = Image.of(Path(root))
         self.trace = Trace(base, {path: i for i, path in enumerate(sorted(base.files), 1)})
         self._numbers = dict(self.trace.numbers)  # by path, now
         self._directories = {"", *base.directories}

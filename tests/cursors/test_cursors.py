@@ -88,7 +88,7 @@ def test_it_goes_backwards_by_seek_only(path: Path) -> None:
         with pytest.raises(ValueError, match="backwards from 3"):
             jobs.commit(1)
         jobs.commit()
-        with pytest.raises(kstore.OffsetOutOfRangeError):
+        with pytest.raises(kstore.OffsetOutOfRangeError, match="offset 10 is outside"):
             jobs.commit(10)
         with pytest.raises(kstore.OffsetOutOfRangeError):
             jobs.seek(11)

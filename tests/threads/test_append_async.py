@@ -18,6 +18,38 @@ from kstore.testing import count_calls, failing
 DURABILITY = ["none", "group"]
 
 
+@pytest.mark.parametrize("of", ["a log", "a store"])
+def test_a_call_from_within_is_refused(tmp_path: Path, of: str) -> None:
+    """The thread that appends would wait for the call that waits for it."""
+    found: list[BaseException] = []
+    nested = False
+
+    def clock() -> int:
+        nonlocal nested
+        if nested:
+            nested = False
+            for call in calls:
+                with pytest.raises(kstore.ReentrantCallError):
+                    asyncio.run(asyncio.wait_for(call(), 60))
+                found.append(kstore.ReentrantCallError())
+        return 1_700_000_000_000
+
+    calls: list[Any] = []
+    with LogStore(tmp_path, mode="a", background=False, clock=clock) as store:
+        store.create_topic("t")
+        log = store.log("t", 0)
+        assert isinstance(log, LogWriter)
+        log.append(b"one")
+        if of == "a log":
+            calls += [lambda: log.append_async(b"two"), lambda: log.extend_async([b"two"])]
+        else:
+            calls += [lambda: store.append_async("t", b"two"), lambda: store.extend_async("t", [b"two"])]
+        nested = True
+        log.append(b"three")
+        assert len(found) == 2
+        assert [record.value for record in log] == [b"one", b"three"]
+
+
 @contextmanager
 def busy(log: LogWriter) -> Iterator[None]:
     """Another thread is inside the log, as long as a slow disk would keep it there."""

@@ -48,6 +48,11 @@ def test_the_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "cursors", data, "--topic", "other")[1].count("\n") == 1
 
 
+def test_a_group_of_no_position_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "cursors", data, "--group", "mialer")
+    assert (code, out.count("\n"), err) == (0, 1, f"group 'mialer' has no position in {data}\n")
+
+
 def test_one_that_was_made_anew_is_not_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "orders-0").rename(data / "old")
     kstore.open(data / "orders-0", "a").close()

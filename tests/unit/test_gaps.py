@@ -235,7 +235,9 @@ def test_a_broker_stores_an_end_behind_its_last_batch(tmp_path: Path, by_broker:
     if by_broker and not cut:
         assert clean(tmp_path / "copy" / "t-0", "a") == ["checkpoint"]
     else:
-        with pytest.warns(kstore.DataLossWarning, match="offsets 40 to 45 had been flushed"):
+        with pytest.warns(kstore.DataLossWarning, match=r"copy/t-0: .*offsets 40 to 45 had been flushed"):
+            list(kstore.open(tmp_path / "copy" / "t-0"))
+        with pytest.warns(kstore.DataLossWarning, match=r"copy/t-0: .*offsets 40 to 45 had been flushed"):
             clean(tmp_path / "copy" / "t-0", "a")
 
 

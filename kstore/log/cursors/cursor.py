@@ -544,13 +544,13 @@ class Cursor(OffsetCommitter, Closing):
         self._file.write(decide, lambda: self._done(None), True)
 
     def _check_reached(self, offset: int) -> None:
-        """OffsetOutOfRangeError for a position behind the end of the log."""
+        """OffsetOutOfRangeError for a position behind the end of the log. It names the record before: that was to be done."""
         self._check_open()
         view = self._view
         if offset > view.log_end_offset:
             self._refresh()
             if offset > view.log_end_offset:
-                raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+                raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
         if 0 <= self._cut < offset:
             raise _cut_off(offset, view.log_start_offset, self._cut)
 

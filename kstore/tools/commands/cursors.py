@@ -126,7 +126,10 @@ def run(args: argparse.Namespace) -> int:
     if not chosen:
         if args.dry_run:
             raise ValueError("--dry-run needs --reset-to, --import, --export or --expire")
-        _show(args, ("log_end_offset", "lag", "committed", "metadata"), _rows(args))
+        rows = _rows(args)
+        _show(args, ("log_end_offset", "lag", "committed", "metadata"), rows)
+        if args.group is not None and not rows:
+            print(f"group {args.group!r} has no position in {args.directory}", file=sys.stderr)
     elif args.reset_to is not None:
         if args.group is None:
             raise ValueError("--reset-to needs --group: it is done for one group")
