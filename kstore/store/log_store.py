@@ -483,21 +483,40 @@ class LogStore:
         tp = self._catalog.topic(topic).partition_for(key, value)
         return tp.partition, self._open_logs.get(tp).append(value, key, timestamp, headers)
 
-    def extend(self, topic: str, values: Any, keys: Any = None, timestamps: Any = None) -> dict[int, range]:
+    def extend(
+        self,
+        topic: str,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        *,
+        threads: int | None = None,
+    ) -> dict[int, range]:
         """Appends many records to a topic, and returns the offsets by partition: {0: range(0, 512), …}.
 
         The arguments are those of LogWriter.extend, and partitions are chosen as in `append`; without keys all records of
         a call go to one partition. The columns are split by partition without the GIL. Errors in the
         arguments are found before anything is written; should the system fail half way, what was appended before that
         stays, as the log_end_offset of the partitions tells.
+
+        threads: how many share the making of batches, where records with keys go to several partitions that are not
+            compressed; 1: only this one. Default: two if the columns are large and there are two processors for them. What
+            is written does not depend on it.
         """
-        return self._extend(lambda log: log, topic, values, keys, timestamps)
+        return self._extend(lambda log: log, topic, values, keys, timestamps, threads)
 
     def _extend(
-        self, to: Callable[[LogWriter], LogWriter], topic: str, values: Any, keys: Any, timestamps: Any
+        self,
+        to: Callable[[LogWriter], LogWriter],
+        topic: str,
+        values: Any,
+        keys: Any,
+        timestamps: Any,
+        threads: int | None,
     ) -> dict[int, range]:
         """extend(); `to` is told each log before it is appended to, and returns it."""
         self._check_writing()
+        sharing = 0 if threads is None else integer("threads", threads, 1, 64)
         found = self._catalog.topic(topic)
         sticky = found.sticky()
         if keys is None:
@@ -506,7 +525,7 @@ class LogStore:
             raise ValueError(f"topic {topic} has {found.count} partitions, more than columns can be split by")
         logs = self._open_logs
         if found.count <= min(MOST_DEALT, logs.limit):  # all of them may be open
-            dealt = DealtBatches(values, keys, timestamps, found.count, sticky)
+            dealt = DealtBatches(values, keys, timestamps, found.count, sticky, sharing)
             into = {number: logs.get(found.partition(number)) for number in dealt.partitions}
             if len(into) > 1 and dealt.encode(into):
                 return {number: dealt.append_to(to(log), number) for number, log in into.items()}
@@ -542,7 +561,13 @@ class LogStore:
         return cast(tuple[int, int], await self._later(topic, place))
 
     async def extend_async(
-        self, topic: str, values: Any, keys: Any = None, timestamps: Any = None
+        self,
+        topic: str,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        *,
+        threads: int | None = None,
     ) -> dict[int, range]:
         """Appends many records to a topic, as `extend` does, while the event loop goes on; otherwise as append_async. Do not
         change the columns meanwhile. `appended` of a CancelledError is what extend() returned, or None.
@@ -553,7 +578,7 @@ class LogStore:
             log._refuse_reentrance()
         return cast(
             dict[int, range],
-            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps)),
+            await self._later(topic, lambda to: self._extend(to, topic, values, keys, timestamps, threads)),
         )
 
     async def _later(self, topic: str, work: "Work") -> Any:

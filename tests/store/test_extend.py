@@ -1,7 +1,11 @@
 """Columns that are dealt to partitions: each log gets what its own extend() would have made of its records."""
 
 import errno
+import os
 import random
+import shutil
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,8 +14,10 @@ import pytest
 
 import kstore
 from kstore import LogStore
+from kstore.engine.append.dealt_batches import DealtBatches
 from kstore.engine.record.hashes import murmur2
 from kstore.testing import count_calls, failing
+from tests.helpers.processes import environment
 
 NOW = 1_700_000_000_000
 
@@ -195,3 +201,124 @@ def test_a_batch_that_packing_makes_larger(tmp_path: Path, codec: str) -> None:
             keys = [r.randbytes(8) for _ in range(300)]
             store.extend(topic, [b"." * 20] * 200 + [r.randbytes(9) for _ in range(100)], keys)
             assert max(batch.size for n in range(2) for batch in store.log(topic, n).batches()) > most // 2
+
+
+LIMITS: dict[str, dict[str, Any]] = {
+    "no": {},
+    "small segments": {"segment_bytes": 1 << 20},
+    "small batches": {"max_message_bytes": 900},
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("hot", [False, True])
+def test_what_is_written_does_not_depend_on_threads(
+    tmp_path: Path, limits: str, hot: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the offsets that are told. `hot`: one key has most of the records."""
+    r = random.Random(limits)
+    count = 5_000
+    keys = [
+        None if r.random() < 0.1 else b"%d" % (7 if hot and i % 8 else r.randrange(500)) for i in range(count)
+    ]
+    values = [
+        None if r.random() < 0.1 else r.randbytes(r.choice((0, 1, 63, 64, 65, 300))) for _ in range(count)
+    ]
+    written = []
+    for threads in (1, 2, 3, 8, 64):
+        path = tmp_path / f"{threads}"
+        with LogStore(path, mode="a", clock=lambda: NOW, background=False) as store:
+            store.create_topic("t", 7, **LIMITS[limits])
+            found = store._catalog.topic("t")
+            monkeypatch.setattr(type(found), "sticky", lambda self: 3)
+            placed = [
+                store.extend("t", values, keys, times, threads=threads)
+                for times in (None, NOW - 5, [NOW - i * 7919 % 10**8 for i in range(count)])
+            ]
+            nothing = store.extend("t", [], [], threads=threads)
+            alone = store.extend("t", values[:1], keys[:1], threads=threads)
+        logs = {p.relative_to(path): p.read_bytes() for p in path.glob("t-*/*.log")}
+        written.append((placed, nothing, alone, logs))
+    assert len(written[0][3]) >= 7
+    assert all(each == written[0] for each in written)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_what_one_log_refuses_is_refused_by_any_number_of_threads(tmp_path: Path, threads: int) -> None:
+    r = random.Random(threads)
+    keys = [b"%d" % i for i in range(3_000)]
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 5, max_message_bytes=900)
+        for at in (0, 1_500, 2_999):
+            values = [r.randbytes(50) for _ in keys]
+            values[at] = bytes(900)
+            with pytest.raises(kstore.RecordTooLargeError, match=f"record {at} "):
+                store.extend("t", values, keys, threads=threads)
+        assert [store.log("t", n).log_end_offset for n in range(5)] == [0] * 5
+
+
+def test_how_many_threads(tmp_path: Path) -> None:
+    """Two for large columns, if there are two processors."""
+    few, many = [b"%d" % i for i in range(1_000)], [b"%030d" % i for i in range(100_000)]
+    processors = os.sched_getaffinity(0)
+    two = len(processors) > 1
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 3)
+        logs: Any = {n: store.log("t", n) for n in range(3)}
+
+        def helpers(keys: list[bytes], *threads: int) -> int:
+            dealt = DealtBatches(keys, keys, None, 3, 0, *threads)
+            assert dealt.encode(logs)
+            return dealt.helpers  # to choose, and to deal
+
+        assert [helpers(few, n) for n in (0, 1, 2, 3)] == [0, 0, 2, 4]
+        assert helpers(many) == 2 * two
+        os.sched_setaffinity(0, {min(processors)})
+        try:
+            assert helpers(many) == 0
+        finally:
+            os.sched_setaffinity(0, processors)
+        for wrong in (0, 65, -1):
+            with pytest.raises(ValueError, match="threads"):
+                store.extend("t", few, few, threads=wrong)
+        with pytest.raises(TypeError, match="threads"):
+            store.extend("t", few, few, threads="2")  # type: ignore[arg-type]
+
+
+_NO_THREADS = """
+#include <errno.h>
+#include <pthread.h>
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *p)
+{
+    (void)t, (void)a, (void)f, (void)p;
+    return EAGAIN;
+}
+"""
+_ALONE = """
+import sys, kstore
+from kstore.engine.append.dealt_batches import DealtBatches
+keys = [b"%d" % i for i in range(5000)]
+with kstore.LogStore(sys.argv[1], mode="a", background=False) as store:
+    store.create_topic("t", 4)
+    placed = store.extend("t", keys, keys, threads=4)
+    assert sum(map(len, placed.values())) == 5000
+    assert [r.value for r in store.log("t", 1)] == [k for k in keys if k in {r.key for r in store.log("t", 1)}]
+    dealt = DealtBatches(keys, keys, None, 4, 0, 4)
+    assert dealt.encode({n: store.log("t", n) for n in range(4)})
+    assert dealt.helpers == 0, dealt.helpers
+"""
+
+
+def test_where_there_can_be_no_more_threads(tmp_path: Path) -> None:
+    """The calling thread does it all."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source, library = tmp_path / "none.c", tmp_path / "none.so"
+    source.write_text(_NO_THREADS)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    subprocess.run(
+        [sys.executable, "-c", _ALONE, str(tmp_path / "store")],
+        check=True,
+        env=environment(LD_PRELOAD=str(library)),
+    )

@@ -3,6 +3,9 @@
 
 The first offset of a batch is in no checksum, so batches are made before anybody knows where they will lie; and nothing
 is written before all are made.
+
+Several threads share the work on large columns: first each chooses the partitions of some of the rows, then each makes
+all batches of some of the partitions. So what is made does not depend on their number.
 """
 
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
@@ -18,12 +21,26 @@ from kstore.engine.record.hashes cimport hash_of
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_BATCH_OVERHEAD, ks_batch
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void *) nogil
+
+cdef extern from "team.h" nogil:
+    int ks_usable_processors()
+    int ks_team_run(int (*part)(void *, int) noexcept nogil, void *work, int parts, int *begun)
+
 from kstore.engine.io.buffer_pool import POOL
 
 cdef enum:
     MOST_LANES = 64            # more buffers than that do not stay in the processor's cache
     MOST_BYTES = 256 << 20     # of all batches: larger columns are appended without a copy of all
     BATCH_BYTES = 16384
+    MOST_THREADS = 8
+    BLOCK = 256                # rows, looked through for those of a part at once
+    AHEAD = 12                 # rows
+    LINE = 64                  # bytes, of the processor's cache
+    RECORD_EFFORT = 64         # a record takes as long as so many bytes of it
+    PAYING_ROWS = 50_000       # a second thread takes some 30 us to begin: as many are chosen in 250 us
+    PAYING_BYTES = 2 << 20     # and batches of so many bytes are made in as long
 
 MOST_PARTITIONS = MOST_LANES
 
@@ -41,28 +58,78 @@ cdef struct ks_lane:
     int64_t bytes        # of their keys and values
     int64_t constant     # the timestamp of all, if they have none of their own
     ks_terms terms       # of the log
+    uint8_t[LINE] apart    # the threads of two neighbours share no line of the processor's cache
 
 
-cdef void choose(
-    const ks_cells *values, const ks_cells *keys, uint32_t count, int keyless, uint8_t *numbers, ks_lane *lanes,
-    int64_t *largest,
-) noexcept nogil:
-    """The partition of every record, how many records each gets, and how large they are at most: key and value."""
-    cdef ks_cells v = values[0], k = keys[0]
+# What a part of the rows gives to each partition.
+cdef struct ks_tally:
+    int64_t[MOST_LANES] counts
+    int64_t[MOST_LANES] bytes
+    int64_t[2] largest
+
+# What the threads have in common that choose, and then deal.
+cdef struct ks_deal:
+    const ks_cells *values
+    const ks_cells *keys
+    const int64_t *timestamps
+    uint8_t *numbers               # the partition of each row
+    uint32_t count                 # partitions
+    int keyless
+    int parts
+    ks_tally *tallies              # of the parts that choose, which have rows
+    int[MOST_THREADS + 1] bounds    # of the parts that deal, which have lanes
+    ks_lane *lanes
+
+
+cdef int choose(void *work, int part) noexcept nogil:
+    """The partition of every record in a part of the rows, how many each gets, and how large they are at most: key and
+    value."""
+    cdef ks_deal *d = <ks_deal *>work
+    cdef ks_cells v = d.values[0], k = d.keys[0]
     cdef int64_t i, size = 0, value_size = 0
+    cdef int64_t[2] largest
+    cdef uint32_t count = d.count
     cdef const uint8_t *key
-    cdef int number
-    cdef ks_lane *lane
-    for i in range(v.count):
+    cdef uint8_t *numbers = d.numbers
+    cdef int number, keyless = d.keyless
+    cdef ks_tally *tally = &d.tallies[part]
+    largest[0] = largest[1] = 0
+    for i in range(v.count * part // d.parts, v.count * (part + 1) // d.parts):
         key = ks_cell(&k, i, &size)
         ks_cell(&v, i, &value_size)
         number = keyless if size < 0 else <int>((hash_of(key, size) & 0x7FFFFFFF) % count)
         numbers[i] = <uint8_t>number
-        lane = lanes + number
-        lane.count += 1
-        lane.bytes += max(size, <int64_t>0) + max(value_size, <int64_t>0)
+        tally.counts[number] += 1
+        tally.bytes[number] += max(size, <int64_t>0) + max(value_size, <int64_t>0)
         largest[0] = max(largest[0], size)
         largest[1] = max(largest[1], value_size)
+    tally.largest = largest
+    return 0
+
+
+cdef inline int64_t effort(const ks_lane *lane) noexcept nogil:
+    """What it takes to make the batches of a lane, in bytes that are copied and checked."""
+    return lane.bytes + lane.count * RECORD_EFFORT
+
+
+cdef void share_out(ks_deal *d) noexcept nogil:
+    """Divides the lanes into parts that take about the same effort."""
+    cdef int part = 0
+    cdef int64_t total = 0, before = 0, own
+    cdef uint32_t number
+    for number in range(d.count):
+        total += effort(d.lanes + number)
+    d.bounds[0] = 0
+    for number in range(d.count):
+        own = effort(d.lanes + number)
+        # a lane that lies across a bound goes to the part that has more of it
+        while part + 1 < d.parts and (2 * before + own) * d.parts > 2 * total * (part + 1):
+            part += 1
+            d.bounds[part] = <int>number
+        before += own
+    while part < d.parts:
+        part += 1
+        d.bounds[part] = <int>d.count
 
 
 cdef void finish(ks_lane *lane) noexcept nogil:
@@ -83,43 +150,69 @@ cdef void finish(ks_lane *lane) noexcept nogil:
     lane.p += KS_BATCH_OVERHEAD
 
 
-cdef bint deal(
-    const ks_cells *values, const ks_cells *keys, const int64_t *timestamps, const uint8_t *numbers, ks_lane *lanes
-) noexcept nogil:
-    """Makes the batches of all. False if a log would not take one of the records, or if there is no room for it."""
-    cdef ks_cells v = values[0], k = keys[0]
-    cdef int64_t i, key_size = 0, value_size = 0, at, whole
+cdef int deal(void *work, int part) noexcept nogil:
+    """Makes the batches of a part of the lanes. Not 0 if a log would not take one of the records, or if there is no
+    room."""
+    cdef ks_deal *d = <ks_deal *>work
+    cdef ks_cells v = d.values[0], k = d.keys[0]
+    cdef const int64_t *timestamps = d.timestamps
+    cdef int64_t block = 0, i, key_size = 0, value_size = 0, at, whole
+    cdef int first = d.bounds[part], lanes = d.bounds[part + 1] - d.bounds[part], j, found
+    cdef int ahead = AHEAD if d.parts > 1 else BLOCK  # who reads all cells needs no fetching
     cdef const uint8_t *key
     cdef const uint8_t *value
+    cdef const uint8_t *numbers
     cdef ks_lane *lane
     cdef size_t body
     cdef const uint8_t *no_headers = <const uint8_t *>b"\0"
-    for i in range(v.count):
-        lane = lanes + numbers[i]
-        key = ks_cell(&k, i, &key_size)
-        value = ks_cell(&v, i, &value_size)
-        at = lane.constant if timestamps is NULL else timestamps[i]
-        if at >= 0 and (at < lane.terms.oldest or at > lane.terms.newest):
-            return False
-        if key_size < 0 and lane.terms.keys_required:
-            return False
-        if lane.n == 0:
-            lane.base = lane.newest = at
-        body = ks_record_body(at - lane.base, lane.n, key_size, value_size, 1)
-        whole = <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body)
-        if lane.n and lane.p - lane.start + whole > lane.terms.batch_bytes:
-            finish(lane)
-            lane.base = lane.newest = at
-            body = ks_record_body(0, 0, key_size, value_size, 1)
+    cdef uint8_t[BLOCK] mine
+    if lanes == 0:
+        return 0
+    while block < v.count:
+        numbers = d.numbers + block
+        found = 0
+        # no branch: it would be guessed wrong half of the time
+        for j in range(<int>min(<int64_t>BLOCK, v.count - block)):
+            mine[found] = <uint8_t>j
+            found += <uint8_t>(numbers[j] - first) < lanes
+        for j in range(found):
+            if j + ahead < found:
+                value = ks_cell(&v, block + mine[j + ahead], &value_size)
+                if value_size > 0:
+                    prefetch(value)
+                    if value_size > LINE:
+                        prefetch(value + LINE)
+                    prefetch(value + value_size - 1)
+            i = block + mine[j]
+            lane = d.lanes + numbers[mine[j]]
+            key = ks_cell(&k, i, &key_size)
+            value = ks_cell(&v, i, &value_size)
+            at = lane.constant if timestamps is NULL else timestamps[i]
+            if at >= 0 and (at < lane.terms.oldest or at > lane.terms.newest):
+                return 1
+            if key_size < 0 and lane.terms.keys_required:
+                return 1
+            if lane.n == 0:
+                lane.base = lane.newest = at
+            body = ks_record_body(at - lane.base, lane.n, key_size, value_size, 1)
             whole = <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body)
-        if whole + KS_BATCH_OVERHEAD > lane.terms.most or whole > lane.end - lane.p:
-            return False
-        lane.p = ks_put_record(
-            lane.p, body, at - lane.base, lane.n, key, key_size, value, value_size, no_headers, 1
-        )
-        lane.newest = max(lane.newest, at)
-        lane.n += 1
-    return True
+            if lane.n and lane.p - lane.start + whole > lane.terms.batch_bytes:
+                finish(lane)
+                lane.base = lane.newest = at
+                body = ks_record_body(0, 0, key_size, value_size, 1)
+                whole = <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body)
+            if whole + KS_BATCH_OVERHEAD > lane.terms.most or whole > lane.end - lane.p:
+                return 1
+            lane.p = ks_put_record(
+                lane.p, body, at - lane.base, lane.n, key, key_size, value, value_size, no_headers, 1
+            )
+            lane.newest = max(lane.newest, at)
+            lane.n += 1
+        block += BLOCK
+    for j in range(first, first + lanes):
+        if d.lanes[j].n:
+            finish(d.lanes + j)
+    return 0
 
 
 cdef int64_t room_for(const ks_lane *lane, int64_t overhead) noexcept nogil:
@@ -137,6 +230,7 @@ cdef class DealtBatches:
     """What `LogStore.extend` makes of its columns: the partition of each record, of `count`; then the batches of each.
 
     A record's partition is that of its key as Kafka's default partitioner has it; one without a key goes to `keyless`.
+    `threads`: how many share the work at most; 0: two where that pays. What cannot be started leaves it to this one.
     TypeError, ValueError for columns that RecordAppender.extend does not take."""
 
     cdef BinaryInput values
@@ -145,16 +239,19 @@ cdef class DealtBatches:
     cdef bint timeless
     cdef BufferPool pool
     cdef int32_t partition_count
-    cdef int64_t[2] largest   # bytes of a key, and of a value
+    cdef int threads
+    cdef readonly int helpers  # how many were started, to choose and to deal
+    cdef int64_t[2] largest    # bytes of a key, and of a value
+    cdef ks_deal work
     cdef ks_lane *lanes
-    cdef uint8_t *numbers
     cdef int64_t numbers_room
     cdef uint8_t *data
     cdef int64_t room
     cdef bint is_made
 
-    def __cinit__(self, values, keys, timestamps, int32_t count, int32_t keyless):
+    def __cinit__(self, values, keys, timestamps, int32_t count, int32_t keyless, int threads=0):
         cdef int64_t total
+        cdef ks_deal *work = &self.work
         if not 0 < count <= MOST_LANES or not 0 <= keyless < count:
             raise ValueError(f"partition {keyless} of {count}")
         self.values = BinaryInput.of(values, "values", -1)
@@ -164,20 +261,44 @@ cdef class DealtBatches:
         self.timeless = timestamps is None
         self.pool = POOL
         self.partition_count = count
-        self.lanes = <ks_lane *>PyMem_RawCalloc(<size_t>count, sizeof(ks_lane))
-        self.numbers = self.pool.take(total, &self.numbers_room)
-        if self.lanes is NULL or self.numbers is NULL:
+        self.threads = threads
+        work.values, work.keys, work.timestamps = &self.values.cells, &self.keys.cells, self.times.data
+        work.count, work.keyless = <uint32_t>count, keyless
+        self.divide(total >= PAYING_ROWS)
+        work.lanes = self.lanes = <ks_lane *>PyMem_RawCalloc(<size_t>count, sizeof(ks_lane))
+        work.tallies = <ks_tally *>PyMem_RawCalloc(<size_t>work.parts, sizeof(ks_tally))
+        work.numbers = self.pool.take(total, &self.numbers_room)
+        if self.lanes is NULL or work.tallies is NULL or work.numbers is NULL:
             raise MemoryError()
         with nogil:
-            choose(
-                &self.values.cells, &self.keys.cells, <uint32_t>count, keyless, self.numbers, self.lanes, self.largest
-            )
+            ks_team_run(choose, work, work.parts, &self.helpers)
+            self.sum_up()
 
     def __dealloc__(self):
         PyMem_RawFree(self.lanes)
+        PyMem_RawFree(self.work.tallies)
         if self.pool is not None:
-            self.pool.give(self.numbers, self.numbers_room)
+            self.pool.give(self.work.numbers, self.numbers_room)
             self.pool.give(self.data, self.room)
+
+    cdef void divide(self, bint pays) noexcept:
+        """Into how many parts the work that follows is divided, one for each thread: more would only read the columns
+        more often."""
+        self.work.parts = min(self.threads, <int>MOST_THREADS)
+        if self.work.parts == 0:
+            self.work.parts = 2 if pays and ks_usable_processors() > 1 else 1
+
+    cdef void sum_up(self) noexcept nogil:
+        cdef int part
+        cdef int32_t number
+        cdef ks_tally *tally
+        for part in range(self.work.parts):
+            tally = self.work.tallies + part
+            for number in range(self.partition_count):
+                self.lanes[number].count += tally.counts[number]
+                self.lanes[number].bytes += tally.bytes[number]
+            self.largest[0] = max(self.largest[0], tally.largest[0])
+            self.largest[1] = max(self.largest[1], tally.largest[1])
 
     @property
     def partitions(self):
@@ -196,6 +317,7 @@ cdef class DealtBatches:
         cdef RecordAppender log
         cdef ks_lane *lane
         cdef int32_t number
+        cdef int begun = 0
         cdef int64_t total = 0, overhead
         overhead = (
             2 + ks_varlong_size(self.largest[0] + self.largest[1] + KS_RECORD_OVERHEAD)
@@ -223,14 +345,11 @@ cdef class DealtBatches:
             lane.p = lane.data + KS_BATCH_OVERHEAD
             total += room_for(lane, overhead) if lane.count else 0
             lane.end = self.data + total
+        self.divide(total >= PAYING_BYTES)
         with nogil:
-            self.is_made = deal(
-                &self.values.cells, &self.keys.cells, self.times.data, self.numbers, self.lanes
-            )
-            if self.is_made:
-                for number in range(self.partition_count):
-                    if self.lanes[number].n:
-                        finish(self.lanes + number)
+            share_out(&self.work)
+            self.is_made = ks_team_run(deal, &self.work, self.work.parts, &begun) == 0
+        self.helpers += begun
         return bool(self.is_made)
 
     def append_to(self, RecordAppender log not None, int32_t number):
