@@ -51,7 +51,7 @@ with kstore.open("orders-0", "a") as log:
 
 Of a partition in the directory of a [store](store.md) that knows the topic, the topic's options hold, as the store keeps them:
 change these with `store.alter_topic` or `kstore alter DIR TOPIC`. What you give to `kstore.open` there counts before them, and is
-not kept. A store does not look at `kstore-config.json`.
+not kept. A topic that the store has not made or changed has the options that its first partition keeps.
 
 `log.config` is what holds, `log.config.given_options()` what of it somebody has given. Nothing is deleted by age unless somebody has given `retention_ms`, also if it is the default of 7 days.
 

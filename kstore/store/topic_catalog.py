@@ -15,7 +15,7 @@ from kstore.errors import CorruptCheckpointError, KstoreError, LogFailedError, L
 from kstore.kinds import as_text
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.files.option_file import in_python
+from kstore.log.files.option_file import in_python, read_options
 from kstore.log.files.topic_file import (
     MOST_PARTITIONS,
     Change,
@@ -109,12 +109,20 @@ class TopicCatalog:
         return [TopicPartition(topic.name, n) for topic in self.topics.values() for n in topic.missing]
 
     def own_options(self, name: str) -> dict[str, str]:
-        """What a topic says itself, in Kafka's notation."""
+        """What a topic says itself, in Kafka's notation. CorruptCheckpointError, OSError."""
         known = self.table.topics.get(name)
-        return {} if known is None else dict(known.options)
+        return self._options_of_logs(name) if known is None else dict(known.options)
+
+    def _options_of_logs(self, name: str) -> dict[str, str]:
+        """What the first partition keeps that keeps something, of a topic that the table does not tell of: it was written by
+        itself."""
+        topic, places = self.topics.get(name), self.places
+        partitions = [] if topic is None else [topic.partition(number) for number in topic.numbers]
+        kept = (read_options(places[tp].path_of(tp)) for tp in partitions if tp in places)
+        return next(filter(None, kept), {})
 
     def config_of(self, name: str) -> LogConfig:
-        """What holds for a topic."""
+        """What holds for a topic. CorruptCheckpointError, OSError."""
         configs = self._configs  # before the options: if these change meanwhile, it is another one that holds
         config = configs.get(name)
         if config is None:

@@ -90,3 +90,38 @@ def test_a_partition_alone_asks_nobody(tmp_path: Path) -> None:
     (tmp_path / "kstore-topics.json").write_bytes(b"{")  # no sign of a log directory: nothing else is there
     with kstore.open(tmp_path / "orders", "a") as log:
         assert log.config == kstore.LogConfig()
+
+
+def test_what_a_log_kept_is_the_topics(tmp_path: Path) -> None:
+    """It was written by itself; the store's own retention is for others."""
+    with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact", compression_type="zstd") as log:
+        for i in range(10):
+            log.append(b"v", b"%d" % i, OLD)
+        log.roll()
+    options = {"cleanup_policy": ("compact",), "compression_type": "zstd"}
+    for count in (1, 2):
+        with LogStore(tmp_path, mode="a", background=False, retention_ms=DAY) as store:
+            assert store.describe("t").options == options
+            assert store.describe("t").config.retention_ms == DAY
+            assert store.log("t").config.cleanup_policy == ("compact",)
+            store.retain()
+            assert len(store.table("t")) == 10
+            with pytest.raises(kstore.InvalidRecordError):
+                store.append("t", b"no key")
+            store.add_partitions("t", count + 1)
+    (tmp_path / "t-0" / "kstore-config.json").unlink()
+    assert (
+        LogStore(tmp_path).describe("t").options == options
+    )  # the store keeps them since it has changed the topic
+
+
+def test_a_damaged_configuration_of_a_log_is_told(tmp_path: Path) -> None:
+    for name in ("t-0", "u-0"):
+        with kstore.open(tmp_path / name, "a", cleanup_policy="compact") as log:
+            log.append(b"v", b"k")
+    (tmp_path / "t-0" / "kstore-config.json").write_text("{}")
+    with LogStore(tmp_path, mode="a", retention_ms=DAY) as store:
+        with pytest.raises(kstore.CorruptCheckpointError):
+            store.append("t", b"v", b"k")
+        assert [*store.health().partitions] == [("t", 0)]
+        store.append("u", b"v", b"k")
