@@ -147,6 +147,7 @@ class TopicReader(Closing):
         self._event = EventFd()
         self._next_look = self._heard = 0.0
         self._swept = 0
+        self._few: list[TopicPartition] = []  # that were asked last though nothing told of them
         self._list()
         self._first_wanted = set(self._wanted)
 
@@ -170,8 +171,11 @@ class TopicReader(Closing):
         mine = list(self._places)
         at = self._swept % max(len(mine), 1)
         self._swept = at + _SWEEP
-        self._pending |= dict.fromkeys(mine[at : at + _SWEEP])
-        return mine[at : at + _SWEEP]
+        few = mine[at : at + _SWEEP]
+        if self._pending.keys().isdisjoint(self._few):  # else the ones before have not had their turn
+            self._few = few
+            self._pending |= dict.fromkeys(few)
+        return few
 
     def _is_over(self) -> bool:
         """Whether nothing more will come."""
@@ -261,7 +265,14 @@ class TopicReader(Closing):
         self._heard = monotonic()
         self._pending = dict.fromkeys(self._places)  # an iteration before this one may have ended anywhere
         self._unfinished.clear()
+        is_begun = False
         while not self._closed:
+            if is_begun:
+                self._hear()
+                # Before the next look, which may add others to be asked: if these take long, it would never end.
+                if not self._pending and (self._is_over() or self._left() <= 0):
+                    return
+            is_begun = True
             if monotonic() >= self._next_look:
                 try:
                     self._look()
@@ -279,12 +290,16 @@ class TopicReader(Closing):
                 continue
             if self._is_over():
                 return
-            left = math.inf if self._timeout is None else self._heard + self._timeout - monotonic()
+            left = self._left()
             if left <= 0:
                 return
             yield max(min(left, self._next_look - monotonic(), LOOK if self._watch else _POLL), 0.0)
             if self._watch is None:
                 self._pending = dict.fromkeys(self._places)
+
+    def _left(self) -> float:
+        """For how long it waits for a record, in seconds."""
+        return math.inf if self._timeout is None else self._heard + self._timeout - monotonic()
 
     def _turn(
         self, tp: TopicPartition, place: Place, of: Callable[[TopicPartition, Any], Iterator[_T]]

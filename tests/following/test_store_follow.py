@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import kstore
 from kstore import LogClosedError, LogStore, LogWriter, OffsetOutOfRangeError, StoreFollower, TopicPartition
+from kstore.log.files import checkpoints
 from tests.helpers.markers import marker
 from tests.helpers.processes import environment
 
@@ -311,3 +312,48 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         for bad in ({"isolation": "x"}, {"topics": []}, {"topics": ["a/b"]}, {"start": {5: 5}}):
             with pytest.raises((TypeError, ValueError)):
                 store.follow(**{"topics": ["t"]} | bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["follow", "cursor"])
+def test_it_ends_though_every_look_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """As if it took longer to ask the partitions than the time between two looks."""
+    with LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t", 4)
+        writer(store).append(b"v")
+    reader = LogStore(tmp_path)
+    looks = []
+    reading: Any = {
+        "follow": lambda: reader.follow(["t"], "earliest", timeout=0),
+        "cursor": lambda: reader.cursor("g", ["t"], follow=True, timeout=0),
+    }[how]()
+    look = type(reading)._look
+
+    def counted(self: Any) -> None:
+        look(self)
+        looks.append(1)
+        assert len(looks) < 100
+
+    monkeypatch.setattr("kstore.store.topic_reader.LOOK", -1.0)
+    monkeypatch.setattr("kstore.store.store_cursor.LOOK", -1.0)
+    monkeypatch.setattr(type(reading), "_look", counted)
+    reading._next_look = 0.0
+    with reading:
+        assert [record.value for record in reading] == [b"v"]
+
+
+def test_a_damaged_checkpoint_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t", 4)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n2\nt 0 0\nt x 0\n")
+    parsed = []
+    parse = checkpoints._read
+
+    def counted(path: Path, *rest: Any) -> Any:
+        parsed.append(path.name)
+        return parse(path, *rest)
+
+    monkeypatch.setattr(checkpoints, "_read", counted)
+    for partition in range(4):
+        found = kstore.open(tmp_path / f"t-{partition}").recovery.findings
+        assert [finding.code for finding in found] == ["checkpoint_damaged"]
+    assert parsed.count("log-start-offset-checkpoint") == 1

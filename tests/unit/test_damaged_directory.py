@@ -327,3 +327,25 @@ def test_a_damaged_last_batch_is_let_go(tmp_path: Path) -> None:
     with kstore.open(directory, "a") as log:
         assert (log.recovery.losses, log.log_end_offset) == ([], 20)
     assert not list(directory.glob("*.cut"))
+
+
+@pytest.mark.parametrize("size", [33, 35])
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_transaction_index_of_another_size_is_made_again(tmp_path: Path, size: int, mode: Any) -> None:
+    path = tmp_path / "t-0"
+    now = 1_700_000_000_000
+    own: Any = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    with kstore.open(path, "a", clock=lambda: now) as log:
+        log.append_batches(kstore.encode_batch([(now, b"k", b"aborted", None)], base_sequence=0, **own))
+        abort = kstore.encode_batch([(now, b"\0\0\0\0", bytes(6), None)], control=True, **own)
+        log.append_batches(abort, origin="coordinator", transaction_version=0)
+        log.roll()
+        log.append(b"ok")
+    index = path / f"{0:020}.txnindex"
+    content = index.read_bytes()
+    assert len(content) == 34
+    index.write_bytes((content + b"\0")[:size])
+    with kstore.open(path, mode) as log:
+        assert [finding.code for finding in log.recovery.findings] == ["broken_transaction_index"]
+        assert [record.value for record in log.records(isolation="read_committed")] == [b"ok"]
+    assert (index.read_bytes() == content) == (mode == "a")

@@ -1,7 +1,6 @@
 """The small text files of a log directory and of a partition (spec 1.4 to 1.6)."""
 
 import base64
-import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -79,31 +78,41 @@ def _parse_offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
 
 # What some files said, by path, and their content then. Each partition that is opened asks for the files of its log
 # directory anew, in which there is a line for each partition: to parse them takes long, and to compare them does not.
-_parsed: dict[str, tuple[bytes, dict[TopicPartition, int]]] = {}
+_parsed: dict[str, tuple[bytes, dict[TopicPartition, int], CorruptCheckpointError | None]] = {}
 _MOST_PARSED = 8
 
 
-def _remember(path: str, content: bytes, offsets: dict[TopicPartition, int]) -> None:
+def _remember(
+    path: str, content: bytes, offsets: dict[TopicPartition, int], error: CorruptCheckpointError | None = None
+) -> None:
     _parsed.pop(path, None)
-    _parsed[path] = content, offsets
+    _parsed[path] = content, offsets, error
     for oldest in list(_parsed)[:-_MOST_PARSED]:
         _parsed.pop(oldest, None)
 
 
-def _known_offsets(path: Path | str) -> Mapping[TopicPartition, int]:
-    """What read_offsets gives, without a copy of it: nobody may change it."""
-    name = str(path)
-    content = read_whole(name)
-    known = _parsed.get(name)
+def _known_offsets(path: str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
+    """What look_into gives of a file that is there. OSError."""
+    content = read_whole(path)
+    known = _parsed.get(path)
     if known is None or known[0] != content:
-        known = content, dict(_read(Path(path), content, _parse_offset_entry, "TOPIC PARTITION OFFSET"))
-        _remember(name, *known)
-    return known[1]
+        found: list[tuple[TopicPartition, int]] = []
+        error = None
+        try:
+            found = _read(Path(path), content, _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
+        except CorruptCheckpointError as e:
+            error = e.with_traceback(None)  # else it would keep all that was being done
+        known = content, dict(found), error
+        _remember(path, *known)
+    return known[1:]
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """The offsets of one of the four checkpoint files of a log directory. OSError, CorruptCheckpointError."""
-    return dict(_known_offsets(path))
+    offsets, error = _known_offsets(str(path))
+    if error is not None:  # it is raised anew: who catches it may add to it
+        return dict(_read(path, read_whole(str(path)), _parse_offset_entry, "TOPIC PARTITION OFFSET"))
+    return dict(offsets)
 
 
 def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheckpointError | None]:
@@ -117,15 +126,10 @@ def salvage_offsets(path: Path) -> tuple[dict[TopicPartition, int], CorruptCheck
 
 def look_into(path: Path | str) -> tuple[Mapping[TopicPartition, int], CorruptCheckpointError | None]:
     """What salvage_offsets gives, without a copy of it, for who looks for one partition: nobody may change it."""
-    found: list[tuple[TopicPartition, int]] = []
     try:
-        return _known_offsets(path), None
+        return _known_offsets(str(path))
     except FileNotFoundError:
         return {}, None
-    except CorruptCheckpointError as e:
-        with contextlib.suppress(CorruptCheckpointError):
-            _read(Path(path), read_whole(str(path)), _parse_offset_entry, "TOPIC PARTITION OFFSET", found)
-        return dict(found), e
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:

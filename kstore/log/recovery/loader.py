@@ -35,6 +35,7 @@ from kstore.log.recovery.voucher import vouched_until
 _LOG, _INDEX, _TIME_INDEX, _TRANSACTIONS = (BITS[kind] for kind in layout.SEGMENT_KINDS)
 _INDEXES = _INDEX | _TIME_INDEX | _TRANSACTIONS
 _KEYS = BITS[layout.KEYS]
+_TRANSACTION = 34  # bytes of an entry of a .txnindex
 _HEADER_SIZE = 61  # bytes of a batch before its records
 
 
@@ -394,6 +395,17 @@ class _Loader:
 
     def _check_transactions(self, segment: Segment) -> bool:
         try:
+            path, rest = segment.path_of(".txnindex"), 0
+            with contextlib.suppress(FileNotFoundError):  # it was removed just now
+                rest = Path(path).stat().st_size % _TRANSACTION
+            if rest:
+                raise CorruptIndexError(
+                    "size of a transaction index",
+                    file=path,
+                    position=0,
+                    expected=f"a multiple of {_TRANSACTION}",
+                    found=f"{rest} bytes more",
+                )
             segment.transaction_index.sanity_check()
         except CorruptIndexError as e:
             self.note(Code.BROKEN_TRANSACTION_INDEX, segment, e.position, detail=e)
