@@ -948,7 +948,8 @@ class LogWriter(RecordAppender, PartitionLog):
         keys: those with these keys. where: those for which this function of a Record says True.
         what: "values" leaves key, offset and timestamp, and removes value and headers.
         reason: is in the Erasure that is returned, with files, offsets, digests and time. It is not stored.
-        cut_files: True removes also what recoveries have kept of this log in .cut files, without a look into them.
+        cut_files: True removes also what recoveries have kept of this log in .cut files, without a look into them. Those
+            that are left are in `cut_files_left` of the Erasure.
         dry_run: True finds out what would go, and changes nothing.
 
         All other records stay as they are, with their offsets, and so does what is known of producers. Records below

@@ -370,3 +370,26 @@ def test_producers_whose_time_has_come_stay_known(tmp_path: Path) -> None:
         assert log.erase(keys=[b"ann"], reason="asked").records_erased == 1
         assert log.append_batches(batch).duplicate
         assert log.log_end_offset == 2
+
+
+def test_cut_files_that_are_left_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "t-0"
+    with kstore.open(directory, "a") as log:
+        log.append(b"v", ANN)
+    cut = directory / f"{0:020}.log.100.cut"
+    cut.write_bytes(b"kept by a recovery")
+    command = ["erase", str(directory), "--key", ANN.decode()]
+    assert main(command) == 0
+    told = capsys.readouterr()
+    assert "1 records erased" in told.out
+    assert (
+        f"1 .cut file of recoveries may hold such records, too: {cut}; --cut-files removes them" in told.err
+    )
+    assert main([*command, "--cut-files", "--dry-run"]) == 0
+    assert f"{cut}: would be removed" in capsys.readouterr().out
+    with kstore.open(directory, "a") as log:
+        assert log.erase(keys=[ANN], reason="r").cut_files_left == (str(cut),)
+        assert cut.exists()
+        done = log.erase(keys=[ANN], reason="r", cut_files=True)
+    assert (done.cut_files, done.cut_files_left) == ((str(cut),), ())
+    assert not cut.exists()

@@ -78,12 +78,13 @@ def erase(log: Erased, match: Match, reason: str, *, blanks: bool, cut_files: bo
         state = log._compaction_state(forgets=False)
     look = state.segments if dry_run else state.segments[:-1]
     work = [(segment, offsets) for segment in look if (offsets := found(segment))]
-    cut = [str(path) for path in sorted(Path(log._directory).glob("*.cut"))] if cut_files else []
+    beside = tuple(str(path) for path in sorted(Path(log._directory).glob("*.cut")))
+    cut, left = (beside, ()) if cut_files else ((), beside)
     done = tuple(_rewrite(log, state, throttle, *each, blanks, dry_run) for each in work)
     if not dry_run:
         for path in cut:
             unlink(path)
-    return Erasure(done, tuple(cut), reason, state.now_ms, dry_run)
+    return Erasure(done, cut, reason, state.now_ms, dry_run, left)
 
 
 def _rewrite(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from typing import Literal
 
@@ -37,13 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each file that was changed or removed, and one for all; 1 if there was nothing to do."""
     erased, changed = 0, False
+    left: list[str] = []
     for done in _erased(args, [key_of(args)], args.reason or "kstore erase"):
         erased += done.records_erased
         changed = changed or bool(done.segments or done.cut_files)
+        left += done.cut_files_left
         _tell(done, args)
     if not args.json:
         verb = "would be erased" if args.dry_run else "erased"
         print(f"{erased} records {verb}" + (f": {args.reason}" if args.reason else ""))
+    if left:
+        files = "1 .cut file" if len(left) == 1 else f"{len(left)} .cut files"
+        print(
+            f"kstore: {files} of recoveries may hold such records, too: {left[0]}"
+            + (" first" if len(left) > 1 else "")
+            + "; --cut-files removes them",
+            file=sys.stderr,
+        )
     return int(not changed)
 
 
@@ -84,5 +95,6 @@ def _tell(done: Erasure, args: argparse.Namespace) -> None:
         print(f"{each.path}: {each.bytes_before} -> {each.bytes_after} bytes")
         print(f"  offsets {', '.join(map(str, each.offsets))}")
         print(f"  SHA-256 {each.sha256_before} -> {each.sha256_after or '?'}")
+    verb = "would be removed" if done.dry_run else "removed"
     for path in done.cut_files:
-        print(json.dumps({"path": path} | more) if args.json else f"{path}: removed")
+        print(json.dumps({"path": path} | more) if args.json else f"{path}: {verb}")
