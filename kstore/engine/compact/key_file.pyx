@@ -285,8 +285,8 @@ cdef class KeyFileUser:
 
 
 def last_in(segments, bytes key not None, int64_t start, int64_t end):
-    """The last Record with a key among `segments`, from the last segment on; ABSENT, -1, if none of them has it; None if
-    their .keys files do not tell. The log starts at offset `start`, and is read up to `end`.
+    """The last Record with a key among `segments`, from the last segment on; ABSENT, -1, if none of them has it; None
+    if their .keys files do not tell. The log starts at offset `start`, and is read up to `end`.
 
     CorruptRecordError, LogChangedError, OSError."""
     cdef Py_ssize_t count = len(segments), at
