@@ -56,6 +56,7 @@ from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
 from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.read.slice import Slice
 from kstore.log.read.span import Span
+from kstore.log.recovery.continuity import Cuts
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed
@@ -114,6 +115,7 @@ class PartitionLog:
     _options = LoadOptions(None, None, None, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, True)
     _traffic: Traffic | None = None  # counts what is read, for a store
     _told_of: Recovery | None = None  # what is missing there has been told
+    _cuts = Cuts()  # none: only who writes a log knows of them
 
     def __init__(
         self,

@@ -67,6 +67,7 @@ from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
+from kstore.log.recovery.continuity import Cuts
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
@@ -182,6 +183,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._has_own_epochs = leader_epoch is None
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
+        self._cuts = Cuts()
         try:
             self._load(keep_cut, clean, recovery_point, log_start_offset, topic_id, now)
             if leader_epoch is not None:
@@ -457,7 +459,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._set_leader_epoch(epoch)
 
     def _source(self, isolation: str) -> FollowSource:
-        return WriterSource(self, self._current, self._notify_at_change, isolation)
+        return WriterSource(self, self._current, self._notify_at_change, isolation, self._cuts)
 
     def _cursor_view(self) -> PartitionLog:
         return self  # it shows the log as it is
@@ -1198,6 +1200,7 @@ class LogWriter(RecordAppender, PartitionLog):
         file = File(rest.path, "r+")
         self._publish(SealedSegments(kept[:-1]), active, file)
         self._move_end(offset, end_of_rest)
+        self._cuts.add(offset)
         lowered = offset < self._start
         self._start = min(self._start, offset)
         file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
@@ -1256,6 +1259,7 @@ class LogWriter(RecordAppender, PartitionLog):
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
             self._publish(SealedSegments(), active)
             self._move_end(offset, offset)
+            self._cuts.add(offset)
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_checkpoint.clear()
             self._begin_epoch_for_cursors()

@@ -22,8 +22,9 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.follow_source import check_directory, check_kept, directory_at
 from kstore.log.partition import PartitionLog
+from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import kept_until
+from kstore.log.recovery.continuity import Mark, kept_until
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.resumed import Resumed
 from kstore.store.current import Current
@@ -418,6 +419,7 @@ class _Position:
         self._directory = directory_at(log.path)
         self._offset = offset
         self._kept = -1  # up to where the log is what it was, if it was replaced
+        self._mark: Mark | None = None  # of the batch before the position, if no reader tells it
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
         self._isolation = isolation
         self._goes_on = False
@@ -441,13 +443,22 @@ class _Position:
         if not (self._goes_on and position < end and monotonic() < until):
             end = self._end_now(position)
             self._looked = end, monotonic() + _POLL
-        if position < end:
-            self._reader = self._log.records(
+        changes = Changed()
+        while position < end:
+            self._reader = reader = self._log.records(
                 position, end, isolation=self._isolation, on_error=self._on_error
             )
-            yield self._reader
-            self._left_out.note(self._reader.skipped)
-            self._offset, self._reader = end, None
+            reader._ends_at_change = True
+            yield reader
+            if reader._change is None:
+                self._left_out.note(reader.skipped)
+                self._mark = reader._last_batch()
+                self._offset, self._reader = end, None
+                return
+            changes.met(self.position, reader._change)  # the same is in other files now, perhaps
+            self._let_go()
+            position = self._offset
+            end = self._end_now(position)
 
     def _end_now(self, position: int) -> int:
         """Where to stop. OffsetOutOfRangeError."""
@@ -455,7 +466,15 @@ class _Position:
         before = log._loaded
         if log.refresh() and self._kept < 0:
             reached = min(position, before.log_end_offset)
-            kept = kept_until(before.segments, before.log_end_offset, reached, log._loaded.segments)
+            reader = self._reader
+            mark = self._mark if reader is None or reader.next_offset < 0 else reader._last_batch()
+            kept = kept_until(
+                before.segments,
+                before.log_end_offset,
+                reached,
+                log._loaded.segments,
+                mark if reached == position else None,
+            )
             self._kept = kept if kept < reached else -1
         check_directory(log.path, self._directory)
         first, end = log.log_start_offset, log.log_end_offset
@@ -471,6 +490,8 @@ class _Position:
         if self._reader is not None:
             self._reader.stop()
             self._left_out.note(self._reader.skipped)
+            if self._reader.next_offset >= 0:
+                self._mark = self._reader._last_batch()
             self._offset, self._reader = self.position, None
 
     def close(self) -> None:

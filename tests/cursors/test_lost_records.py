@@ -226,3 +226,66 @@ def test_a_follower_bears_the_epoch_of_what_it_gives(tmp_path: Path, durable: bo
         assert given == [5, 6, 7]
     with kstore.open(path).cursor("g") as jobs:
         assert list(jobs) == []
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_seek_answers_for_a_commit_that_is_lost(tmp_path: Path, follow: bool) -> None:
+    """Whoever reads on from where the lost commit was has been told of it."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 4)
+        with kstore.open(path).cursor("g", follow=follow, timeout=0) as jobs:
+            list(jobs)
+            jobs.commit()
+            log.truncate_to(1)
+            with pytest.raises(kstore.OffsetOutOfRangeError):
+                list(jobs)
+            for _ in range(5):
+                log.append(b"new")
+            jobs.seek("earliest")
+            for record in jobs:
+                if record.offset == 3:
+                    break
+            assert jobs.position == 4
+            assert [record.offset for record in jobs] == [4, 5]
+            jobs.seek(4)
+            assert [record.offset for record in jobs] == [4, 5]
+        with kstore.open(path).cursor("g") as jobs, pytest.raises(kstore.OffsetOutOfRangeError):
+            list(jobs)  # nothing was committed since
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_batch_leaves_out_what_was_cut_off_behind_it(tmp_path: Path, follow: bool) -> None:
+    """Bytes that are gone may have been read ahead."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        for _ in range(14):
+            log.append(b"old")
+        with kstore.open(path).cursor("g", follow=follow, timeout=0) as jobs:
+            next(iter(jobs))
+            log.truncate_to(10)
+            with jobs.batch(1000) as records:
+                assert [record.offset for record in records] == list(range(1, 10))
+            assert jobs.committed is not None
+            assert jobs.committed.offset == 10
+            log.truncate_to(4)
+            with pytest.raises(kstore.OffsetOutOfRangeError), jobs.batch(1000):
+                pass
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_a_follower_was_told_is_not_committed(tmp_path: Path, durable: bool) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", leader_epoch=3) as log:
+        log.extend([b"old"] * 10)
+        with kstore.open(path).cursor("g", follow=True, timeout=0) as jobs:
+            list(jobs)
+            log.truncate_to(5)
+            log.extend([b"new"] * 15)
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(jobs)
+            with pytest.raises(kstore.OffsetOutOfRangeError):
+                jobs.commit(durable=durable)
+            jobs.seek(caught.value.end)
+            assert [record.value for record in jobs][-15:] == [b"new"] * 15
+            jobs.commit(durable=durable)

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from kstore.engine.io.file cimport Traffic
 from kstore.engine.io.read_window cimport ReadWindow
@@ -20,6 +20,7 @@ cdef class Reader:
     cdef int64_t position
     cdef int64_t end
     cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
+    cdef uint32_t last_crc         # its checksum
     cdef int64_t end_offset        # where the log ends, or INT64_MAX
     cdef int64_t bound             # no batch of the current segment reaches it
     cdef int64_t least             # no batch from here on ends below it
@@ -40,6 +41,8 @@ cdef class Reader:
     cdef Traffic traffic           # counts what is read; None if nothing does
     cdef int64_t read_bytes        # not counted yet
     cdef int64_t read_records
+    cdef public bint _ends_at_change   # for cursors: where the log is no longer what it was, a RecordReader ends
+    cdef readonly object _change       # and this says why
     cdef bint busy                 # a thread is in here, perhaps without the GIL
 
     cdef int enter(self) except -1

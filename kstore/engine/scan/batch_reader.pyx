@@ -39,7 +39,7 @@ from libkstore.format cimport (
 
 from kstore.engine.io.buffer_pool import POOL as _POOL
 from kstore.engine.record.batch import control_type
-from kstore.errors import CorruptFileError, CorruptRecordError, RecordTooLargeError
+from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError, RecordTooLargeError
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
@@ -128,7 +128,7 @@ cdef class Reader:
         self.skip = on_error == "skip"
         self.control = control
         self.skipped = []
-        self.last_offset = -1
+        self.last_offset = self.at = -1
         self.window = ReadWindow.__new__(ReadWindow)
         self.index = -1
         self.end = byte_limit
@@ -147,6 +147,10 @@ cdef class Reader:
         stop = "the end" if self.stop_offset == INT64_MAX else self.stop_offset
         directory = self.segments[0].directory if self.segments else "an empty log"
         return f"<{type(self).__name__} of {directory}: offsets {self.start_offset} to {stop} (exclusive)>"
+
+    def _last_batch(self):
+        """(last offset, checksum) of the batch that it is at, or has passed last; None before the first."""
+        return (self.last_offset, self.last_crc) if self.at >= 0 else None
 
     cdef int enter(self) except -1:
         """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under way: in
@@ -196,7 +200,7 @@ cdef class Reader:
                     self.mark = self.pages.enter(self.segment, self.position, self.end)
                 return True
             except (CorruptRecordError, OSError) as e:
-                if not self.skip:
+                if not self.skip or (self._ends_at_change and isinstance(e, LogChangedError)):
                     self.tell(e)
                 if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
                     self.position = self.begun = 0
@@ -389,6 +393,7 @@ cdef class Reader:
                     self.position += size
                     self.patience -= size
                     self.last_offset = self.batch.last_offset
+                    self.last_crc = self.batch.crc
                     if self.position >= self.mark:
                         self.mark = self.pages.advance(self.position)
                     if self.batch.last_offset < self.start_offset:
@@ -539,6 +544,11 @@ cdef class RecordReader(Reader):
                 try:
                     if not self.next_batch():
                         raise StopIteration
+                except LogChangedError as e:
+                    if not self._ends_at_change:
+                        raise
+                    self._change = e
+                    break
                 finally:
                     self.busy = False
             self.enter()  # Python code runs where a record has headers, and must not move their bytes

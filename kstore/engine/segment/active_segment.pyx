@@ -480,22 +480,27 @@ def grown(Segment segment not None, int64_t end_offset):
 
 def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20):
     """(segment, its last offset): the one whose last offset is given, with the whole batches that were appended behind
-    it, checksums verified; itself where there are none. About `most` bytes at most.
+    it, checksums verified; itself where there are none. About `most` bytes at most. LogChangedError if it no longer has
+    the batch with which it ended: what is there now did not follow it.
 
     Unlike `grown` it leaves the indexes as they are, so that what it costs does not depend on the segment."""
     cdef Segment twin
     cdef ReadWindow w
     cdef ks_batch b
-    cdef int64_t position = segment.limit(), size = 0, until = position + most
+    cdef int64_t position = segment.limit(), size = 0, until = position + most, last_at = -1, last_size = 0
     cdef int64_t end = end_of(segment, segment.end_offset)
     cdef int64_t length = segment.opened().length() - segment.origin
     if length <= position:
+        segment.check_last_batch()
         return segment, last_offset
     w = segment.borrow()
     w.reset(segment.opened(), length, segment.origin)  # whose limit was the segment's
+    if not segment.ends_as_known(w, NEAR):
+        raise segment.changed("it was truncated", -1)
     with nogil:
         while position < until and (size := sound(w, position, NEAR, last_offset, end, &b)) >= 0:
             last_offset = b.last_offset
+            last_at, last_size = position, size
             position += size
     if size == WALK_SYSTEM:
         w.raise_failure(-1)
@@ -505,5 +510,6 @@ def followed(Segment segment not None, int64_t last_offset, int64_t most=4 << 20
     twin = segment.shown_until(position, segment.end_offset)
     twin._offset_index = segment.offsets()
     twin._time_index = segment.times()
+    twin.know_last_batch(w, last_at, last_size)
     twin.give_back(w)
     return twin, last_offset

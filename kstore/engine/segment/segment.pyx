@@ -831,11 +831,32 @@ cdef class Segment:
                 index = self.distrusted(index, slot, last)
                 continue
             break
-        if self._last_header is None and last_at >= 0 and w.holds(last_at, min(last_size, KS_BATCH_OVERHEAD)):
-            self._last_at, self._last_header = last_at, w.at(last_at)[: min(last_size, KS_BATCH_OVERHEAD)]
+        if self._last_header is None and last_at >= 0:
+            self.know_last_batch(w, last_at, last_size)
         self.give_back(w)
         next_offset[0] = max(last + 1, self.base_offset)
         return position if rival == -2 else rival_at
+
+    cdef int know_last_batch(self, ReadWindow w, int64_t position, int64_t size) except -1:
+        """Keeps the header of the batch with which the segment ends, which is at `position`."""
+        size = min(size, KS_BATCH_OVERHEAD)
+        header = w.at(position)[:size] if w.holds(position, size) else self.peek(position)[:size]
+        self._last_at, self._last_header = position, header
+        return 0
+
+    cdef bint ends_as_known(self, ReadWindow w, int64_t ahead) except -1:
+        """The same as has_its_last_batch(), with a window that is read on from the end of the segment."""
+        cdef const uint8_t *known
+        cdef int64_t size, have
+        if self._last_header is None:
+            return True
+        known = self._last_header
+        size = len(self._last_header)
+        with nogil:
+            have = w.fill(self._last_at, size, ahead)
+        if have < 0:
+            w.raise_failure(have)
+        return have >= size and memcmp(w.at(self._last_at), known, <size_t>size) == 0
 
     def has_its_last_batch(self):
         """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the

@@ -19,7 +19,13 @@ from kstore.engine.append.commit_appender import OffsetCommitter
 from kstore.engine.append.log_appender import LogAppender
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped
-from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.errors import (
+    CursorLockedError,
+    LogChangedError,
+    LogClosedError,
+    LogNotFoundError,
+    OffsetOutOfRangeError,
+)
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, CursorColumns, Wanted
 from kstore.log.cursors.group_file import Changes, Entry, GroupFile
 from kstore.log.cursors.home import Home
@@ -27,8 +33,9 @@ from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
+from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import kept_until
+from kstore.log.recovery.continuity import Cuts, kept_until
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.resumed import Resumed
@@ -44,6 +51,7 @@ class View(Protocol):
 
     path: str
     _loaded: Any
+    _cuts: Cuts
 
     @property
     def log_start_offset(self) -> int: ...
@@ -190,6 +198,8 @@ class Cursor(OffsetCommitter, Closing):
             self._reader: RecordReader | None = None  # if it has given a record, it tells the position
             self._passed = (-1, -1)  # between these offsets were no records
             self._cut = -1  # from this offset on, records were cut off after they had been read
+            self._cuts_seen = view._cuts.count
+            self._left: OffsetAndMetadata | None = None  # what was committed when a seek led away from it
             # of the last look: what the view showed, up to where it is read, and when (s) it is time for another look
             self._looked: tuple[object, int, float] = None, -1, 0.0
             self._goes_on = False  # whether it is read on with the look that it was read with before the others had their turn
@@ -266,9 +276,12 @@ class Cursor(OffsetCommitter, Closing):
         """
         place = checked_place("place", place)
         self._check_open()
-        self._view.refresh()
-        self._position = self._floor = offset_of(self._view, place)
+        view = self._view
+        view.refresh()
+        cuts_seen = view._cuts.count
+        self._position = self._floor = offset_of(view, place)
         self._shown, self._cut, self._follower_at = self._showing(), -1, -1
+        self._cuts_seen, self._left = cuts_seen, self._committed
         return self._position
 
     def _check_place(self) -> None:
@@ -288,7 +301,13 @@ class Cursor(OffsetCommitter, Closing):
         self._check_place()  # after the view has read it
         committed = self._committed
         cut = self._cut
-        if cut < 0 and committed is not None and committed.leader_epoch >= 0 and committed.offset == position:
+        if (
+            cut < 0
+            and committed is not None
+            and committed.leader_epoch >= 0
+            and committed.offset == position
+            and committed is not self._left
+        ):
             cut = self._end_of_epoch(committed.leader_epoch)
         if 0 <= cut < position:
             raise _cut_off(position, first, cut)
@@ -314,6 +333,12 @@ class Cursor(OffsetCommitter, Closing):
         if self._cut >= 0:
             return
         position = self._position
+        cuts = view._cuts
+        if cuts.count != self._cuts_seen:
+            cut, self._cuts_seen = cuts.since(self._cuts_seen), cuts.count
+            if 0 <= cut < position:
+                self._cut = cut
+                return
         epochs, end = self._shown or (self._followed_epochs, position)
         if epochs != view.leader_epochs and position <= end:
             cut = self._end_of_epoch(_epoch_before(epochs, position))
@@ -322,7 +347,9 @@ class Cursor(OffsetCommitter, Closing):
                 return
         if changed and position <= view.log_end_offset:
             reached = min(position, before.log_end_offset)
-            kept = kept_until(before.segments, before.log_end_offset, reached, view.segments)
+            reader = self._reader
+            mark = reader._last_batch() if reader is not None and reader.next_offset == reached else None
+            kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
             if kept < reached:
                 self._cut = kept
 
@@ -345,9 +372,11 @@ class Cursor(OffsetCommitter, Closing):
         view = self._view
         stop = self._refreshed_end()
         at = -1
+        changes = Changed()
         while not self._closed and at != self._position:
             at = self._position
             reader = view.records(at, stop, isolation=self._isolation, on_error=self._on_error)
+            reader._ends_at_change = True
             self._check_range()  # after it: what is deleted from here on makes the reader raise
             self._position = at
             self._reader = reader
@@ -357,6 +386,14 @@ class Cursor(OffsetCommitter, Closing):
                 return
             yield reader
             if reader.is_stopped:
+                at = -1
+                continue
+            if (
+                reader._change is not None
+            ):  # files were replaced, by a compaction perhaps: the same is in others now
+                changes.met(self._position, reader._change)
+                self._let_go()
+                self._refresh()
                 at = -1
                 continue
             self._let_go()
@@ -421,7 +458,7 @@ class Cursor(OffsetCommitter, Closing):
         try:
             return self._given(next(follower, None))
         except OffsetOutOfRangeError as e:
-            raise _told(e) from None
+            raise self._lost(e) from None
         except BaseException:
             self._end_follower()  # it may have gone on already, which the position has not
             raise
@@ -431,7 +468,7 @@ class Cursor(OffsetCommitter, Closing):
         try:
             return self._given(await anext(follower, None))
         except OffsetOutOfRangeError as e:
-            raise _told(e) from None
+            raise self._lost(e) from None
         except BaseException:
             self._end_follower()
             raise
@@ -443,7 +480,7 @@ class Cursor(OffsetCommitter, Closing):
         try:
             return next(follower, None) is not None
         except OffsetOutOfRangeError as e:
-            raise _told(e) from None
+            raise self._lost(e) from None
 
     async def _wait_async(self) -> bool:
         follower = self._at_position(self._timeout)
@@ -451,7 +488,18 @@ class Cursor(OffsetCommitter, Closing):
         try:
             return await anext(follower, None) is not None
         except OffsetOutOfRangeError as e:
-            raise _told(e) from None
+            raise self._lost(e) from None
+
+    def _lost(self, error: OffsetOutOfRangeError) -> OffsetOutOfRangeError:
+        """What to say of a follower that has met something else than what it had read: so is what commits are asked for."""
+        if self._cut < 0 and not self._closed:
+            self._refresh()  # the leader epochs tell it better
+            if self._cut < 0 and error.end < self._position and not isinstance(error, LogChangedError):
+                self._cut = error.end
+            self._check_range()
+        elif 0 <= self._cut < self._position:
+            return _cut_off(self._position, error.first, self._cut)
+        return _told(error)
 
     def _at_position(self, timeout: float | None) -> Any:
         """A follower of what comes behind the position. If the cursor is closed, it has ended."""
@@ -652,9 +700,19 @@ class CursorBatch:
 
     def _gather(self, records: list[Record]) -> list[Record]:
         cursor = self._cursor
+        again = False
         try:
             while len(records) < self._count:
-                record = cursor._next(0 if records else self._timeout)
+                try:
+                    record = cursor._next(0 if records else self._timeout)
+                except OffsetOutOfRangeError:
+                    if again or not records:
+                        raise
+                    # some of these were read ahead, and were cut off meanwhile: perhaps not all of them
+                    again = True
+                    records.clear()
+                    cursor._position = max(self._before, cursor._floor)
+                    continue
                 if record is None:
                     break
                 records.append(record)

@@ -5,6 +5,8 @@ from typing import Any
 
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch, leading_columns
+from kstore.errors import LogChangedError
+from kstore.log.read.changed import Changed
 from kstore.log.read.scan import checked_columns
 from kstore.log.threads.resumed import Resumed
 
@@ -31,6 +33,7 @@ class Wanted:
         view = cursor._view
         stop = cursor._refreshed_end()
         at = cursor._position
+        changes = Changed()
         while at < stop and not cursor._closed:
             scan = view.scan(
                 self.read,
@@ -41,6 +44,7 @@ class Wanted:
                 batch_rows=self.batch_rows,
                 batch_bytes=self.batch_bytes,
             )
+            scan._tells_change = True
             cursor._check_range()  # after it: what is deleted from here on makes the scan raise
             try:
                 for batch in scan:
@@ -53,6 +57,9 @@ class Wanted:
                 else:
                     cursor._pass_to(stop)
                     return
+            except LogChangedError as e:  # the same is in other files now, perhaps
+                changes.met(cursor._position, e)
+                cursor._refresh()
             finally:
                 cursor._left_out.note(scan.skipped)
             at = cursor._position

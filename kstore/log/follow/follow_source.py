@@ -9,10 +9,10 @@ from kstore.engine.io.notification import MODIFY, EventFd, Inotify
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.active_segment import followed
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptRecordError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.errors import CorruptRecordError, LogChangedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
-from kstore.log.recovery.continuity import kept_until
+from kstore.log.recovery.continuity import Cuts, Mark, kept_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,8 +144,9 @@ class FollowSource(Protocol):
     def doubt(self) -> None:
         """Something may have changed of which nobody told."""
 
-    def read(self, offset: int, on_error: str = "raise") -> Found | None:
-        """What there is from an offset on that was reached; None for nothing. OffsetOutOfRangeError."""
+    def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
+        """What there is from an offset on that was reached, behind the batch that the mark tells, if one was read; None for
+        nothing. OffsetOutOfRangeError."""
 
 
 class WriterSource:
@@ -160,8 +161,12 @@ class WriterSource:
         current: "Callable[[], Loaded]",
         notify: Callable[[EventFd], None],
         isolation: str,
+        cuts: Cuts,
     ) -> None:
         self._log = log
+        self._cuts = cuts
+        self._cuts_seen = cuts.count
+        self._kept = -1  # from where on what was read is cut off
         self._current = current
         self._notify = notify
         self._isolation = isolation
@@ -183,12 +188,24 @@ class WriterSource:
     def doubt(self) -> None:
         pass
 
-    def read(self, offset: int, on_error: str = "raise") -> Found | None:
+    def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
         now = self._current()
+        if self._cuts.count != self._cuts_seen:  # looked at behind it: what it shows was not cut before
+            self._take_in_cuts(offset)
+        if self._kept < now.log_end_offset:  # else the end tells it
+            check_kept(offset, now, self._kept)
         check_range(offset, now)
+        check_kept(offset, now, self._kept)
         if offset == now.log_end_offset:
             return None
         return _found(self._log, now, offset, self._isolation, on_error)
+
+    def _take_in_cuts(self, offset: int) -> None:
+        count = self._cuts.count
+        cut = self._cuts.since(self._cuts_seen)
+        if 0 <= cut < offset and (self._kept < 0 or cut < self._kept):
+            self._kept = cut
+        self._cuts_seen = count
 
 
 class DirectorySource:
@@ -249,7 +266,7 @@ class DirectorySource:
             elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS) or not name or directory < 0:
                 self._stale = True
 
-    def read(self, offset: int, on_error: str = "raise") -> Found | None:
+    def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
         if on_error == "skip" or (self._grown and not self._settled):
             self._grown, self._stale = False, True
         if not self._stale and self._grown:
@@ -257,7 +274,7 @@ class DirectorySource:
             if found is not None or not self._stale:
                 return found
         if self._stale:
-            self._refresh(offset)
+            self._refresh(offset, mark)
             check_range(offset, self._log._now())
         check_kept(offset, self._log._now(), self._kept)
         if offset >= self._end:
@@ -271,10 +288,14 @@ class DirectorySource:
             self._stale = True
             return None
         position = segment.size
-        grown, last = followed(segment, offset - 1)
+        try:
+            grown, last = followed(segment, offset - 1)
+        except LogChangedError:  # it was truncated, and has grown again
+            self._stale = True
+            return None
         if grown is segment:
             self._grown = False
-            # it was truncated, and may have grown again; or it was preallocated
+            # it was truncated; or it was preallocated
             self._stale = segment.file().size() != segment.origin + position
             return None
         if self._is_committed() and not self._is_plain(
@@ -291,7 +312,7 @@ class DirectorySource:
         )
         return Found((grown,), reader, self._end)
 
-    def _refresh(self, offset: int) -> None:
+    def _refresh(self, offset: int, mark: Mark | None) -> None:
         before = self._log._now()
         segments, end = before.segments, before.log_end_offset
         if self._segment is not None:
@@ -301,7 +322,7 @@ class DirectorySource:
         now = self._log._now()
         if now is not before and self._kept < 0:
             reached = min(offset, end)
-            kept = kept_until(segments, end, reached, now.segments)
+            kept = kept_until(segments, end, reached, now.segments, mark if reached == offset else None)
             self._kept = kept if kept < reached else -1
         self._segment = now.segments[-1] if now.segments else None
         self._end = now.log_end_offset

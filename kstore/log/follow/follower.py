@@ -44,6 +44,9 @@ class Follower(Closing, Generic[Item]):
         self._first = offset
         self._records = records
         self._reader: BatchReader | None = None
+        self._mark: tuple[int, int] | None = (
+            None  # of the batch before the offset, from when a reader was let go
+        )
         self._stop = offset
         self._pending: deque[Record] = deque()
         self.leader_epoch = -1  # of the batch that holds what was given last
@@ -84,7 +87,7 @@ class Follower(Closing, Generic[Item]):
                     )
                     self.leader_epoch = batch.leader_epoch
             except BaseException:  # it was not passed: who asks again meets it again
-                self.offset, self._reader = reached, None
+                self.offset, self._reader, self._mark = reached, None, None
                 raise
         return cast(Item, self._pending.popleft())
 
@@ -108,14 +111,15 @@ class Follower(Closing, Generic[Item]):
         while not self._closed:
             try:
                 if self._reader is None:
-                    found = self._source.read(self.offset, "skip" if self._is_passing else "raise")
+                    on_error = "skip" if self._is_passing else "raise"
+                    found = self._source.read(self.offset, on_error, self._mark)
                     if found is None:
                         return None
                     self._reader, self._stop, self._fresh = found.reader, found.stop, True
                     self._segments = found.segments
                 batch = next(self._reader, None)
             except (FileNotFoundError, CorruptRecordError) as e:
-                self._reader = None
+                self._let_go()
                 try:
                     if not self._doubt(e):
                         return None
@@ -126,7 +130,8 @@ class Follower(Closing, Generic[Item]):
                 continue
             if self._is_passing and self._left_out is not None:
                 self._left_out.note(self._reader.skipped)
-                self._is_passing, self._reader = False, None  # what comes then may be of a moment again
+                self._is_passing = False  # what comes then may be of a moment again
+                self._let_go()
                 if batch is None:  # the damage reaches to the end of what is there
                     self.offset = self._stop
                     continue
@@ -136,7 +141,7 @@ class Follower(Closing, Generic[Item]):
                 self._fault = None
                 self.offset = batch.last_offset + 1
                 return batch
-            self._reader = None
+            self._let_go()
             if self._fresh:
                 # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but not before
                 # who truncates is done.
@@ -149,6 +154,14 @@ class Follower(Closing, Generic[Item]):
                     self._empty = (self.offset, self._stop)
                     self._source.doubt()
         return None
+
+    def _let_go(self) -> None:
+        reader, self._reader = self._reader, None
+        mark = None if reader is None else reader._last_batch()
+        if mark is not None and mark[0] + 1 == self.offset:
+            self._mark = mark
+        elif not self._fresh:
+            self._mark = None  # what it passed last was not given
 
     def _doubt(self, error: Exception) -> bool:
         """Whether to look again at once, after an error. Raises it where nothing has changed since it was met before.

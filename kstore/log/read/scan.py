@@ -60,6 +60,7 @@ class Scan:
         self._threads = threads
         self._traffic = traffic
         self._scanner: ColumnScanner | None = None
+        self._tells_change = False  # whether a file that was deleted meanwhile is no damage that is skipped
         self._predicate = Predicate(
             start, stop, wanted.since, wanted.until, wanted.key, wanted.key_prefix, wanted.header
         )
@@ -83,6 +84,7 @@ class Scan:
             on_error=self._wanted.on_error,
             traffic=self._traffic,
         )
+        scanner._ends_at_change = self._tells_change
         return scanner.configure(
             self._rows(), self._predicate, split_end=split.end, after=after, in_order=self._wanted.in_order
         )

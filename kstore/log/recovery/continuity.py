@@ -1,7 +1,8 @@
 """Whether a log that was looked at anew goes on from what it was: somebody may have put an older copy in its place, which
 has grown since."""
 
-from bisect import bisect_right
+import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from kstore.engine.record.batch import RecordBatch
@@ -9,37 +10,111 @@ from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, RecordTooLargeError
 
+Mark = tuple[int, int]  # the last offset and the checksum of the batch before a position, as it was read
+_V2 = struct.Struct(">q8xBI2xi34x")  # base offset, magic, checksum, last offset delta
 
-def kept_until(before: Sequence[Segment], end: int, position: int, now: Sequence[Segment]) -> int:
+
+class Cuts:
+    """Where a log was truncated while it was written here: who reads it asks for what came since."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rising: tuple[
+            tuple[int, int], ...
+        ] = ()  # (number, offset); a later, lower one makes others needless
+
+    def add(self, offset: int) -> None:
+        """What begins at an offset is cut off, and other records may get these offsets."""
+        self._rising = (*(cut for cut in self._rising if cut[1] < offset), (self.count + 1, offset))
+        self.count += 1
+
+    def since(self, count: int) -> int:
+        """The least offset of those after the first `count`; -1 if there are none."""
+        return next((offset for number, offset in self._rising if number > count), -1)
+
+
+def kept_until(
+    before: Sequence[Segment], end: int, position: int, now: Sequence[Segment], mark: Mark | None = None
+) -> int:
     """Up to which offset, `position` or `end` at the most, the records that segments had up to `end` are those that the
     segments of now have; what is not known counts as kept. OSError.
 
-    A compaction or an erasure leaves records out, or values, and is no other log."""
+    mark: tells the batch that holds the record before the position, if it was read. A compaction or an erasure leaves records
+    out, or values, and is no other log."""
     position = min(position, end)
+    if mark is not None and mark[0] < position - 1:
+        mark = None
+    changed = False
     for old in reversed(before):
         if old.base_offset < position:
-            kept = _kept_in(old, end, position, now)
-            if kept > old.base_offset:
+            if not changed and mark is None and position == end:
+                mark = _mark_in(old._last_header, position)
+            kept = _kept_in(old, position == end, position, now, mark, changed)
+            if kept > old.base_offset or _is_here(
+                old, now
+            ):  # those before a file that was cut are as they were
                 return kept
             position = old.base_offset
+            changed, mark = True, None
+        elif all(segment.base_offset != old.base_offset for segment in now):
+            changed = True  # an empty one that is gone: the log was cut before it
         end = old.base_offset
     return position
 
 
-def _kept_in(old: Segment, end: int, position: int, now: Sequence[Segment]) -> int:
-    at = bisect_right(now, position - 1, key=lambda segment: segment.base_offset) - 1
-    if at < 0 or now[at] is old:  # it was deleted; nothing has changed
+def _mark_in(header: bytes | None, position: int) -> Mark | None:
+    """What a header says, if its batch ends at a position."""
+    if header is None or len(header) < _V2.size:
+        return None
+    base_offset, magic, crc, delta = _V2.unpack(header)
+    return (base_offset + delta, crc) if magic == 2 and base_offset + delta == position - 1 else None
+
+
+def _is_here(old: Segment, now: Sequence[Segment]) -> bool:
+    """Whether a segment's file still has its name, and is part of the log."""
+    at = bisect_left(now, old.base_offset, key=lambda segment: segment.base_offset)
+    if at == len(now) or now[at].base_offset != old.base_offset:
+        return False
+    try:
+        return now[at] is old or old.is_file_of_its_name()
+    except FileNotFoundError:
+        return False
+
+
+def _kept_in(
+    old: Segment, at_end: bool, position: int, now: Sequence[Segment], mark: Mark | None, changed: bool
+) -> int:
+    at = _holding(now, position)
+    if at < 0 or (now[at] is old and not changed):  # it was deleted; nothing has changed
         return position
     try:
-        if now[at].base_offset == old.base_offset and not old.is_replaced():
-            if position < end or old.has_its_last_batch():
-                return position
-            return old.base_offset  # it was written over: nobody knows from where on
-        if _is_same(_batch_before(old, position), _batch_before(now[at], position)):
+        here = _is_here(old, now)
+        if here and at_end and old._last_header is not None:
+            # if it was written over, nobody knows from where on
+            return position if old.has_its_last_batch() else old.base_offset
+        if here and (changed or now[at].base_offset != old.base_offset):
+            return old.base_offset  # it was cut: others begin where its batches were
+        found = _batch_before(now[at], position)
+        if mark is not None and found is not None and (found.last_offset, found.crc) == mark:
             return position
-        return _end_of_same(old, now[at], position)
+        if here:
+            return position if mark is None else old.base_offset
+        try:
+            return (
+                position
+                if _is_same(_batch_before(old, position), found)
+                else _end_of_same(old, now, position)
+            )
+        except FileNotFoundError:
+            # of the last segment no compaction has made another batch
+            return position if mark is None or found is None or at < len(now) - 1 else old.base_offset
     except (FileNotFoundError, CorruptFileError, RecordTooLargeError):  # who reads on is told
         return position
+
+
+def _holding(segments: Sequence[Segment], position: int) -> int:
+    """Which segment holds the record before a position, or would."""
+    return bisect_right(segments, position - 1, key=lambda segment: segment.base_offset) - 1
 
 
 def _batch_before(segment: Segment, position: int) -> RecordBatch | None:
@@ -48,13 +123,16 @@ def _batch_before(segment: Segment, position: int) -> RecordBatch | None:
     return batch if batch is not None and batch.base_offset < position else None
 
 
-def _end_of_same(old: Segment, new: Segment, position: int) -> int:
+def _end_of_same(old: Segment, now: Sequence[Segment], position: int) -> int:
     """Where the last batch ends that both have."""
     end = old.base_offset
     for batch in BatchReader((old,), old.base_offset, position):
-        if not _is_same(batch, _batch_before(new, batch.next_offset)):
+        at = _holding(now, batch.next_offset)
+        found = _batch_before(now[at], batch.next_offset) if at >= 0 else None
+        if not _is_same(batch, found):
             break
-        end = batch.next_offset
+        if found is not None:
+            end = batch.next_offset
     return min(end, position)
 
 
