@@ -84,7 +84,8 @@ class CorruptRecordError(CorruptFileError):
             directory = os.path.dirname(file)  # noqa: PTH120
             place = f"it is at offset {offset}; " if offset >= 0 else ""
             self.add_note(
-                f'{place}kstore stat --verify {directory} tells what is damaged; on_error="skip" (--on-error skip) goes on after it'
+                f"{place}kstore stat --verify {directory} tells what is damaged. To read on after it: "
+                'on_error="skip", or kstore records --on-error skip'
             )
 
 

@@ -128,6 +128,20 @@ def test_truncating_inside_a_batch_is_asked_for(tmp_path: Path) -> None:
     assert len(list(kstore.open(tmp_path / "t-0"))) == 0
 
 
+def test_truncating_takes_damage_along(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for _ in range(4):
+            log.extend([b"x"] * 10)
+    file = tmp_path / "t-0" / f"{0:020d}.log"
+    with file.open("r+b") as damaged:
+        damaged.seek(kstore.open(tmp_path / "t-0").segments[0].read_headers()["position"][2] + 70)
+        damaged.write(b"\xff")
+    command = [sys.executable, "-P", "-m", "kstore", "truncate", str(tmp_path / "t-0"), "--to", "10"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout == "20 records in 2 batches removed, from offset 10 on\n"
+    assert [record.offset for record in kstore.open(tmp_path / "t-0")] == list(range(10))
+
+
 def test_lines_are_appended_as_they_come(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "kstore", "append", str(tmp_path / "t-0")],
