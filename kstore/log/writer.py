@@ -190,7 +190,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 self.assign_leader_epoch(leader_epoch)
             else:
                 self._set_leader_epoch(max(self._epoch_checkpoint.epochs.latest or 0, 0))
-                self._begin_epoch_for_cursors(begin=not self._loaded.recovery.clean)
+                recovery = self._loaded.recovery
+                self._begin_epoch_for_cursors(begin=not recovery.clean or bool(recovery.losses))
             self._appenders = set()
             self._flusher = Flusher(self, self._config.flush_ms if self._has_timer else MAX64)
             self._key_files_due()

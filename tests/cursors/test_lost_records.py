@@ -1,6 +1,7 @@
 """Records that a group has read and a power cut or a truncation took away: others have their offsets now."""
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +167,34 @@ def test_a_group_of_a_store_is_told(tmp_path: Path) -> None:
             store.append("t", b"new")
         with store.cursor("g", ["t"]) as jobs, pytest.raises(kstore.OffsetOutOfRangeError):
             list(jobs)
+
+
+def test_an_older_copy_whose_flushed_records_are_missed(tmp_path: Path) -> None:
+    """The store was closed cleanly, and its recovery point says that the partition has had more."""
+
+    def write(value: bytes, count: int) -> None:
+        with kstore.LogStore(tmp_path / "data", mode="a", background=False) as store:
+            if not store.topics:
+                store.create_topic("t")
+            log = store.log("t", 0)
+            assert isinstance(log, kstore.LogWriter)
+            log.extend([value] * count)
+            if value == b"old":
+                read_all(log)
+
+    partition = tmp_path / "data" / "t-0"
+    write(b"old", 5)
+    shutil.copytree(partition, tmp_path / "copy")
+    write(b"old", 5)
+    shutil.rmtree(partition)
+    shutil.copytree(tmp_path / "copy", partition)
+    with pytest.warns(kstore.DataLossWarning, match="offsets 5 to 10 had been flushed"):
+        write(b"new", 20)
+    with kstore.open(partition).cursor("g") as jobs:
+        with pytest.raises(kstore.OffsetOutOfRangeError, match="10"):
+            list(jobs)
+        jobs.seek("earliest")
+        assert [record.value for record in jobs] == [b"old"] * 5 + [b"new"] * 20
 
 
 def test_who_gives_an_epoch_has_it(tmp_path: Path) -> None:
