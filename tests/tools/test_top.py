@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,8 +36,9 @@ def looks(store: Any, monkeypatch: pytest.MonkeyPatch, *steps: Any, **options: A
         left.pop(0)()
 
     left = list(steps)
-    monkeypatch.setattr(top.time, "sleep", sleep)
-    monkeypatch.setattr(top.time, "monotonic", lambda: clock[0])
+    # its own: other threads of the process sleep, too
+    own = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0], time_ns=time.time_ns)
+    monkeypatch.setattr(top, "time", own)
     arguments = ["top", str(store.path), "--count", str(len(steps) + 1)]
     assert main([*arguments, *options.get("more", [])]) == 0
     monkeypatch.undo()
@@ -140,7 +142,9 @@ def test_interrupted(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(time, "sleep", interrupt)
+    monkeypatch.setattr(
+        top, "time", SimpleNamespace(sleep=interrupt, monotonic=time.monotonic, time_ns=time.time_ns)
+    )
     assert main(["top", str(store.path)]) == 0
 
 
