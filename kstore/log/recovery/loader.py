@@ -117,7 +117,7 @@ class _Loader:
         """A whole segment that does not count."""
         remains = remains_of(segment, 0)
         promised = self._was_promised(segment.base_offset)
-        followed = self._is_followed(segment)
+        followed = remains is None and not promised and self._is_followed(segment)
         self._lose(segment.path, segment.size, remains, promised, followed)
         stem, keep = layout.segment_stem(segment.base_offset), promised or followed or remains is not None
         self.note(
@@ -290,13 +290,13 @@ class _Loader:
         if len(index) == before:
             return
         last.use_indexes(None, None, index)
-        size = 34 * len(index)
+        size = _TRANSACTION * len(index)
         self.recovery.steps.append(
             Step(
                 Code.TRANSACTIONS_BEHIND_END,
                 last.path_of(".txnindex"),
                 size,
-                34 * before - size,
+                _TRANSACTION * before - size,
                 offsets=(log_end_offset, -1),
                 deed=lambda repairs: repairs.cut(name, size),
             )
@@ -421,7 +421,7 @@ class _Loader:
         code = Code.OFFSETS_FALL if found.disordered else Code.TORN_TAIL if found.torn else Code.CORRUPT_BATCH
         remains = remains_of(segment, size)
         promised = self._was_promised(found.next_offset)
-        followed = self._is_followed(segment, parts)
+        followed = remains is None and not promised and self._is_followed(segment, parts)
         self._lose(segment.path, beyond, remains, promised, followed)
         self.recovery.truncated_bytes += beyond
         keep = promised or followed or remains is not None
