@@ -1060,9 +1060,8 @@ class LogWriter(RecordAppender, PartitionLog):
                     self._deleted.set_aside(segment, due)
                     snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
                     self._deleted.set_rest_aside(segment, snapshot, due)
-                sync_directory(
-                    self._directory
-                )  # or an old one may come back beside the new one that holds its records
+                # Or an old one may come back beside the new one that holds its records.
+                sync_directory(self._directory)
                 for name in names:
                     rename(f"{self._directory}/{name}{SWAP}", f"{self._directory}/{name}")
                 segments = []

@@ -92,9 +92,8 @@ class State(NamedTuple):
     log_start_offset: int
     complaints: tuple[Complaint, ...]
     by_broker: bool = False  # whether it was a broker of Kafka that closed it
-    by_itself: bool = (
-        False  # whether a partition says so that was put into a log directory, which tells nothing of it yet
-    )
+    # Whether a partition says so that was put into a log directory, which tells nothing of it yet.
+    by_itself: bool = False
 
 
 def read_state(path: Path) -> State:
