@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -557,10 +558,10 @@ static struct sample commits(uint64_t count) {
     lock(locks, F_WRLCK, 1); // the partition
     uint64_t t = now();
     for (uint64_t i = 0; i < count; i++) {
-        lock(locks, F_WRLCK, 2);
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0) die("flock");
         if (lseek(locks, 0, SEEK_END) != 0 || lseek(fd, 0, SEEK_END) != (off_t)(i * sizeof batch)) die("lseek");
         put_all(fd, batch, sizeof batch, i * sizeof batch);
-        lock(locks, F_UNLCK, 2);
+        if (flock(fd, LOCK_UN) < 0) die("flock");
     }
     t = now() - t;
     close(locks);

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -185,6 +186,47 @@ def test_a_forked_child_has_no_part_in_it(ram: Path) -> None:
     with warm(path) as jobs:
         assert in_a_child(lambda: jobs.commit(5, durable=False)) == 2
         assert position(path) == 4
+
+
+def test_a_forked_child_keeps_nobody_out(ram: Path) -> None:
+    """A process forks while one of its threads writes a commit, and is killed: its lock must not live on in the child."""
+    path = filled(ram)
+    reads, writes = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        jobs = warm(path)
+        there = jobs._file._file  # as a thread that is writing has it: the child will not free it
+        assert there is not None
+        fcntl.flock(there, fcntl.LOCK_EX)
+        if os.fork() == 0:
+            os.write(writes, b"%d" % os.getpid())
+            signal.pause()
+        signal.pause()
+    child = int(os.read(reads, 20))
+    try:
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        with kstore.open(path).cursor("g") as jobs:
+            jobs.commit(7)
+        assert position(path) == 8
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.close(reads)
+        os.close(writes)
+
+
+def test_who_takes_a_look_waits_for_who_does_not(ram: Path) -> None:
+    """A commit without a look at the system locks the file only; one with a look waits for it."""
+    path = filled(ram)
+    with warm(path) as jobs, (ram / FILE).open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        thread = threading.Thread(target=jobs.commit, args=(20,))
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive()
+        fcntl.flock(other, fcntl.LOCK_UN)
+        thread.join()
+        assert position(path) == 21
 
 
 def test_a_partition_that_was_deleted_is_told_soon(ram: Path) -> None:

@@ -13,7 +13,7 @@ def encode_commits(
     """A batch of (key, value) pairs of bytes, the value None for a tombstone, all with one timestamp. `member` is its
     producer, `sequence` its base sequence."""
 
-def append_if_same(locks: File, byte: int, locks_size: int, file: File, end: int, data: bytes) -> bool:
+def append_if_same(locks: File, locks_size: int, file: File, end: int, data: bytes) -> bool:
     """Appends `data` under the lock on a byte of `locks`, if `locks` has `locks_size` bytes and `file` has `end`.
 
     True if it did; False if nothing was written: somebody has the lock now, or has changed one of the files. OSError:
@@ -42,7 +42,6 @@ class CommitFile:
     look: object
     lock_file: Any
     _claims: int
-    _byte: int
     _file: File | None
     _doubtful: File | None
     _content: Any

@@ -9,6 +9,7 @@ on the disk when it was written (its base sequence is that number and one more, 
 before that.
 """
 
+import fcntl
 import os
 import secrets
 import struct
@@ -17,6 +18,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from kstore.engine.append.commit_appender import CommitContent, CommitFile, append_if_same, encode_commits
@@ -213,6 +215,13 @@ class GroupFile(CommitFile):
                 known = lock_file.shared[group] = cls(directory, group, lock_file)
         return known
 
+    def forget(self) -> None:
+        """In a forked child: the lock that its parent may have on the file must not outlive the parent here."""
+        file, self._file = self._file, None
+        if file is not None:  # and perhaps a thread has it that there is no more
+            with suppress(OSError), open(os.devnull, "rb") as nothing:  # noqa: PTH123
+                os.dup2(nothing.fileno(), file.fd, inheritable=False)
+
     def read(self) -> dict[TopicPartition, Entry]:
         """What the group has committed. CorruptRecordError, OSError."""
         with self.lock_file.mutex:
@@ -297,7 +306,7 @@ class GroupFile(CommitFile):
             return False
         data = self._encode(changes, self.member, max(content.next_offset, 0))
         if self._has_grown(_LONGEST, len(data)) or not append_if_same(
-            locks, self._byte, self._claims, file, content.end, data
+            locks, self._claims, file, content.end, data
         ):
             return False
         self._mine, self._mine_end = file, content.end + len(data)
@@ -309,12 +318,20 @@ class GroupFile(CommitFile):
         lock = self.lock_file
         lock.mutex.later(lock.unlocker(self._byte))  # which happens however it is left
         lock.lock(self._byte, wait=True)
+        if self._file is not None:
+            self._lock(self._file)
         claims = lock.claims()
         if claims < 0:
             raise LogFailedError(f"{lock.path} was removed: open the cursor again")
         if claims != self._claims:
             self.look, self._claims = object(), claims
         self._catch_up()
+
+    def _lock(self, file: File) -> None:
+        """Keeps those out who append without a look, until the mutex is left: they lock the file only. It is the one at the
+        path as long as the byte is locked, because only who has that byte puts another there. OSError."""
+        self.lock_file.mutex.later(partial(fcntl.flock, file, fcntl.LOCK_UN))
+        fcntl.flock(file, fcntl.LOCK_EX)
 
     def _claim(self) -> None:
         """Lets the others look which file is there: before it is another one, so that nobody who dies in between has kept it
@@ -331,15 +348,17 @@ class GroupFile(CommitFile):
                 self.look = object()
             self._file, self._content = None, _Content(self._path, self.group)
             return
-        size = there.st_size
+        file, size = self._file, there.st_size
         if (
-            self._file is None
-            or not os.path.samestat(there, os.fstat(self._file.fd))
+            file is None
+            or not os.path.samestat(there, os.fstat(file.fd))
             or size < self._content.end
         ):
             self.look = object()
-            self._file = File(self._path, "r+")
-            self._content = _Content(self._path, self.group)
+            file = File(self._path, "r+")
+            self._lock(file)
+            size = file.size()
+            self._file, self._content = file, _Content(self._path, self.group)
         content = self._content
         if size > content.end:
             if size - content.end > _MOST:
@@ -348,7 +367,7 @@ class GroupFile(CommitFile):
                     what, file=self._path, position=content.end, expected=most, found=size
                 )
             self.look = object()
-            data = self._file.read(content.end, size - content.end)
+            data = file.read(content.end, size - content.end)
             start = content.end
             content.take(data)
             if size > content.end:

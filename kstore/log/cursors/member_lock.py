@@ -78,6 +78,8 @@ class LockFile(CommitLocks):
     def forget(self) -> None:
         """In a forked child, before it has any lock that closing the descriptor would drop."""
         self.file, self.mutex = None, Mutex()
+        for group in list(self.shared.values()):
+            group.forget()
 
     @property
     def fd(self) -> int:
