@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import struct
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -552,6 +553,33 @@ def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
         check(reader)
 
 
+def test_threads_that_ask_while_others_append(tmp_path: Path) -> None:
+    """The active segment's map in memory grows while threads ask it: each finds what it has appended itself."""
+    wrong: list[object] = []
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        fill(log, 21)
+        log.last(b"key-1"), log.last(b"key-2")  # the second lookup makes the map
+
+        def work(number: int) -> None:
+            for i in range(400):
+                key = b"own-%d-%d" % (number, i % 7)
+                offset = log.append(b"v" * 100, key=key)
+                found = log.last(key)
+                if found is None or found.offset != offset or found.key != key:
+                    wrong.append((key, offset, found))
+                if log.last(b"none-%d" % i) is not None:
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert log.segments[-1]._keys.map is not None
+        check(log)
+
+
 def test_a_file_that_goes_while_it_is_open(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0") as log:
         fill(log, 16)
@@ -572,7 +600,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with opened(tmp_path / "t-0") as log:
         fill(log, 17)
         check(log)
-        mapped = [s for s in log.segments if s._keys is not None and s._keys._map is not None]
+        mapped = [s for s in log.segments if s._keys is not None and s._keys.map is not None]
         assert 0 < len(mapped) < len(log.segments)
         fill(log, 18)
         check(log)

@@ -25,7 +25,10 @@ class KeyFile:
     def find(self, segment: Segment, key: bytes) -> Record | int: ...
     def count(self) -> int: ...
 
-class KeyFileUser:
+class KeyLookup:
     file: KeyFile | None
+    map: OffsetMap | None
+    covered: int
+    is_growing: bool
 
 def last_in(segments: Sequence[Segment], key: bytes, start: int, end: int) -> Record | int | None: ...

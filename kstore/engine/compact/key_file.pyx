@@ -278,15 +278,32 @@ cdef class KeyFile:
         return entries
 
 
-cdef class KeyFileUser:
-    """Who looks for keys in a segment: the base of KeyIndex, so that the segment's .keys file is found in C."""
+cdef class KeyLookup:
+    """What is known of the keys of a segment, as far as a lookup asks it in C: the base of KeyIndex."""
 
-    cdef public KeyFile file   # None: nobody has found one that can be believed
+    cdef public KeyFile file      # None: nobody has found one that can be believed
+    cdef public OffsetMap map     # None: there is none in memory
+    cdef public int64_t covered   # bytes of the log that the map knows
+    cdef public bint is_growing   # some thread puts keys into the map
+
+    cdef object find_now(self, Segment segment, bytes key):
+        """The last Record with a key; ABSENT if there is none; UNKNOWN if it takes more to tell."""
+        cdef int64_t offset
+        cdef Record record
+        if self.file is not None:
+            return self.file.find(segment, key)
+        if self.map is None or self.is_growing or self.covered != segment.limit():
+            return UNKNOWN
+        offset = self.map.get(key)
+        if offset < 0:
+            return ABSENT
+        record = segment.get(offset)  # of another key, if that has the same hash
+        return record if record is not None and record.offset == offset and record.key == key else UNKNOWN
 
 
 def last_in(segments, bytes key not None, int64_t start, int64_t end):
     """The last Record with a key among `segments`, from the last segment on; ABSENT, -1, if none of them has it; None
-    if their .keys files do not tell. The log starts at offset `start`, and is read up to `end`.
+    if neither .keys files nor maps in memory tell. The log starts at offset `start`, and is read up to `end`.
 
     CorruptRecordError, LogChangedError, OSError."""
     cdef Py_ssize_t count = len(segments), at
@@ -297,10 +314,10 @@ def last_in(segments, bytes key not None, int64_t start, int64_t end):
             return None
         if at == count - 1 and segment.limit() == 0:
             continue  # the active one, with nothing in it
-        user = segment._keys
-        if not isinstance(user, KeyFileUser) or (<KeyFileUser>user).file is None:
+        known = segment._keys
+        if not isinstance(known, KeyLookup):
             return None
-        found = (<KeyFileUser>user).file.find(segment, key)
+        found = (<KeyLookup>known).find_now(segment, key)
         if type(found) is Record:
             return found if (<Record>found).offset < end else None
         if found != ABSENT:

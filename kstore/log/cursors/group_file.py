@@ -349,11 +349,7 @@ class GroupFile(CommitFile):
             self._file, self._content = None, _Content(self._path, self.group)
             return
         file, size = self._file, there.st_size
-        if (
-            file is None
-            or not os.path.samestat(there, os.fstat(file.fd))
-            or size < self._content.end
-        ):
+        if file is None or not os.path.samestat(there, os.fstat(file.fd)) or size < self._content.end:
             self.look = object()
             file = File(self._path, "r+")
             self._lock(file)

@@ -5,7 +5,7 @@ import threading
 import weakref
 
 from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
-from kstore.engine.compact.key_file import KeyFile, KeyFileUser, Marks
+from kstore.engine.compact.key_file import KeyFile, KeyLookup, Marks
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, LogChangedError
@@ -47,15 +47,15 @@ def key_file_of(segment: Segment) -> KeyFile | None:
     return file if fits else None
 
 
-class KeyIndex(KeyFileUser):
+class KeyIndex(KeyLookup):
     """Of one segment. The first lookup that finds no .keys file has to read the segment; the second one makes a map in
     memory, if there is room among the maps of all segments. Threads may share it: while one makes the map, others read.
     """
 
     def __init__(self) -> None:
-        self.file = None
-        self._map: OffsetMap | None = None
-        self._covered = 0  # bytes of the log that the map knows
+        self.file = self.map = None
+        self.covered = 0
+        self.is_growing = False
         self._last = (0, 0)  # where the last batch of those is, and its checksum
         self.gets_none = False  # a .keys file was to be made, and could not be
         self._is_doubtful = False  # the file could not tell of a key
@@ -67,7 +67,7 @@ class KeyIndex(KeyFileUser):
         """From here on this file tells."""
         self.file = file
         self._is_doubtful = False
-        self._map = None
+        self.map = None
         _mapped.discard(self)
 
     def has_file(self, segment: Segment) -> bool:
@@ -79,7 +79,7 @@ class KeyIndex(KeyFileUser):
     def go_on_with(self, grown: Segment) -> None:
         """Tells of the same segment after it has grown, too; unless it was cut off meanwhile, and written anew. OSError."""
         position, crc = self._last
-        if self._map is not None and self._covered and grown.batch_at(position).crc != crc:
+        if self.map is not None and self.covered and grown.batch_at(position).crc != crc:
             return
         grown._keys = self
 
@@ -96,7 +96,7 @@ class KeyIndex(KeyFileUser):
         if not self._busy.acquire(False):
             return UNKNOWN
         try:
-            keys = self._map
+            keys = self.map
             if keys is None:
                 if is_sealed:
                     self.file = file = key_file_of(segment)
@@ -106,9 +106,9 @@ class KeyIndex(KeyFileUser):
                     self.file = None
                 keys = self._mapped(segment)
             size = segment.size
-            if keys is None or (self._covered < size and not self._catch_up(segment, keys)):
+            if keys is None or (self.covered < size and not self._catch_up(segment, keys)):
                 return UNKNOWN
-            return keys.get(key) if self._covered == size else UNKNOWN  # others may have read further
+            return keys.get(key) if self.covered == size else UNKNOWN  # others may have read further
         finally:
             self._busy.release()
 
@@ -117,7 +117,7 @@ class KeyIndex(KeyFileUser):
         if self._was_asked and not self._is_unfit:
             self._begin(segment)
         self._was_asked = True
-        return self._map
+        return self.map
 
     def _begin(self, segment: Segment) -> None:
         if not _guard.acquire(blocking=False):
@@ -128,8 +128,8 @@ class KeyIndex(KeyFileUser):
                 return
             most_keys = max(segment.end_offset - segment.base_offset, 0)
             self._reserved = min(room, 2 * (most_keys + 1) * SLOT_BYTES + _LEAST_MEMORY // 2)
-            self._covered = 0
-            self._map = OffsetMap(room // SLOT_BYTES, most_keys=most_keys)
+            self.covered = 0
+            self.map = OffsetMap(room // SLOT_BYTES, most_keys=most_keys)
             _mapped.add(self)
         finally:
             _guard.release()
@@ -137,16 +137,19 @@ class KeyIndex(KeyFileUser):
     def _catch_up(self, segment: Segment, keys: OffsetMap) -> bool:
         """Takes in what was appended. False if that cannot be: all of it must be read then."""
         builder = MapBuilder(keys, Everything(), segment.base_offset)
+        self.is_growing = True
         try:
-            builder.open(segment, self._covered)
+            builder.open(segment, self.covered)
             while done := builder.run(STEP):
                 self._last = builder.last_position, builder.last_crc
-                self._covered += done
+                self.covered += done
         except (CorruptFileError, LogChangedError):  # who reads it says what is wrong
             self._is_unfit = True
+        finally:
+            self.is_growing = False
         if self._is_unfit or builder.is_full:
             self._is_unfit = True
-            self._map = None
+            self.map = None
             _mapped.discard(self)
             return False
         return True
