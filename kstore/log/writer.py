@@ -445,13 +445,15 @@ class LogWriter(RecordAppender, PartitionLog):
     def _begin_epoch_for_cursors(self, *, begin: bool = True) -> None:
         """Begins a leader epoch at the end, if groups have read this log, and nobody else says what its epochs are.
 
-        A power cut or a truncation may have taken records that they have read, and others get those offsets now. The epoch of
-        a committed position tells them. It is kept aside, because an epoch without a record is forgotten with the process.
+        A power cut or a truncation may have taken records that they have read, or an older copy was put in the place of the
+        log; and others get those offsets now. The epoch of a committed position tells them. It is kept aside, because an epoch
+        without a record is forgotten with the process.
         """
         home = Home.of(self._directory)
         if not self._has_own_epochs or not home.has_id:
             return
         epoch = home.least_epoch()
+        begin = begin or home.is_read_beyond(self._end_offset)
         if epoch is None or (begin and epoch <= self._epoch):
             epoch = min(max(self._epoch, 0) + 1, MAX_EPOCH)
             home.keep_least_epoch(epoch)

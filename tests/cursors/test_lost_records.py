@@ -44,8 +44,21 @@ def start_again(path: Path) -> None:
         log.truncate_fully_and_start_at(5)
 
 
+def put_an_older_copy_back(path: Path) -> None:
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 5)
+        log.cursor("g").close()
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy)
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 5)
+        read_all(log)
+    shutil.rmtree(path)
+    copy.rename(path)
+
+
 @pytest.mark.parametrize("openings", [1, 3])
-@pytest.mark.parametrize("loss", [lose, truncate, start_again])
+@pytest.mark.parametrize("loss", [lose, truncate, start_again, put_an_older_copy_back])
 def test_offsets_that_others_have_now_are_told(
     tmp_path: Path, loss: Callable[[Path], None], openings: int
 ) -> None:

@@ -14,7 +14,7 @@ def encode_commits(
     producer, `sequence` its base sequence."""
 
 def append_if_same(locks: File, locks_size: int, file: File, end: int, data: bytes) -> bool:
-    """Appends `data` under the lock on a byte of `locks`, if `locks` has `locks_size` bytes and `file` has `end`.
+    """Appends `data` to `file` under its lock, if `locks` has `locks_size` bytes and `file` has `end`.
 
     True if it did; False if nothing was written: somebody has the lock now, or has changed one of the files. OSError:
     what was written is cut off again, unless that fails as well."""

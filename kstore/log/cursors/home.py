@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kstore.engine.io.file import read_whole, write_whole
 from kstore.engine.record.hashes import crc32c
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
+from kstore.log.cursors.furthest import furthest_position
 from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
@@ -77,6 +78,14 @@ class Home(NamedTuple):
     def keep_least_epoch(self, epoch: int) -> None:
         """Keeps it, durably. OSError."""
         write_whole(f"{self.partition}/{_EPOCH}", _epoch_text(epoch))
+
+    def is_read_beyond(self, end: int) -> bool:
+        """Whether a group has committed an offset beyond this one, as far as that can be told."""
+        try:
+            known = self.known_id()
+            return known is not None and furthest_position(self.directory, self.tp, known) > end
+        except (OSError, CorruptCheckpointError):
+            return False
 
     def trace(self) -> tuple[int, int]:
         """What tells cheaply that the id is still the same file; (0, 0) if there is none."""
