@@ -431,6 +431,21 @@ def test_a_directory_that_goes(tmp_path: Path) -> None:
         kstore.open(tmp_path / "t-0")
 
 
+@pytest.mark.parametrize("records", [True, False])
+def test_take_sees_what_comes_after_it_gave_none(
+    both: tuple[kstore.PartitionLog, Tell], records: bool
+) -> None:
+    log, tell = both
+    tell("append 1")
+    with log.follow(0, records=records) as follower:
+        for offset in range(3):
+            item = follower.take()
+            assert item is not None
+            assert (item.offset if isinstance(item, kstore.Record) else item.base_offset) == offset
+            assert follower.take() is None
+            tell("append 1")
+
+
 def test_it_sleeps_while_nothing_comes(both: tuple[kstore.PartitionLog, Tell]) -> None:
     """A loop without sleep would make some million calls meanwhile."""
     log, tell = both

@@ -72,6 +72,10 @@ class Follower(Closing, Generic[Item]):
 
         OffsetOutOfRangeError if the position was deleted; CorruptRecordError, OSError.
         """
+        return self._look(_Wait(0))
+
+    def _take(self) -> Item | None:
+        """The same, of what was there when the source was looked at last."""
         if not self._records:
             return cast("Item | None", self._take_batch())
         while not self._pending:
@@ -216,13 +220,13 @@ class Follower(Closing, Generic[Item]):
     def _look(self, wait: "_Wait") -> Item | None:
         """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""
         ended = self._source.ended
-        item = self.take()
+        item = self._take()
         if item is None and not self._closed and not ended:
             # Armed first and looked at then, or what comes between the look and the arming would be slept through.
             ended = self._source.ended
             self._source.arm(self._event)
             self._source.look()
-            item = self.take()
+            item = self._take()
         if item is None:
             wait.pause = None if self._closed or ended else wait.seconds(self._source.told)
         return item
