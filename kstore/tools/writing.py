@@ -12,6 +12,7 @@ from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, kept_options
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.presence import doubt_about, not_found
 from kstore.log.writer import LogWriter
 from kstore.tools.numbers import seconds
@@ -84,6 +85,17 @@ def is_log_directory(path: Path) -> bool:
     return path.is_dir() and any(
         layout.is_partition_name(entry.name) and any(entry.glob("*.log")) for entry in path.iterdir()
     )
+
+
+def plan_of(args: argparse.Namespace) -> Loaded:
+    """What open_writer would find and do. Of a log that is open for writing, what a reader finds.
+
+    No lock is taken. If there is one, this says that the real opening has to wait."""
+    with open_dry(args) as log:
+        path, interval = Path(log.path), log._options.index_interval_bytes
+        if is_locked(directory_of(path)):
+            return log._loaded
+    return load(path, index_interval_bytes=interval, writing=True, dry=True)
 
 
 def open_dry(args: argparse.Namespace) -> PartitionLog:

@@ -416,6 +416,26 @@ def test_a_dry_run_of_recovery_writes_nothing(tmp_path: Path, capsys: pytest.Cap
     assert {file: file.read_bytes() for file in Path(path).iterdir()} == before
 
 
+@pytest.mark.parametrize("tail", [b"garbage", bytes(200), b"x" * 200])
+def test_a_dry_run_of_recovery_says_what_is_cut_off_after_a_clean_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tail: bytes
+) -> None:
+    """A reader passes over what lies behind the last batch, and who opens the log for writing cuts it off."""
+    path = str(tmp_path / "t-0")
+    with kstore.open(path, "a") as log:
+        log.extend([b"x"] * 3)
+    with (tmp_path / "t-0" / f"{0:020d}.log").open("ab") as file:
+        file.write(tail)
+    plan = json.loads(run(capsys, "recover", path, "--dry-run", "--json")[1])
+    done = json.loads(run(capsys, "recover", path, "--json")[1])
+    assert (plan.pop("written"), done.pop("written")) == (False, True)
+    assert plan["truncated_bytes"] == len(tail)
+    for report in (plan, done):
+        for finding in report["findings"]:
+            finding["text"] = finding["text"].replace("would be", "were")
+    assert plan == done
+
+
 def test_a_dry_run_refuses_what_the_real_one_refuses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -451,7 +471,7 @@ def test_recovery_tells_of_losses_and_of_what_it_does_not_check(
 ) -> None:
     path = damaged(tmp_path)
     report = json.loads(run(capsys, "recover", path, "--dry-run", "--json")[1])
-    assert [re.findall(r"(\d)\.log are left out", loss) for loss in report["losses"]] == [
+    assert [re.findall(r"(\d)\.log would be cut off", loss) for loss in report["losses"]] == [
         ["2"],
         ["4"],
         ["6"],

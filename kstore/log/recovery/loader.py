@@ -63,6 +63,7 @@ class _Loader:
         make: SegmentFactory,
         recover: bool,
         writing: bool,
+        dry: bool,
         told_start: int,
         asks_voucher: bool,
     ) -> None:
@@ -70,6 +71,7 @@ class _Loader:
         self.make = make
         self.recover = recover
         self.writing = writing
+        self.dry = dry
         self.by_broker = state.by_broker
         self.by_itself = state.by_itself
         self.told_start = told_start
@@ -158,7 +160,7 @@ class _Loader:
         if remains is not None and remains.last_offset < self.log_start_offset:
             return  # it was deleted
         if remains is not None:
-            gone = "were cut off" if self.writing else "are left out"
+            gone = "would be cut off" if self.dry else "were cut off" if self.writing else "are left out"
             self.recovery.losses.append(f"{size} bytes of {path} {gone}, with {remains}")
         elif promised and size:
             self.recovery.losses.append(f"{size} bytes of {path}, which had been flushed, were damaged")
@@ -621,11 +623,13 @@ def load(
     recover: bool = True,
     state: State | None = None,
     writing: bool = False,
+    dry: bool = False,
 ) -> Loaded:
     """Loads a partition directory, and writes nothing. What is not given comes from the directory around it.
 
     writing: for somebody who then carries the plan out, and appends. Else LogChangedError if somebody deletes or replaces
         segments meanwhile.
+    dry: the plan is only shown. It is that of an opening for writing all the same.
     """
     if not path.is_dir():
         raise not_found(path)
@@ -640,13 +644,14 @@ def load(
         by_itself=state.by_itself and clean is None and recovery_point is None,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
-    loader = _Loader(path, state, make, recover, writing, told_start, asks_voucher)
+    loader = _Loader(path, state, make, recover, writing, dry, told_start, asks_voucher)
     loaded = loader.load()
     if writing and loaded.segments and not loaded.segments[-1].origin:
         # Whoever writes makes the indexes of the last segment anew, from those in memory.
         loaded.recovery.forget_step(Code.INDEXES_REBUILT, loaded.segments[-1].path)
-    if not writing:
+    if dry or not writing:
         loaded.recovery.forget_deeds()
+    if not writing:
         for segment in loaded.segments:
             segment.remember_file(
                 *loader.listing.file_of(segment)

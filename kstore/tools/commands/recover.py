@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from kstore.tools.writing import add_write_arguments, open_dry, open_writer
+from kstore.tools.writing import add_write_arguments, open_writer, plan_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run opens it for reading."""
-    with open_dry(args) if args.dry_run else open_writer(args, "r+") as log:
-        recovery = log.recovery
-        start, end = log.log_start_offset, log.log_end_offset
+    """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run it only makes the plan."""
+    if args.dry_run:
+        plan = plan_of(args)
+        recovery, start, end = plan.recovery, plan.log_start_offset, plan.log_end_offset
+    else:
+        with open_writer(args, "r+") as log:
+            recovery, start, end = log.recovery, log.log_start_offset, log.log_end_offset
     if args.json:
         report = {
             "clean": recovery.clean,
