@@ -331,3 +331,30 @@ def test_what_a_follower_was_told_is_not_committed(tmp_path: Path, durable: bool
             jobs.seek(caught.value.end)
             assert [record.value for record in jobs][-15:] == [b"new"] * 15
             jobs.commit(durable=durable)
+
+
+@pytest.mark.parametrize("of_writer", [False, True])
+@pytest.mark.parametrize("commits_first", [False, True])
+def test_a_truncation_of_what_was_not_given_yet_is_no_loss(
+    tmp_path: Path, commits_first: bool, of_writer: bool
+) -> None:
+    """The cursor follows the log, and reads what was written in its place: it commits that."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 5)
+        log.roll()
+        log.append(b"old")
+        view = log if of_writer else kstore.open(path)
+        with view.cursor("g", follow=True, timeout=0) as jobs:
+            assert next(iter(jobs)).offset == 0
+            if commits_first:
+                jobs.commit()
+            log.truncate_to(5)
+            log.extend([b"new"] * 3)
+            assert [record.value for record in jobs] == [b"old"] * 4 + [b"new"] * 3
+            jobs.commit()
+            log.append(b"new")
+            assert [record.offset for record in jobs] == [8]
+            jobs.commit()
+        with kstore.open(path).cursor("g") as jobs:
+            assert (jobs.position, list(jobs)) == (9, [])

@@ -199,6 +199,7 @@ class Cursor(OffsetCommitter, Closing):
             self._passed = (-1, -1)  # between these offsets were no records
             self._cut = -1  # from this offset on, records were cut off after they had been read
             self._cuts_seen = view._cuts.count
+            self._given_before = 0  # up to here at most, when the view was looked at last
             self._left: OffsetAndMetadata | None = None  # what was committed when a seek led away from it
             # of the last look: what the view showed, up to where it is read, and when (s) it is time for another look
             self._looked: tuple[object, int, float] = None, -1, 0.0
@@ -333,10 +334,13 @@ class Cursor(OffsetCommitter, Closing):
         if self._cut >= 0:
             return
         position = self._position
+        # What a follower has given since may be what was written after a truncation: it tells if not.
+        given = position if self._shown is not None else min(position, self._given_before)
+        self._given_before = position
         cuts = view._cuts
         if cuts.count != self._cuts_seen:
             cut, self._cuts_seen = cuts.since(self._cuts_seen), cuts.count
-            if 0 <= cut < position:
+            if 0 <= cut < given:
                 self._cut = cut
                 return
         epochs, end = self._shown or (self._followed_epochs, position)
@@ -346,7 +350,7 @@ class Cursor(OffsetCommitter, Closing):
                 self._cut = cut
                 return
         if changed and position <= view.log_end_offset:
-            reached = min(position, before.log_end_offset)
+            reached = min(given, before.log_end_offset)
             reader = self._reader
             mark = reader._last_batch() if reader is not None and reader.next_offset == reached else None
             kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
