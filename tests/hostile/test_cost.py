@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -251,3 +252,22 @@ def test_many_files_of_a_compaction_that_was_interrupted(tmp_path: Path, suffix:
             (directory / f"{offset:020}.log{suffix}").touch()
         made.append(count_calls(lambda directory=directory: kstore.open(directory).segments))
     assert made[1] < 2.5 * made[0]
+
+
+@pytest.mark.parametrize("content", [b"a b c 1\n" * (1 << 17), bytes(1 << 20)])
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_damaged_checkpoint_costs_what_its_size_does(tmp_path: Path, content: bytes, mode: str) -> None:
+    """Of all lines that do not parse the first is told, and not all of it."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.append(b"x")
+    (path / "leader-epoch-checkpoint").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with kstore.open(path, mode) as log:
+            texts = [finding.text for finding in log.recovery.findings]
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [len(text) < 2000 for text in texts] == [True]
+    assert most < 40 << 20

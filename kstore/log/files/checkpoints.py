@@ -12,6 +12,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.properties import parse_integer
 
 Entry = TypeVar("Entry")
+_SHOWN = 200  # characters of a damaged line
 
 
 def _read(
@@ -26,10 +27,7 @@ def _read(
     If it is damaged, `salvage` gets the entries of the lines that do parse before the error is raised.
     """
 
-    def fail(line: int, expected: str, found: object) -> CorruptCheckpointError:
-        return CorruptCheckpointError(
-            "checkpoint file", file=str(path), position=line, expected=expected, found=found
-        )
+    damage: tuple[int, str, str] | None = None  # the first: in which line, what is expected, what is found
 
     # Not splitlines(), which knows more ends of lines than Java.
     lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
@@ -37,28 +35,30 @@ def _read(
         lines.pop()
     if not lines:
         return []
-    errors = []
     if lines[0].strip() != "0":
-        errors.append(fail(1, "version 0", lines[0]))
-    if len(lines) == 1 and not errors:
+        damage = 1, "version 0", lines[0]
+    if len(lines) == 1 and damage is None:
         return []
     count = -1
     try:
         count = parse_integer(lines[1].strip()) if len(lines) > 1 else 0
     except ValueError:
-        errors.append(fail(2, "the number of entries", lines[1]))
+        damage = damage or (2, "the number of entries", lines[1])
     entries = []
-    for at, line in enumerate(lines[2:], 3):
+    for at, text in enumerate(lines[2:], 3):
         try:
-            entries.append(parse(line.split()))
+            entries.append(parse(text.split()))
         except (ValueError, TypeError):
-            errors.append(fail(at, form, line))
-    if not errors and len(entries) != count:
-        errors.append(fail(2, f"{count} entries", len(entries)))
-    if errors:
+            damage = damage or (at, form, text)
+    if damage is None and len(entries) != count:
+        damage = 2, f"{count} entries", str(len(entries))
+    if damage is not None:
         if salvage is not None:
             salvage += entries
-        raise errors[0]
+        line, expected, found = damage
+        raise CorruptCheckpointError(
+            "checkpoint file", file=str(path), position=line, expected=expected, found=found[:_SHOWN]
+        )
     return entries
 
 
