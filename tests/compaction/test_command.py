@@ -42,6 +42,29 @@ def test_dry_run_and_run(path: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.startswith("nothing to do: nothing before offset 100")
 
 
+@pytest.mark.parametrize("policy", [None, "delete"])
+@pytest.mark.parametrize("in_a_store", [True, False])
+def test_a_log_that_nobody_wants_compacted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str | None, in_a_store: bool
+) -> None:
+    options = {} if policy is None else {"cleanup_policy": policy}
+    path = str(tmp_path / "t-0")
+    if in_a_store:
+        with kstore.LogStore(tmp_path, mode="a") as store:
+            store.create_topic("t", **options)
+    with kstore.open(path, "a", **({} if in_a_store else options)) as log:
+        log.extend([b"v"] * 10, keys=[b"k"] * 10)
+        log.roll()
+    for more in (["--dry-run"], []):
+        assert main(["compact", path, *more]) != 0
+        assert (
+            "cleanup_policy is delete" if policy else "--config cleanup.policy=compact"
+        ) in capsys.readouterr().err
+    assert len(list(kstore.open(path))) == 10
+    assert main(["compact", path, "--config", "cleanup.policy=compact"]) == 0
+    assert len(list(kstore.open(path))) == 1
+
+
 def test_refusals(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["--dry-run"]):
         assert main(["compact", path, "--config", "cleanup.policy=delete", *more]) != 0

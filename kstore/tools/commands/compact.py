@@ -3,10 +3,11 @@
 import argparse
 import json
 import time
+from pathlib import Path
 
-from kstore.config import LogConfig
 from kstore.log.compact.preview import preview
 from kstore.log.compact.report import CompactedSegment
+from kstore.log.recovery.presence import not_found, require_partition
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
 
@@ -21,7 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each segment that was gone through, oldest first, and one for all of them."""
-    config = _config(args)
+    config = config_of(args)
+    path = Path(args.directory)
+    if not path.is_dir():
+        raise not_found(path)
+    require_partition(path)
+    if "cleanup_policy" not in config.given_options():
+        raise ValueError(
+            "compact needs to know that only the last record of each key is wanted, which nobody has said of this log: "
+            "give --config cleanup.policy=compact, or --server-properties"
+        )
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
             done = preview(log, config, time.time_ns() // 1_000_000)
@@ -37,13 +47,6 @@ def run(args: argparse.Namespace) -> int:
         else:
             print(f"nothing to do: {done.reason}")
     return 0
-
-
-def _config(args: argparse.Namespace) -> LogConfig:
-    """The configuration; the command itself says that the topic is compacted, unless a policy was named."""
-    if not (args.server_properties or any(c.startswith("cleanup.policy=") for c in args.config)):
-        args.config = [*args.config, "cleanup.policy=compact"]
-    return config_of(args)
 
 
 def _text(segment: CompactedSegment) -> str:
