@@ -1283,6 +1283,9 @@ class LogWriter(RecordAppender, PartitionLog):
     def close(self) -> None:
         """Flushes, and leaves the directory as a broker's clean shutdown does: the next opening needs no recovery.
 
+        As with a broker, one marker tells that of all partitions of a log directory. If others in it were left unclean,
+        there is none until a LogStore has opened and closed all of them.
+
         If it is interrupted, call it again. After a failure (LogFailedError) the log is closed as after a crash: the
         next opening recovers it. LogFailedError is raised for a failure that happened in the background, and if the
         directory or a .log file of it is no longer there: it says which offsets are lost with it. OSError if closing
