@@ -4,9 +4,9 @@ import os
 import random
 import shutil
 import struct
+import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -580,6 +580,43 @@ def test_threads_that_ask_while_others_append(tmp_path: Path) -> None:
         check(log)
 
 
+def test_maps_come_and_go_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread adds up what the maps take, others make and drop theirs."""
+    monkeypatch.setattr(key_index, "_MOST_MEMORY", 1 << 32)
+    switching = sys.getswitchinterval()
+    with opened(tmp_path / "t-0") as log:
+        fill(log, 22, 100)
+        segment = log.segments[0]
+
+        def made() -> key_index.KeyIndex:
+            index = key_index.KeyIndex()
+            for _ in range(2):  # the second lookup makes a map
+                index.find(segment, b"key-1", is_sealed=False)
+            return index
+
+        many = [made() for _ in range(300)]
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for _ in range(300):
+                    made()._drop_map()
+            except BaseException as e:
+                failures.append(e)
+
+        sys.setswitchinterval(1e-6)
+        try:
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(switching)
+        assert not failures
+        assert all(index.map is not None for index in many)
+
+
 def test_a_file_that_goes_while_it_is_open(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0") as log:
         fill(log, 16)
@@ -596,7 +633,7 @@ def test_a_file_that_goes_while_it_is_open(tmp_path: Path) -> None:
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "_MOST_MEMORY", 10 << 20)
-    monkeypatch.setattr(key_index, "_mapped", weakref.WeakSet())  # those of other tests' logs do not count
+    monkeypatch.setattr(key_index, "_mapped", set())  # those of other tests' logs do not count
     with opened(tmp_path / "t-0") as log:
         fill(log, 17)
         check(log)

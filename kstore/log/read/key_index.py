@@ -27,8 +27,8 @@ class Everything:
         return False
 
 
-_mapped: "weakref.WeakSet[KeyIndex]" = weakref.WeakSet()
-_guard = threading.Lock()  # of the set; nobody waits for it
+_mapped: "set[weakref.ref[KeyIndex]]" = set()  # no WeakSet: threads change it while another one goes through it
+_guard = threading.Lock()  # for one map at a time that takes of the memory; nobody waits for it
 
 
 def marks_of(segment: Segment) -> Marks:
@@ -67,8 +67,11 @@ class KeyIndex(KeyLookup):
         """From here on this file tells."""
         self.file = file
         self._is_doubtful = False
+        self._drop_map()
+
+    def _drop_map(self) -> None:
         self.map = None
-        _mapped.discard(self)
+        _mapped.discard(weakref.ref(self))
 
     def has_file(self, segment: Segment) -> bool:
         """Whether a .keys file tells of a sealed segment, as far as was seen: nobody has read all of it."""
@@ -123,14 +126,15 @@ class KeyIndex(KeyLookup):
         if not _guard.acquire(blocking=False):
             return
         try:
-            room = (_MOST_MEMORY - sum(index._reserved for index in _mapped)) // 2
+            others = [index for known in tuple(_mapped) if (index := known()) is not None]
+            room = (_MOST_MEMORY - sum(index._reserved for index in others)) // 2
             if room < _LEAST_MEMORY:
                 return
             most_keys = max(segment.end_offset - segment.base_offset, 0)
             self._reserved = min(room, 2 * (most_keys + 1) * SLOT_BYTES + _LEAST_MEMORY // 2)
             self.covered = 0
             self.map = OffsetMap(room // SLOT_BYTES, most_keys=most_keys)
-            _mapped.add(self)
+            _mapped.add(weakref.ref(self, _mapped.discard))
         finally:
             _guard.release()
 
@@ -149,8 +153,7 @@ class KeyIndex(KeyLookup):
             self.is_growing = False
         if self._is_unfit or builder.is_full:
             self._is_unfit = True
-            self.map = None
-            _mapped.discard(self)
+            self._drop_map()
             return False
         return True
 
