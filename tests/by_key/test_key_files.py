@@ -594,19 +594,27 @@ def test_maps_come_and_go_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 index.find(segment, b"key-1", is_sealed=False)
             return index
 
-        many = [made() for _ in range(300)]
-        failures: list[BaseException] = []
+        others = [made() for _ in range(800)]
+        assert all(index.map is not None for index in others)
+        ended = threading.Event()
+        failures: list[RuntimeError] = []
 
-        def work() -> None:
+        def make() -> None:
             try:
-                for _ in range(300):
-                    made()._drop_map()
-            except BaseException as e:
+                while not ended.is_set():
+                    made()
+            except RuntimeError as e:
                 failures.append(e)
+
+        def drop() -> None:
+            for index in others:
+                index._drop_map()
+                time.sleep(0)
+            ended.set()
 
         sys.setswitchinterval(1e-6)
         try:
-            threads = [threading.Thread(target=work) for _ in range(4)]
+            threads = [threading.Thread(target=each) for each in (make, drop)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -614,7 +622,6 @@ def test_maps_come_and_go_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyP
         finally:
             sys.setswitchinterval(switching)
         assert not failures
-        assert all(index.map is not None for index in many)
 
 
 def test_a_file_that_goes_while_it_is_open(tmp_path: Path) -> None:
