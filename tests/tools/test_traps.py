@@ -676,3 +676,13 @@ def test_dump_for_programs_has_what_a_decoder_says(
     ]
     assert json.loads(run(capsys, *words, file)[1])["decoded"] == {"key": "5", "payload": "7"}
     assert "decoded" not in json.loads(run(capsys, "dump", "--json", "--print-data-log", file)[1])
+
+
+def test_nothing_is_wrong_beside_a_writer_that_has_just_rolled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x")
+        log.roll()
+        code, out, _ = run(capsys, "stat", str(tmp_path / "t-0"))
+        assert (code, "nothing looks wrong" in out) == (0, True)
