@@ -27,7 +27,9 @@ class Everything:
         return False
 
 
-_mapped: "set[weakref.ref[KeyIndex]]" = set()  # no WeakSet: threads change it while another one goes through it
+_mapped: "set[weakref.ref[KeyIndex]]" = (
+    set()
+)  # no WeakSet: threads change it while another one goes through it
 _guard = threading.Lock()  # for one map at a time that takes of the memory; nobody waits for it
 
 

@@ -338,7 +338,8 @@ class _Loader:
                 continue
             if not bits & _INDEX:
                 # Kafka recovers such a segment even after a clean shutdown
-                if end_offset != MAX64 or segment.size:  # a writer gives an empty one its indexes at the first append
+                # A writer gives an empty segment its indexes at the first append.
+                if end_offset != MAX64 or segment.size:
                     self.note(Code.NO_OFFSET_INDEX, segment)
                 if self.recover:
                     segments[-1:] = self._recovered(segment)[0]
