@@ -77,3 +77,27 @@ def test_views_with_gaps_are_taken_as_their_bytes(tmp_path: Path) -> None:
         log.append(spread)
         log.extend([spread])
         assert [r.value for r in log] == [b"v", b"v", BATCH, BATCH]
+
+
+def test_what_raises_when_it_is_looked_at(tmp_path: Path) -> None:
+    """As a proxy may whose object is gone: its own error comes through."""
+
+    class Gone:
+        def __getattribute__(self, name: str) -> object:
+            raise ReferenceError(name)
+
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for given in (
+            {"values": [b"x"], "timestamps": Gone()},
+            {"values": [b"x"], "timestamps": [Gone()]},
+            {"values": Gone()},
+            {"values": [Gone()]},
+            {"values": [b"x"], "keys": [Gone()]},
+            {"values": [b"x"], "headers": [Gone()]},
+        ):
+            with pytest.raises((ReferenceError, TypeError)):
+                log.extend(**given)  # type: ignore[arg-type]
+        for given in ({"value": Gone()}, {"value": b"x", "timestamp": Gone()}, {"value": b"x", "key": Gone()}):
+            with pytest.raises((ReferenceError, TypeError)):
+                log.append(**given)  # type: ignore[arg-type]
+        assert log.log_end_offset == 0

@@ -134,7 +134,8 @@ cdef class TimestampInput:
         if timestamps is None:
             self.constant = default_ms
             return self
-        if isinstance(timestamps, (datetime, float)) or (
+        # not of a tuple of both: Cython would not look whether that raises
+        if isinstance(timestamps, datetime) or isinstance(timestamps, float) or (
             hasattr(timestamps, "__index__") and numpy_of(timestamps) is None
         ):
             self.constant = moment(timestamps)

@@ -460,7 +460,7 @@ class Cursor(OffsetCommitter, Closing):
         """The next record; None if there is none within that time."""
         follower = self._at_position(timeout)
         try:
-            return self._given(next(follower, None))
+            return self._given(follower, next(follower, None))
         except OffsetOutOfRangeError as e:
             raise self._lost(e) from None
         except BaseException:
@@ -470,7 +470,7 @@ class Cursor(OffsetCommitter, Closing):
     async def _next_async(self, timeout: float | None) -> Record | None:
         follower = self._at_position(timeout)
         try:
-            return self._given(await anext(follower, None))
+            return self._given(follower, await anext(follower, None))
         except OffsetOutOfRangeError as e:
             raise self._lost(e) from None
         except BaseException:
@@ -525,9 +525,9 @@ class Cursor(OffsetCommitter, Closing):
         follower.timeout = timeout
         return follower
 
-    def _given(self, record: Record | None) -> Record | None:
+    def _given(self, follower: Any, record: Record | None) -> Record | None:
         if record is not None and not self._closed:
-            epoch, known = self._follower.leader_epoch, self._followed_epochs
+            epoch, known = follower.leader_epoch, self._followed_epochs
             if epoch >= 0 and (not known or known[-1][0] != epoch):
                 self._followed_epochs = (*known, (epoch, record.offset))
                 self._prepare(None, None, -1, -1, b"", b"")  # what was prepared bears the epoch before
