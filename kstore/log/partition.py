@@ -463,15 +463,17 @@ class PartitionLog:
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
             try:
-                at = floor_of(segments, offset, 0)
+                first = at = floor_of(segments, offset, 0)
                 while at < len(segments):
                     record = segments[at].get(offset)
-                    at += 1
                     if record is not None:
                         check_inside(now, record.offset)
+                        if at > first:
+                            segments[first].check_followed_by(segments[at], offset)
                         if self._traffic is not None:
                             self._count(self._traffic, record)
                         return record
+                    at += 1
                 check_complete(now)
             except CorruptFileError as e:
                 raise_told(now, e, offset)

@@ -178,11 +178,15 @@ cdef class Reader:
                 self.segment = None
                 if self.pages is not None:
                     self.pages.leave()
+                if not self.skip:
+                    self.index -= 1  # who asks again meets it again
+                    self.check_gap(self.index + 1)
                 return False
             self.segment = self.segments[self.index]
             self.bound = min(self.segment.end_offset, self.end_offset)
             self.least = -1
             try:
+                self.check_gap(self.index)
                 limit = self.segment.limit()
                 self.window.reset(self.segment.opened(), limit, self.segment.origin)
                 if self.index == 0 and self.position >= 0:
@@ -206,6 +210,16 @@ cdef class Reader:
                     self.position = self.begun = 0
                     return True
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
+
+    cdef int check_gap(self, Py_ssize_t at) except -1:
+        """LogChangedError if the log was truncated before the segment `at`, which was the next one."""
+        cdef Segment after
+        cdef int64_t reached = max(self.last_offset + 1, self.start_offset)
+        if self.strict_tail and 0 < at < len(self.segments):
+            after = self.segments[at]
+            if reached < min(after.base_offset, self.stop_offset):
+                (<Segment>self.segments[at - 1]).check_followed_by(after, reached)
+        return 0
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
         """How much to read at once at `position`: as much again as has been passed, from SOON to most_ahead."""

@@ -876,9 +876,16 @@ cdef class Segment:
         return done == size and memcmp(found, known, <size_t>size) == 0
 
     def check_last_batch(self):
-        """LogChangedError if it no longer has the batch that read_next_offset() found last. OSError."""
-        if not self.has_its_last_batch():
+        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last segment,
+        was empty, and is gone. OSError."""
+        if not (self.has_its_last_batch() if self.limit() else self._handle.inode == 0 or self._handle.is_at(self.path)):
             raise self.changed("it was truncated", -1)
+
+    def check_followed_by(self, Segment after not None, int64_t offset):
+        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this one
+        is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError."""
+        if not after.is_file_of_its_name() and self.is_file_of_its_name():
+            raise self.changed("it was truncated", offset)
 
     def head(self, int64_t position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""

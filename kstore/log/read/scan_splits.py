@@ -23,6 +23,18 @@ def _ends_early(segment: Segment, first: int, stop: int) -> bool:
     return max(segment.read_next_offset(), first) < stop and segment.tail_bytes > 0
 
 
+def _check_gap(segments: tuple[Segment, ...], at: int, start: int, stop: int) -> None:
+    """LogChangedError if the log was truncated before the segment that follows this one."""
+    if at + 1 == len(segments):
+        return
+    try:
+        reached = max(segments[at].read_next_offset(), start)
+    except CorruptRecordError:  # the walk says it better
+        return
+    if reached < min(segments[at + 1].base_offset, stop):
+        segments[at].check_followed_by(segments[at + 1], reached)
+
+
 def divide(
     segments: tuple[Segment, ...], start: int, stop: int, since: int | None, rows: int
 ) -> Iterator[ScanSplit]:
@@ -39,6 +51,7 @@ def divide(
             if begin is None:
                 if at + 1 == len(segments) and _ends_early(segment, start, stop):
                     yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
+                _check_gap(segments, at, start, stop)
                 continue
             first, position = begin
             if stop < segment.end_offset:
@@ -61,3 +74,4 @@ def divide(
             position, last = until, index.lookup(offset - 1)[0]
         if position < end:
             yield ScanSplit(at, position, end)
+        _check_gap(segments, at, start, stop)
