@@ -18,7 +18,8 @@ PAGE = REPOSITORY / "docs" / "api.md"
 WIDTH = 110
 HEAD = """# API
 
-Made from the docstrings by `python docs/generate_api.py`; please edit those. What is not here is internal and may change.
+Made from the docstrings by `python docs/generate_api.py`; please edit those. kstore.testing has [a page of its own](testing.md).
+What is in neither is internal and may change.
 
 """
 OPENING = ("open", "LogStore", "PartitionLog", "LogWriter", "Appender", "Ticket")

@@ -63,7 +63,8 @@ a running broker, or to one that crashed. append, retain, compact, erase, keys, 
 the directory as a broker does, and fail if it is locked and not free after --wait. cursors writes positions only, also beside
 who writes the log; its --export locks the directory that it writes to. sink changes what is staged only with --recover,
 --forget or --sweep.
-Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted."""
+Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted
+(0 of those that run until they are: top and keep)."""
 
 COMMANDS = {
     "dump": (dump, "print the files of a partition as kafka-dump-log does"),

@@ -968,5 +968,9 @@ class _OfWriters:
         )
 
 
-for _name in ("append", "extend", "flush"):  # what is tried first; LogWriter has its own
+# LogWriter has its own
+for _name in (
+    *("append", "append_async", "append_batches", "appender", "extend", "extend_async", "flush", "roll"),
+    *("compact", "delete_records", "erase", "make_key_files", "retain", "truncate_to"),
+):
     setattr(PartitionLog, _name, _OfWriters(_name))

@@ -123,7 +123,8 @@ def open_writer(
 ) -> LogWriter:
     """The log that these options name, open for writing; an unclean stop is recovered first. The configuration, which they
     name too unless it is given, holds for this command and is not kept."""
-    is_new = mode == "a" and not any(Path(args.directory).glob("*.log"))
+    path = Path(args.directory)
+    is_new = mode == "a" and not any(path.glob("*.log")) and not (path.is_dir() and kept_options(path).of_store)
     if mode == "a":
         note_name(args.directory)
     log = opening.open_writer(

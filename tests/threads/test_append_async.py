@@ -13,6 +13,7 @@ import pytest
 
 import kstore
 from kstore import LogClosedError, LogFailedError, LogStore, LogWriter
+from kstore.log.write import async_appender
 from kstore.testing import count_calls, failing
 
 DURABILITY = ["none", "group"]
@@ -502,3 +503,28 @@ def test_one_partition_of_a_store_fails(tmp_path: Path) -> None:
     }
     assert len(failed) == 1
     store.abandon()
+
+
+@pytest.mark.parametrize("what", ["_Turn", "_tell"])
+def test_no_memory_in_the_thread_that_appends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It tries again, as long as tasks wait: none waits for ever."""
+    real = getattr(async_appender, what)
+    left = [3]
+
+    def without_memory(*args: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise MemoryError
+        return real(*args)
+
+    monkeypatch.setattr(async_appender, what, without_memory)
+    with kstore.open(tmp_path / "t-0", "a") as log:
+
+        async def append() -> list[Any]:
+            calls = [log.append_async(b"%d" % i) for i in range(5)]
+            return await asyncio.wait_for(asyncio.gather(*calls), 20)
+
+        assert sorted(asyncio.run(append())) == list(range(5))
+        assert left == [0]

@@ -1,11 +1,15 @@
 """What encode_batch refuses."""
 
+import gzip
+import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kstore
+from kstore.engine.record.hashes import crc32c
 
 INTS: list[tuple[str, Callable[[Any], object]]] = [
     ("base_offset", lambda n: kstore.encode_batch([], base_offset=n)),
@@ -45,3 +49,28 @@ def test_offsets_end_where_the_format_does() -> None:
         kstore.encode_batch(records, base_offset=2**63 - 1)
     with pytest.raises(ValueError, match="offset_deltas: fewer"):
         kstore.encode_batch(records, offset_deltas=[0])
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("deltas", [(0, 3), (0, 0), (1, 0), (1, 2)])
+def test_offset_deltas_that_no_reader_would_find_are_refused(
+    tmp_path: Path, codec: str, deltas: tuple[int, int]
+) -> None:
+    """Kafka appends such a batch if it is not compressed, and what is read of it afterwards is damage."""
+    made = bytearray(kstore.encode_batch([(1, None, b"v", None)] * 2))
+    for at, delta in zip((64, 64 + (len(made) - 61) // 2), deltas, strict=True):
+        made[at] = 2 * delta  # a zigzag varint
+    payload = bytes(made[61:])
+    if codec == "gzip":
+        made[61:] = gzip.compress(payload)
+        made[22] = 1
+        struct.pack_into(">i", made, 8, len(made) - 12)
+    struct.pack_into(">I", made, 17, crc32c(bytes(made[21:])))
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        if codec == "gzip" and deltas != (0, 3) and deltas != (1, 2):  # these are encoded anew
+            log.append_batches(bytes(made))
+            assert [record.offset for record in log] == [0, 1]
+            return
+        with pytest.raises(kstore.InvalidRecordError, match="offset"):
+            log.append_batches(bytes(made))
+        assert log.log_end_offset == 0

@@ -373,8 +373,10 @@ def encode_batch(
         body = ks_record_body(
             timestamp - b.base_timestamp, delta, f.key_size, f.value_size, f.headers_size
         )
-        if body > INT32_MAX or builder.ensure(<int64_t>body + KS_RECORD_OVERHEAD) < 0:
+        if body > INT32_MAX or builder.used + <int64_t>body + KS_RECORD_OVERHEAD - builder.start > INT32_MAX:
             raise OverflowError("a batch holds at most 2^31 - 1 bytes")
+        if builder.ensure(<int64_t>body + KS_RECORD_OVERHEAD) < 0:
+            raise MemoryError("a batch")
         p = builder.data + builder.used
         builder.used += ks_put_record(
             p, body, timestamp - b.base_timestamp, delta, f.key, f.key_size, f.value, f.value_size, f.headers,

@@ -883,8 +883,11 @@ cdef class Segment:
 
     def check_followed_by(self, Segment after not None, int64_t offset):
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this one
-        is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError."""
-        if not after.is_file_of_its_name() and self.is_file_of_its_name():
+        is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError.
+
+        A compaction sets the segments aside in order, and puts a .swap file in the place of the first of them."""
+        cdef str path = after.path
+        if not any(map(os.path.lexists, (path, path + ".swap", path))) and self.is_file_of_its_name():
             raise self.changed("it was truncated", offset)
 
     def head(self, int64_t position):

@@ -9,6 +9,7 @@ from typing import Any
 from kstore.engine.record.hashes import crc32c
 from kstore.errors import CorruptCheckpointError
 
+_DEEPEST = 100  # levels of brackets; what kstore writes has 4
 _CRC = re.compile(rb'\{\n "crc32c": (\d{1,10}),\n')  # of what follows
 
 
@@ -19,13 +20,30 @@ def encode(content: Mapping[str, object]) -> bytes:
 
 
 def decode(path: Path, data: bytes, what: str) -> Any:
-    """What a file says. CorruptCheckpointError, ValueError, RecursionError."""
+    """What a file says. CorruptCheckpointError, ValueError; RecursionError if who asks has used up the stack."""
     crc = _CRC.match(data)
     if crc is not None and int(crc[1]) != (found := crc32c(data[crc.end() :])):
         raise corrupt(path, what, f"CRC-32C {int(crc[1])}, or no line with one", found)
-    return json.loads(data)
+    try:
+        return json.loads(data)
+    except RecursionError:
+        if _depth(data) > _DEEPEST:
+            raise corrupt(path, what, f"at most {_DEEPEST} levels", "more") from None
+        raise
+
+
+def _depth(data: bytes) -> int:
+    """How deep the brackets of a text are, at most."""
+    depth = deepest = 0
+    for byte in data:
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
 
 
 def corrupt(path: Path, what: str, expected: str, found: object) -> CorruptCheckpointError:
     """The error for a file that is damaged."""
-    return CorruptCheckpointError(what, file=str(path), position=0, expected=expected, found=found)
+    return CorruptCheckpointError(what, file=str(path), expected=expected, found=found)

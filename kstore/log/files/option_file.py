@@ -31,7 +31,7 @@ def read_options(path: Path) -> dict[str, str]:
             raise TypeError(f"{options!r:.200}")
         LogConfig.from_topic(options)
         return options
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidConfigError) as e:
         raise corrupt(file, _WHAT, "options of a topic", f"{type(e).__name__}: {e}") from None
 
 

@@ -121,7 +121,7 @@ def _table_in(path: Path, data: bytes) -> TopicTable:
         topics = {name: _topic_in(name, entry) for name, entry in content["topics"].items()}
         change = content["change"]
         return TopicTable(_count(content["number"]), topics, None if change is None else _change_in(change))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidConfigError) as e:
         raise corrupt(path, _WHAT, "a table of topics", f"{type(e).__name__}: {e}") from None
 
 

@@ -176,20 +176,27 @@ class AsyncAppender:
             return
         self._thread = _thread.get_ident()
         begun.set()
+        made: list[_Call] = []  # their tasks are not told yet
         while True:
-            with self._guard:
-                if not self._calls:
-                    self._runs = None
-                    return
-            turn = _Turn()
             try:
-                self._make_calls(turn)
-                turn.finish()
-            except BaseException as e:  # noqa: BLE001 - no memory: tasks whose records may not be durable meet it
-                for call in turn.calls:
-                    call.error = call.error or e
-            finally:
-                _tell(turn.calls)
+                _tell(made)
+                with self._guard:
+                    if not self._calls:
+                        self._runs = None
+                        return
+                turn = _Turn()
+                made = turn.calls
+                self._make_turn(turn)
+            except BaseException:  # noqa: BLE001 - no memory: until there is, this thread must not die, as tasks wait for it
+                time.sleep(0.001)
+
+    def _make_turn(self, turn: _Turn) -> None:
+        try:
+            self._make_calls(turn)
+            turn.finish()
+        except BaseException as e:  # noqa: BLE001 - no memory: tasks whose records may not be durable meet it
+            for call in turn.calls:
+                call.error = call.error or e
 
     def _make_calls(self, turn: _Turn) -> None:
         with suppress(IndexError):  # none is left

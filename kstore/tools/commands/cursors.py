@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-from kstore.errors import LogNotFoundError
+from kstore.errors import LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.cursors.cursor import Cursor, checked_group, commit_all, offset_of
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import Entry, groups_in, read_positions
@@ -279,13 +279,17 @@ def _reset(args: argparse.Namespace) -> None:
         cursors: list[tuple[Cursor, int]] = []
         for home in homes:
             log = kstore.open(home.partition)
-            if args.dry_run:
-                new = offset_of(log, args.reset_to)
-            else:
-                cursor = stack.enter_context(Cursor(log, args.group))
-                new = cursor.seek(args.reset_to)
-                cursors.append((cursor, new))
-                positions[home] = cursor.committed
+            try:
+                if args.dry_run:
+                    new = offset_of(log, args.reset_to)
+                else:
+                    cursor = stack.enter_context(Cursor(log, args.group))
+                    new = cursor.seek(args.reset_to)
+                    cursors.append((cursor, new))
+                    positions[home] = cursor.committed
+            except OffsetOutOfRangeError as e:
+                e.add_note(f"in {home.partition}; no position was changed")
+                raise
             rows.append(_row(args.group, home.tp, positions[home], log) | {"new_position": new})
         commit_all(cursors, durable=True)
     _show(args, ("new_position",), rows)
