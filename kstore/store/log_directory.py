@@ -4,6 +4,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from kstore.engine.io.file import (
@@ -51,10 +52,13 @@ class LogDirectory:
                 make_directory(str(path))
                 self.keeper = DirectoryKeeper(path)
             self._list()
-        except KstoreError:  # some are an OSError too, and no failure of the directory
+        except BaseException as e:
+            if isinstance(e, OSError) and not isinstance(e, KstoreError):
+                self.fail(str(e))
+                return
+            with suppress(OSError):
+                self.give_back()  # who keeps the exception keeps this object, too
             raise
-        except OSError as e:
-            self.fail(str(e))
 
     def fail(self, reason: str) -> None:
         """Takes the directory out of use."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.log.files import layout
 from kstore import LogStore, TopicPartition
 from kstore.engine.record.hashes import murmur2
 
@@ -546,3 +547,20 @@ def test_retention_of_all_partitions(tmp_path: Path) -> None:
         store.retain()
         assert store.log("silent").log_start_offset == start
         assert not store.health().ok
+
+
+def test_an_interrupted_opening_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while somebody keeps the exception, as a prompt does: its traceback has what was made so far."""
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 3)
+    real = layout.is_partition_name
+
+    def interrupted(name: str) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(layout, "is_partition_name", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        kstore.LogStore(tmp_path, mode="a", background=False)
+    monkeypatch.setattr(layout, "is_partition_name", real)
+    kstore.LogStore(tmp_path, mode="a", background=False).close()
+    assert kept.value.__traceback__ is not None
