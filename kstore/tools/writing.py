@@ -124,7 +124,9 @@ def open_writer(
     """The log that these options name, open for writing; an unclean stop is recovered first. The configuration, which they
     name too unless it is given, holds for this command and is not kept."""
     path = Path(args.directory)
-    is_new = mode == "a" and not any(path.glob("*.log")) and not (path.is_dir() and kept_options(path).of_store)
+    is_new = (
+        mode == "a" and not any(path.glob("*.log")) and not (path.is_dir() and kept_options(path).of_store)
+    )
     if mode == "a":
         note_name(args.directory)
     log = opening.open_writer(

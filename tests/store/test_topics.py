@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -14,9 +16,9 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.log.files import layout
 from kstore import LogStore, TopicPartition
 from kstore.engine.record.hashes import murmur2
+from tests.helpers.processes import environment
 
 
 def partition_of(key: bytes, count: int) -> int:
@@ -549,18 +551,24 @@ def test_retention_of_all_partitions(tmp_path: Path) -> None:
         assert not store.health().ok
 
 
-def test_an_interrupted_opening_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "where", ["kstore.store.log_directory.LogDirectory._list", "kstore.log.files.lock._hold"]
+)
+def test_an_interrupted_opening_keeps_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     """Also while somebody keeps the exception, as a prompt does: its traceback has what was made so far."""
     with kstore.LogStore(tmp_path, mode="a", background=False) as store:
         store.create_topic("t", 3)
-    real = layout.is_partition_name
 
-    def interrupted(name: str) -> bool:
+    def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(layout, "is_partition_name", interrupted)
-    with pytest.raises(KeyboardInterrupt) as kept:
-        kstore.LogStore(tmp_path, mode="a", background=False)
-    monkeypatch.setattr(layout, "is_partition_name", real)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, interrupted)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            kstore.LogStore(tmp_path, mode="a", background=False)
+    code = f"import kstore; kstore.LogStore({str(tmp_path)!r}, mode='a', background=False).close()"
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment())
     kstore.LogStore(tmp_path, mode="a", background=False).close()
     assert kept.value.__traceback__ is not None

@@ -97,7 +97,11 @@ def test_what_raises_when_it_is_looked_at(tmp_path: Path) -> None:
         ):
             with pytest.raises((ReferenceError, TypeError)):
                 log.extend(**given)  # type: ignore[arg-type]
-        for given in ({"value": Gone()}, {"value": b"x", "timestamp": Gone()}, {"value": b"x", "key": Gone()}):
+        for given in (
+            {"value": Gone()},
+            {"value": b"x", "timestamp": Gone()},
+            {"value": b"x", "key": Gone()},
+        ):
             with pytest.raises((ReferenceError, TypeError)):
                 log.append(**given)  # type: ignore[arg-type]
         assert log.log_end_offset == 0

@@ -79,11 +79,11 @@ class DirectoryLock:
     and called again.
     """
 
-    def __init__(self, directory: str, file: File) -> None:
+    def __init__(self, directory: str) -> None:
         self.directory = directory
         self.writing = Mutex(inner=True)  # for the files that its users share
         self._users: dict[str, weakref.ref[User]] = {}  # by partition directory
-        self._file: File | None = file
+        self._file: File | None = None
         self._pid = os.getpid()
 
     @classmethod
@@ -95,7 +95,14 @@ class DirectoryLock:
         with _guard:
             lock = _held.get(key)
             if lock is None:
-                lock = _held[key] = cls(key, _locked(path))
+                lock = cls(key)
+                try:
+                    lock._file = _locked(path)
+                    _held[key] = lock
+                except BaseException:
+                    if lock._file is not None:
+                        _unlock(lock._file)
+                    raise
             else:
                 known = lock._users.get(name)
                 if known is not None and known() is not None:
@@ -128,8 +135,7 @@ class DirectoryLock:
             if os.getpid() == self._pid:  # a forked child does not own it
                 self._unlink()
                 if self._file is not None:
-                    with contextlib.suppress(OSError):  # a child may have the descriptor for a moment
-                        fcntl.flock(self._file.fd, fcntl.LOCK_UN)
+                    _unlock(self._file)  # a child may have the descriptor for a moment
             _held.pop(self.directory, None)
             self._file = None  # closes it
         self._users.pop(name, None)
@@ -284,10 +290,18 @@ def _locked(path: str) -> File:
                 return file
         except FileNotFoundError:
             pass
-        except OSError as e:
-            if e.errno in (errno.EACCES, errno.EAGAIN):
+        except BaseException as e:
+            _unlock(file)  # who keeps the exception keeps the file, too
+            if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EAGAIN):
                 raise LogLockedError(path, holder_of(file.fd)) from None
             raise
+
+
+def _unlock(file: File) -> None:
+    """Gives up both locks of a file."""
+    for unlock in (fcntl.flock, fcntl.lockf):
+        with contextlib.suppress(OSError):
+            unlock(file.fd, fcntl.LOCK_UN)
 
 
 def _hold(fd: int) -> None:
