@@ -169,13 +169,13 @@ class Segment:
         """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the
         file was cut, and may have grown again. Its checksum is in its header. OSError."""
     def check_followed_by(self, after: Segment, offset: int) -> None:
-        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this one
-        is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError.
+        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
+        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError.
 
         A compaction sets the segments aside in order, and puts a .swap file in the place of the first of them."""
     def check_last_batch(self) -> None:
-        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last segment,
-        was empty, and is gone. OSError."""
+        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last
+        segment of the log, was empty, and is gone. OSError."""
     def head(self, position: int) -> bytes:
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
     def peek(self, position: int) -> bytes:

@@ -876,14 +876,18 @@ cdef class Segment:
         return done == size and memcmp(found, known, <size_t>size) == 0
 
     def check_last_batch(self):
-        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last segment,
-        was empty, and is gone. OSError."""
-        if not (self.has_its_last_batch() if self.limit() else self._handle.inode == 0 or self._handle.is_at(self.path)):
+        """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last
+        segment of the log, was empty, and is gone. OSError."""
+        if self.limit() == 0:
+            kept = self._handle.inode == 0 or self._handle.is_at(self.path)
+        else:
+            kept = self.has_its_last_batch()
+        if not kept:
             raise self.changed("it was truncated", -1)
 
     def check_followed_by(self, Segment after not None, int64_t offset):
-        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this one
-        is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError.
+        """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
+        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError.
 
         A compaction sets the segments aside in order, and puts a .swap file in the place of the first of them."""
         cdef str path = after.path
