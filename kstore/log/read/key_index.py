@@ -27,9 +27,8 @@ class Everything:
         return False
 
 
-_mapped: "set[weakref.ref[KeyIndex]]" = (
-    set()
-)  # no WeakSet: threads change it while another one goes through it
+# Those that have a map. No WeakSet: threads change it while another one goes through it.
+_mapped: "set[weakref.ref[KeyIndex]]" = set()
 _guard = threading.Lock()  # for one map at a time that takes of the memory; nobody waits for it
 
 
