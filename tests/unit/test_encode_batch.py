@@ -52,14 +52,14 @@ def test_offsets_end_where_the_format_does() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-@pytest.mark.parametrize("deltas", [(0, 3), (0, 0), (1, 0), (1, 2)])
-def test_offset_deltas_that_no_reader_would_find_are_refused(
+@pytest.mark.parametrize("deltas", [(0, 3), (1, 2), (-1, 1)])
+def test_offset_deltas_outside_of_the_batch_are_refused(
     tmp_path: Path, codec: str, deltas: tuple[int, int]
 ) -> None:
     """Kafka appends such a batch if it is not compressed, and what is read of it afterwards is damage."""
     made = bytearray(kstore.encode_batch([(1, None, b"v", None)] * 2))
     for at, delta in zip((64, 64 + (len(made) - 61) // 2), deltas, strict=True):
-        made[at] = 2 * delta  # a zigzag varint
+        made[at] = 2 * delta if delta >= 0 else -2 * delta - 1  # a zigzag varint
     payload = bytes(made[61:])
     if codec == "gzip":
         made[61:] = gzip.compress(payload)
@@ -67,10 +67,6 @@ def test_offset_deltas_that_no_reader_would_find_are_refused(
         struct.pack_into(">i", made, 8, len(made) - 12)
     struct.pack_into(">I", made, 17, crc32c(bytes(made[21:])))
     with kstore.open(tmp_path / "t-0", "a") as log:
-        if codec == "gzip" and deltas != (0, 3) and deltas != (1, 2):  # these are encoded anew
-            log.append_batches(bytes(made))
-            assert [record.offset for record in log] == [0, 1]
-            return
         with pytest.raises(kstore.InvalidRecordError, match="offset"):
             log.append_batches(bytes(made))
         assert log.log_end_offset == 0

@@ -102,16 +102,15 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
     cdef const uint8_t *q = p + KS_BATCH_OVERHEAD
     cdef const uint8_t *end = p + b.size
     cdef ks_record r
-    cdef int64_t largest = -1, last = b.base_offset - 1
+    cdef int64_t largest = -1
     cdef bint stamped = b.attributes & KS_LOG_APPEND_TIME
     for _ in range(b.records_count):
         if ks_next_record(&q, end, b, &r, fault) != KS_OK:
             fault.at += <size_t>(q - p)
             return ARRIVAL_RECORDS
-        if not last < r.offset <= b.last_offset:  # beyond Kafka, which appends it: no reader would get this record
-            ks_fail(fault, KS_E_STRAY, <size_t>(q - p), last + 1, r.offset)
+        if not b.base_offset <= r.offset <= b.last_offset:  # beyond Kafka, which appends it: readers say it is damaged
+            ks_fail(fault, KS_E_STRAY, <size_t>(q - p), b.last_offset, r.offset)
             return ARRIVAL_RECORDS
-        last = r.offset
         if rules.keys_required and r.key_size < 0 and not b.attributes & KS_CONTROL:
             return ARRIVAL_REFUSED
         if not rules.log_append_time and r.timestamp != -1:
