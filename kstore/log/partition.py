@@ -968,9 +968,9 @@ class _OfWriters:
         )
 
 
-# LogWriter has its own
-for _name in (
-    *("append", "append_async", "append_batches", "appender", "extend", "extend_async", "flush", "roll"),
-    *("compact", "delete_records", "erase", "make_key_files", "retain", "truncate_to"),
-):
+_WRITING = (  # LogWriter has its own
+    "append append_async append_batches appender compact delete_records erase extend extend_async flush make_key_files retain "
+    "roll truncate_to"
+)
+for _name in _WRITING.split():
     setattr(PartitionLog, _name, _OfWriters(_name))

@@ -13,7 +13,7 @@ from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, kept_options
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.loader import Loaded, load
-from kstore.log.recovery.presence import doubt_about, not_found
+from kstore.log.recovery.presence import doubt_about, not_found, require_partition
 from kstore.log.writer import LogWriter
 from kstore.tools.numbers import seconds
 from kstore.tools.settings import add_config_argument, settings_of
@@ -88,31 +88,36 @@ def is_log_directory(path: Path) -> bool:
 
 
 def plan_of(args: argparse.Namespace) -> Loaded:
-    """What open_writer would find and do. Of a log that is open for writing, what a reader finds.
-
-    No lock is taken. If there is one, this says that the real opening has to wait."""
-    with open_dry(args) as log:
-        path, interval = Path(log.path), log._options.index_interval_bytes
-        if is_locked(directory_of(path)):
+    """What open_writer would find and do. Of a log that is open for writing, what a reader finds."""
+    path, interval, is_open = _looked_at(args)
+    if is_open:
+        with kstore.open(path, index_interval_bytes=interval) as log:
             return log._loaded
+    require_partition(path)
     return load(path, index_interval_bytes=interval, writing=True, dry=True)
 
 
 def open_dry(args: argparse.Namespace) -> PartitionLog:
-    """The same log open for reading, for a dry run: what open_writer refuses for ever is refused here too.
+    """The same log open for reading, for a dry run: what open_writer refuses for ever is refused here too."""
+    path, interval, _ = _looked_at(args)
+    return kstore.open(path, index_interval_bytes=interval)
 
-    No lock is taken. If there is one, the dry run says that the real one has to wait.
-    """
+
+def _looked_at(args: argparse.Namespace) -> tuple[Path, int, bool]:
+    """The directory for a dry run, its index interval in bytes, and whether it is open for writing.
+
+    No lock is taken. If there is one, this says that the real opening has to wait."""
     config = config_of(args)
     path = Path(args.directory)
     if not path.is_dir():
         raise not_found(path)
-    if is_locked(directory_of(path)):
+    is_open = is_locked(directory_of(path))
+    if is_open:
         print(
             f"kstore: {path} is open for writing now: without --dry-run this would be refused",
             file=sys.stderr,
         )
-    return kstore.open(path, index_interval_bytes=config.index_interval_bytes)
+    return path, config.index_interval_bytes, is_open
 
 
 def open_writer(

@@ -158,6 +158,9 @@ class Segment:
     def keep_open(self) -> None:
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
         descriptors are held already."""
+    def is_there(self) -> bool:
+        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the place of NAME:
+        so NAME is asked for twice."""
     def is_replaced(self) -> bool:
         """Whether the .log's name stands for another file now than the one that this segment has opened before: so a
         compaction leaves it."""
@@ -170,9 +173,8 @@ class Segment:
         file was cut, and may have grown again. Its checksum is in its header. OSError."""
     def check_followed_by(self, after: Segment, offset: int) -> None:
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
-        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError.
-
-        A compaction sets the segments aside in order, and puts a .swap file in the place of the first of them."""
+        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
+        segments aside in order. OSError."""
     def check_last_batch(self) -> None:
         """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last
         segment of the log, was empty, and is gone. OSError."""

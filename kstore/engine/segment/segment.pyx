@@ -273,6 +273,12 @@ cdef class Segment:
             self.opened()
         return self._handle.is_at(self.path)
 
+    def is_there(self):
+        """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the place of NAME:
+        so NAME is asked for twice."""
+        cdef str path = f"{self.directory}/{self.stem}.log"
+        return any(map(os.path.lexists, (path, path + ".swap", path)))
+
     def is_replaced(self):
         """Whether the .log's name stands for another file now than the one that this segment has opened before: so a
         compaction leaves it."""
@@ -887,11 +893,9 @@ cdef class Segment:
 
     def check_followed_by(self, Segment after not None, int64_t offset):
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
-        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too. OSError.
-
-        A compaction sets the segments aside in order, and puts a .swap file in the place of the first of them."""
-        cdef str path = after.path
-        if not any(map(os.path.lexists, (path, path + ".swap", path))) and self.is_file_of_its_name():
+        one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
+        segments aside in order. OSError."""
+        if not after.is_there() and self.is_file_of_its_name():
             raise self.changed("it was truncated", offset)
 
     def head(self, int64_t position):

@@ -23,16 +23,14 @@ def _ends_early(segment: Segment, first: int, stop: int) -> bool:
     return max(segment.read_next_offset(), first) < stop and segment.tail_bytes > 0
 
 
-def _check_gap(segments: tuple[Segment, ...], at: int, start: int, stop: int) -> None:
-    """LogChangedError if the log was truncated before the segment that follows this one."""
-    if at + 1 == len(segments):
-        return
+def _check_gap(before: Segment, after: Segment, start: int, stop: int) -> None:
+    """LogChangedError if the log was truncated between two segments that follow each other."""
     try:
-        reached = max(segments[at].read_next_offset(), start)
+        reached = max(before.read_next_offset(), start)
     except CorruptRecordError:  # the walk says it better
         return
-    if reached < min(segments[at + 1].base_offset, stop):
-        segments[at].check_followed_by(segments[at + 1], reached)
+    if reached < min(after.base_offset, stop):
+        before.check_followed_by(after, reached)
 
 
 def divide(
@@ -43,6 +41,8 @@ def divide(
     columns is left over."""
     since = -1 if since is None else min(max(since, -1), _LATEST)
     for at, segment in enumerate(segments):
+        if at:
+            _check_gap(segments[at - 1], segment, start, stop)
         if segment.base_offset >= stop:
             return
         first, position, end = max(start, segment.base_offset), 0, segment.size
@@ -51,7 +51,6 @@ def divide(
             if begin is None:
                 if at + 1 == len(segments) and _ends_early(segment, start, stop):
                     yield ScanSplit(at, segment.size - segment.tail_bytes, segment.size)
-                _check_gap(segments, at, start, stop)
                 continue
             first, position = begin
             if stop < segment.end_offset:
@@ -74,4 +73,3 @@ def divide(
             position, last = until, index.lookup(offset - 1)[0]
         if position < end:
             yield ScanSplit(at, position, end)
-        _check_gap(segments, at, start, stop)

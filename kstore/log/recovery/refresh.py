@@ -1,7 +1,6 @@
 """A log that is read, brought up to date with what others have written."""
 
 import contextlib
-import os
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -95,13 +94,6 @@ def refreshed(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         return look(path, options)
 
 
-def _is_there(segment: Segment) -> bool:
-    """Whether a segment that was not listed has its .log: a directory is not listed at one moment, and a file that is renamed
-    meanwhile may be missed. A compaction puts NAME.swap in the place of NAME: so NAME is asked for twice."""
-    path = f"{segment.directory}/{segment.stem}.log"
-    return any(map(os.path.lexists, (path, f"{path}.swap", path)))
-
-
 def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
     last = before.segments[-1] if before.segments else None
     try:
@@ -116,7 +108,8 @@ def _grown_from(path: Path, before: Loaded, options: LoadOptions) -> Loaded:
         # retention takes the first ones; a compaction also others, or puts new files in their place
         or left[0] is not before.segments[-len(left)]
         or any(segment.is_replaced() for segment in left)
-        or any(_is_there(segment) for segment in before.segments[: -len(left)])
+        # not listed: a directory is not listed at one moment, and a file that is renamed meanwhile may be missed
+        or any(segment.is_there() for segment in before.segments[: -len(left)])
         or last.origin
         or any(base not in known for base in bases if base < last.base_offset)
         or last.file().size() < last.size
