@@ -82,6 +82,7 @@ class Recorder:
         }
         self._mapped: dict[int, _Mapped] = {}
         self._lock = threading.RLock()
+        self._ended = False
 
     def __enter__(self) -> Self:
         trace_calls(self._take)
@@ -89,9 +90,11 @@ class Recorder:
 
     def __exit__(self, *error: object) -> None:
         trace_calls(None)
-        for mapped in self._mapped.values():
-            os.close(mapped.descriptor)
-        self._mapped.clear()
+        with self._lock:  # a thread in the background may be telling of a call
+            self._ended = True
+            for mapped in self._mapped.values():
+                os.close(mapped.descriptor)
+            self._mapped.clear()
 
     def mark(self, value: object) -> None:
         """Notes a value at this moment: what the program believes to be durable, say. States of later moments have it."""
@@ -110,6 +113,8 @@ class Recorder:
             if path.startswith(".."):
                 return
         with self._lock:
+            if self._ended:
+                return
             self._compare()
             if name == "open":
                 self._open(path, inode, detail)

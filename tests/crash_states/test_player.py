@@ -1,6 +1,11 @@
 """The recorder tells of what was done, and the player makes of it what the models allow, and nothing else."""
 
+import os
+import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import kstore
 from kstore.engine.io.file import File, make_directory, rename, sync_directory, unlink, write_whole
@@ -141,3 +146,38 @@ def test_the_directory_may_be_a_link(ram: Path) -> None:
         "syncs_directory ",
         "sync_directory ",
     ]
+
+
+def test_a_record_ends_amid_a_call_of_another_thread(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that was left open is synced in the background, and the recorder compares what is mapped."""
+    compares, goes_on, pread = threading.Event(), threading.Event(), os.pread
+
+    def slow_pread(*args: Any) -> bytes:
+        if threading.current_thread() is beside:
+            compares.set()
+            goes_on.wait(60)
+        return pread(*args)
+
+    errors: list[BaseException] = []
+
+    def mark() -> None:
+        try:
+            recorder.mark("beside")
+        except BaseException as e:
+            errors.append(e)
+
+    recorder = Recorder(ram)
+    beside = threading.Thread(target=mark)
+    ending = threading.Thread(target=recorder.__exit__)
+    with recorder, kstore.open(ram / "log", "a", segment_index_bytes=256) as log:
+        log.append(b"one")
+        monkeypatch.setattr("kstore.testing.recorder.os.pread", slow_pread)
+        beside.start()
+        assert compares.wait(60)
+        ending.start()
+        ending.join(0.2)  # it waits; a moment is enough for one that does not
+        goes_on.set()
+        beside.join()
+        ending.join()
+    assert not errors
+    assert recorder.trace.calls[-1].value == "beside"  # and nothing of what came after
