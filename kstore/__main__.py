@@ -63,6 +63,7 @@ a running broker, or to one that crashed. append, retain, compact, erase, keys, 
 the directory as a broker does, and fail if it is locked and not free after --wait. cursors writes positions only, also beside
 who writes the log; its --export locks the directory that it writes to. sink changes what is staged only with --recover,
 --forget or --sweep.
+On a terminal, what takes long shows on stderr how far it is: stat, records, append, get, compact and erase.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted
 (0 of those that run until they are: top and keep)."""
 

@@ -5,9 +5,10 @@ The file is long because it holds every public method of a log that is open for 
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
@@ -53,6 +54,7 @@ from kstore.log.read.offset_lookup import (
     time_called,
 )
 from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
+from kstore.log.read.progress import ProgressCallback, checked_progress
 from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.read.slice import Slice
 from kstore.log.read.span import Span
@@ -88,6 +90,14 @@ def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
 def _pages(cache: str) -> PageCache:
     choice("cache", cache, CACHE)
     return PageCache(drop=cache == "drop")
+
+
+def _told(scan: Scan, progress: ProgressCallback | None, passed_by: Iterable[Segment], now: Loaded) -> Scan:
+    """The scan, which tells how far it is in the whole log, of which these segments come before."""
+    if progress is not None:
+        before, total = (sum(each.size for each in segments) for segments in (passed_by, now.segments))
+        scan._progress = lambda passed: progress(before + passed, total)
+    return scan
 
 
 class _Bound(NamedTuple):
@@ -479,7 +489,13 @@ class PartitionLog:
                 raise_told(now, e, offset)
         raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
 
-    def last(self, key: bytes, *, isolation: _Isolation = "read_uncommitted") -> Record | None:
+    def last(
+        self,
+        key: bytes,
+        *,
+        isolation: _Isolation = "read_uncommitted",
+        progress: ProgressCallback | None = None,
+    ) -> Record | None:
         """The last record with this key; None if there is none.
 
         If its value is None, the key was deleted: Kafka calls such a record a tombstone. Segments are looked through from
@@ -487,11 +503,16 @@ class PartitionLog:
         where its last record of the key is. Of another one all records are looked at, the first time; the second time a
         map of its keys is made in memory, as long as the maps of all logs take no more than 128 MiB.
 
-        isolation="read_committed" passes over records of aborted and open transactions. TypeError if `key` is not bytes.
-        CorruptRecordError if the log is damaged where the record is looked for. LogChangedError if another process has
+        isolation="read_committed" passes over records of aborted and open transactions. progress: called now and then, if
+        all records of a segment are looked at, as progress(done, total), with how many bytes of the log were gone through
+        and how many it has. An exception that it raises is passed on.
+
+        TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the record is looked for. LogChangedError if another process has
         truncated the log since it was opened or refreshed.
         """
         stable, aborted = -1, None
+        if progress is not None:
+            checked_progress(progress)
         if isolation != "read_uncommitted" and self._is_committed(isolation):
             stable, aborted = self.last_stable_offset(), self._read_transactions().aborted
         now = self._for_reading()
@@ -504,7 +525,7 @@ class PartitionLog:
             offset = -1
             record = last_in(now.segments, key, now.log_start_offset, end) if aborted is None else None
             if record is None:
-                record, offset = last_record(now, key, end, aborted, self._by_scans)
+                record, offset = last_record(now, key, end, aborted, partial(self._by_scans, progress))
         except CorruptFileError as e:
             raise_told(now, e)
         if record is None or isinstance(record, int):
@@ -518,10 +539,20 @@ class PartitionLog:
         if now.segments:
             now.segments[-1].check_last_batch()
 
-    def _by_scans(self, now: Loaded, key: bytes, committed: bool, start: int, stop: int) -> Scan:
+    def _by_scans(
+        self,
+        progress: ProgressCallback | None,
+        now: Loaded,
+        key: bytes,
+        committed: bool,
+        start: int,
+        stop: int,
+    ) -> Scan:
         """The offsets of records of a key in a range, for lookups that have to look at all records there."""
         isolation: _Isolation = "read_committed" if committed else "read_uncommitted"
-        return self._twin(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
+        scan = self._twin(now).scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
+        passed_by = (segment for segment in now.segments if segment.base_offset >= stop)
+        return _told(scan, progress, passed_by, now)
 
     @staticmethod
     def _count(traffic: Traffic, record: Record) -> None:
@@ -533,19 +564,28 @@ class PartitionLog:
         self.scan(["offset"], start=0, stop=0, key=given(key))
         return bytes(key)
 
-    def history(self, key: bytes, *, isolation: _Isolation = "read_uncommitted") -> Iterator[Record]:
+    def history(
+        self,
+        key: bytes,
+        *,
+        isolation: _Isolation = "read_uncommitted",
+        progress: ProgressCallback | None = None,
+    ) -> Iterator[Record]:
         """An iterator of all records with this key that are in the log now, the oldest first.
 
-        A compaction leaves the last one only. `isolation` and errors are those of `last`.
+        A compaction leaves the last one only. `isolation`, `progress` and errors are those of `last`.
         """
         now = self._for_reading()
         self._check_uncut(now)
         self._is_committed(isolation)
         key = self._checked_key(key)
+        checked_progress(progress)
         log = self._twin(now)
 
         def scan(start: int, stop: int) -> Scan:
-            return log.scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
+            scan = log.scan(["offset"], start=start, stop=stop, key=key, isolation=isolation)
+            passed_by = (segment for segment in now.segments if segment.end_offset <= start)
+            return _told(scan, progress, passed_by, now)
 
         return map(log.get, offsets_of(now, key, scan))
 

@@ -67,6 +67,7 @@ from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
+from kstore.log.read.progress import ProgressCallback, checked_progress
 from kstore.log.recovery.continuity import Cuts
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
@@ -899,7 +900,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     # ---- compaction -----------------------------------------------------------------------------------------------
 
-    def compact(self, *, dry_run: bool = False) -> Compaction:
+    def compact(self, *, dry_run: bool = False, progress: ProgressCallback | None = None) -> Compaction:
         """Removes records that a later record of the same key supersedes, from all segments but the active one.
 
         Offsets, order and timestamps of the others stay. A record without a value deletes its key, and goes too
@@ -912,6 +913,10 @@ class LogWriter(RecordAppender, PartitionLog):
         on in the old files, which are removed after file_delete_delay_ms. One compaction runs at a time; another call
         waits. Closing the log stops it.
 
+        progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
+        are. If the keys of the log do not fit into log_cleaner_dedupe_buffer_size, total grows. An exception that it
+        raises ends the compaction, and is passed on: what was compacted stays so.
+
         Raises:
             PolicyViolationError: cleanup_policy does not contain compact.
             CorruptFileError: a segment is damaged. It stays as it is, and so do those after it.
@@ -922,9 +927,10 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         if not isinstance(dry_run, bool):
             raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        checked_progress(progress)
         self._refuse_reentrance()
         with self._compacting:
-            done = compact(self, dry_run=dry_run)
+            done = compact(self, dry_run=dry_run, progress=progress)
             with self._held():
                 if not self._closed:
                     self._deleted.unlink(self.clock_ms())
@@ -947,6 +953,7 @@ class LogWriter(RecordAppender, PartitionLog):
         what: Literal["records", "values"] = "records",
         cut_files: bool = False,
         dry_run: bool = False,
+        progress: ProgressCallback | None = None,
     ) -> Erasure:
         """Removes records for good, whatever cleanup_policy says: segments that hold them are rewritten.
 
@@ -956,6 +963,9 @@ class LogWriter(RecordAppender, PartitionLog):
         cut_files: True removes also what recoveries have kept of this log in .cut files, without a look into them. Those
             that are left are in `cut_files_left` of the Erasure.
         dry_run: True finds out what would go, and changes nothing.
+        progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
+            are. total grows once it is known which segments are to be rewritten. An exception that it raises ends the
+            erasure, and is passed on: each segment is as before, or done.
 
         All other records stay as they are, with their offsets, and so does what is known of producers. Records below
         log_start_offset are erased too, as long as their files are there. If the active segment holds some, a new one is
@@ -972,12 +982,21 @@ class LogWriter(RecordAppender, PartitionLog):
                 write until it is opened again. The next call does the rest.
         """
         match = matching(keys, where, what, reason)
+        checked_progress(progress)
         for name, flag in (("cut_files", cut_files), ("dry_run", dry_run)):
             if not isinstance(flag, bool):
                 raise TypeError(f"{name} must be True or False, not {flag!r}")
         self._refuse_reentrance()
         with self._compacting:
-            done = erase(self, match, reason, blanks=what == "values", cut_files=cut_files, dry_run=dry_run)
+            done = erase(
+                self,
+                match,
+                reason,
+                blanks=what == "values",
+                cut_files=cut_files,
+                dry_run=dry_run,
+                progress=progress,
+            )
             if not dry_run:
                 with self._held():
                     self._check_place()

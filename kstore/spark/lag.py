@@ -99,6 +99,8 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
 
     Each trigger is also logged, by logging.getLogger("kstore.spark.lag") at level INFO. Spark tells listeners a moment
     after the trigger, in a thread of its own. When a query has nothing to read, it tells them every 10 seconds.
+    With Spark Connect, remove the listener after `is_active` of its queries has become False: Spark's removeListener
+    waits for ever if an event is on its way.
     """
 
     def __init__(self, path: Paths | None = None, *, isolation: Isolation = "read_uncommitted") -> None:

@@ -45,6 +45,7 @@ from kstore.log.files.lock import once_free
 from kstore.log.files.option_file import in_python
 from kstore.log.files.topic_file import MOST_PARTITIONS
 from kstore.log.partition import PartitionLog
+from kstore.log.read.progress import ProgressCallback
 from kstore.log.read.scan import Scan
 from kstore.log.recovery.work_left import work_left
 from kstore.log.write.retention import Decision
@@ -815,11 +816,12 @@ class LogStore:
         what: Literal["records", "values"] = "records",
         cut_files: bool = False,
         dry_run: bool = False,
+        progress: ProgressCallback | None = None,
     ) -> dict[int, Erasure]:
         """Removes records of a topic for good, in all its partitions: a key may be in several, if partitions were added since.
         Returns what LogWriter.erase returns, by partition.
 
-        The arguments and errors are those of LogWriter.erase. If a partition fails, those before it are done; the next call
+        The arguments and errors are those of LogWriter.erase; progress begins anew with each partition. If a partition fails, those before it are done; the next call
         does the rest.
         """
         self._check_writing()
@@ -831,7 +833,13 @@ class LogStore:
         for at in found.numbers:
             log = self._open_logs.get(found.partition(at))
             done[at] = log.erase(
-                keys=keys, where=where, reason=reason, what=what, cut_files=cut_files, dry_run=dry_run
+                keys=keys,
+                where=where,
+                reason=reason,
+                what=what,
+                cut_files=cut_files,
+                dry_run=dry_run,
+                progress=progress,
             )
         return done
 

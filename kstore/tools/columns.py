@@ -17,6 +17,7 @@ def write_columns(scan: Scan, form: str, out: BinaryIO) -> int:
     schema = pyarrow.schema(scan)
     written = 0
     with _writer(form, out, schema) as writer, Progress(scan.size, "writing") as progress:
+        scan._progress = progress.update  # rows may be far apart
         for batch in scan:
             writer.write_batch(pyarrow.record_batch(batch))
             written += len(batch)

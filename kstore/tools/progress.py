@@ -17,11 +17,11 @@ class Progress:
         self.total = total
         self.what = what
         self.shown = False
-        self.enabled = total > 0 and sys.stderr.isatty()
+        self.enabled = sys.stderr.isatty()
         self._next = time.monotonic() + self.DELAY
 
     def update(self, done: int) -> None:
-        if not self.enabled or time.monotonic() < self._next:
+        if not self.enabled or self.total <= 0 or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.INTERVAL
         self.shown = True
@@ -29,12 +29,22 @@ class Progress:
         bar = "#" * round(share * self.WIDTH)
         self._show(f"\r{self.what} [{bar:<{self.WIDTH}}] {share:4.0%}")
 
+    def share(self, done: int, total: int) -> None:
+        """The same, if how much there is may change."""
+        self.total = total
+        self.update(done)
+
+    def clear(self) -> None:
+        """Makes room for something else on the terminal, until the next update."""
+        if self.shown:
+            self._show("\r\x1b[K")
+            self.shown = False
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.shown:
-            self._show("\r\x1b[K")
+        self.clear()
 
     def _show(self, text: str) -> None:
         stream = sys.stderr.terminal if isinstance(sys.stderr, Screen) else sys.stderr

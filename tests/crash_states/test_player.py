@@ -163,7 +163,7 @@ def test_a_record_ends_amid_a_call_of_another_thread(ram: Path, monkeypatch: pyt
     def mark() -> None:
         try:
             recorder.mark("beside")
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001
             errors.append(e)
 
     recorder = Recorder(ram)

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Self, final
 
 from kstore.engine.columns.array import ColumnBatch
@@ -7,6 +8,7 @@ from kstore.engine.scan.predicate import Predicate
 
 @final
 class ColumnScanner(Reader):
+    on_pause: Callable[[], object] | None
     def configure(
         self,
         rows: ColumnBuilder,

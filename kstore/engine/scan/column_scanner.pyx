@@ -58,6 +58,7 @@ cdef class ColumnScanner(Reader):
     cdef int64_t first_offset    # the base offset of the first batch met, or -1
     cdef Buffer lent             # the window's buffer, as far as batches hold it
     cdef int32_t lent_index      # its index in the blocks of the rows; 0: not among them
+    cdef public object on_pause  # called after each look at signals, if it is not None
 
     def configure(
         self, ColumnBuilder rows not None, Predicate predicate not None, *, int64_t split_end=-1, int64_t after=-1,
@@ -134,6 +135,8 @@ cdef class ColumnScanner(Reader):
                     raise MemoryError("columns of a scan")
                 if what == SCAN_PAUSE:
                     PyErr_CheckSignals()
+                    if self.on_pause is not None:
+                        self.on_pause()
                 elif what == SCAN_BROKEN:
                     self.tell_fault()
                 elif what == SCAN_BEGIN:

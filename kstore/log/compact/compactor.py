@@ -17,6 +17,7 @@ from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
+from kstore.log.read.progress import Meter, ProgressCallback
 
 SLOT_BYTES = 24  # of the map of offsets, for each key
 
@@ -73,7 +74,7 @@ class Compacted(Protocol):
         """Stores where the compacted part ends."""
 
 
-def compact(log: Compacted, *, dry_run: bool) -> Compaction:
+def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None = None) -> Compaction:
     """Compacts what may be compacted now. PolicyViolationError. CorruptFileError if a segment is damaged: it is left as it is,
     and so are those behind it."""
     state = log._compaction_state()
@@ -82,9 +83,10 @@ def compact(log: Compacted, *, dry_run: bool) -> Compaction:
     due, reason = found.reason(state.config)
     first = found
     end = found.first_dirty
+    meter = Meter(progress)
     report: list[CompactedSegment] = []
     while due:
-        one = _Pass(log, state, found, dry_run)
+        one = _Pass(log, state, found, meter, dry_run)
         try:
             end = one.run()
         except OverflowedError as e:
@@ -139,10 +141,13 @@ def _look(state: LogState) -> Cleanable:
 class _Pass:
     """Fills a map with keys, and goes through all segments that it reaches."""
 
-    def __init__(self, log: Compacted, state: LogState, found: Cleanable, dry_run: bool) -> None:
+    def __init__(
+        self, log: Compacted, state: LogState, found: Cleanable, meter: Meter, dry_run: bool
+    ) -> None:
         self._log = log
         self._state = state
         self._found = found
+        self._meter = meter
         self._dry_run = dry_run
         self._config = state.config
         self._throttle = Throttle(self._config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
@@ -195,12 +200,13 @@ class _Pass:
             txn for txn in (self._aborted(dirty[0], end) if dirty else ()) if txn.last_offset >= start
         )
         builder = MapBuilder(offsets, transactions, start)
+        self._meter.expect(sum(segment.size for segment in (*dirty, *between(state.segments, 0, end))))
         ends = [*(segment.base_offset for segment in dirty[1:]), end]
         for segment, following in zip(dirty, ends, strict=True):
             begun = segment.scan_start(start)
             if begun is not None:
                 builder.open(segment, begun.position)
-                self._drive(builder.run)
+                self._drive(lambda most: (builder.run(most), 0))
             if builder.is_full:
                 break
             offsets.update_latest_offset(following - 1)
@@ -212,9 +218,11 @@ class _Pass:
         at = state.segments.index(first)
         return state.transactions.aborted(state.segments[at:], state.log_start_offset, upper_bound)
 
-    def _drive(self, run: Callable[[int], int]) -> None:
-        while done := run(self._throttle.step):
-            self._throttle.passed(done)
+    def _drive(self, run: Callable[[int], tuple[int, int]]) -> None:
+        """`run` reads so many bytes, and writes what is left of them; both are counted, 0 read is the end."""
+        while (done := run(self._throttle.step))[0]:
+            self._throttle.passed(sum(done))
+            self._meter.passed(done[0])
 
     # ---- a group ---------------------------------------------------------------------------------------------------
 
@@ -240,7 +248,7 @@ class _Pass:
         self._transactions.add(self._aborted(source, following))
         self._cleaner.open(source, source.mtime_ms() > horizon)
         try:
-            self._drive(lambda most: sum(self._cleaner.run(most)))
+            self._drive(self._cleaner.run)
         except OffsetOverflowError as e:
             raise OverflowedError(source) from e
         counts = self._cleaner.counts

@@ -18,8 +18,10 @@ from kstore.log.compact.report import ErasedSegment, Erasure
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
 from kstore.log.read.page_cache import PageCache
+from kstore.log.read.progress import Meter, ProgressCallback
 
 Match = Callable[[Record], object]
+_LOOK = 4096  # records between two looks whether it is to stop
 _MOST = 2**31 - 1  # entries take more room than the configuration has if records lie between them no more
 
 
@@ -58,89 +60,117 @@ def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reaso
     return lambda record: (record.value is not None or record.headers) and match(record)
 
 
-def erase(log: Erased, match: Match, reason: str, *, blanks: bool, cut_files: bool, dry_run: bool) -> Erasure:
+def erase(
+    log: Erased,
+    match: Match,
+    reason: str,
+    *,
+    blanks: bool,
+    cut_files: bool,
+    dry_run: bool,
+    progress: ProgressCallback | None = None,
+) -> Erasure:
     """Erases the records that match. CorruptFileError if one of the segments is damaged: nothing is changed then."""
+    meter = Meter(progress)
     state = log._compaction_state(forgets=False)
-    throttle = Throttle(state.config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
-
-    def found(segment: Segment) -> bytes:
-        stop = min(segment.end_offset, state.log_end_offset)
-        records = RecordReader(
-            (segment,), segment.base_offset, stop, end_offset=stop, on_error="raise", control=False,
-            aborted=None, pages=PageCache(drop=False), traffic=None,
-        )  # fmt: skip
-        offsets = array("q", (record.offset for record in records if match(record)))
-        throttle.passed(segment.size)
-        return offsets.tobytes()
-
-    if not dry_run and any(map(found, state.segments[-1:])):
+    erasing = _Erasing(log, state, meter)
+    meter.expect(sum(segment.size for segment in state.segments))
+    if not dry_run and any(erasing.found(segment, match) for segment in state.segments[-1:]):
         log.roll()
         state = log._compaction_state(forgets=False)
+        erasing = _Erasing(log, state, meter)
+        meter.expect(sum(segment.size for segment in state.segments[:-1]))
     look = state.segments if dry_run else state.segments[:-1]
-    work = [(segment, offsets) for segment in look if (offsets := found(segment))]
+    work = [(segment, offsets) for segment in look if (offsets := erasing.found(segment, match))]
     beside = tuple(str(path) for path in sorted(Path(log._directory).glob("*.cut")))
     cut, left = (beside, ()) if cut_files else ((), beside)
-    done = tuple(_rewrite(log, state, throttle, *each, blanks, dry_run) for each in work)
+    meter.expect(sum((2 if dry_run else 3) * segment.size for segment, _ in work))
+    done = tuple(erasing.rewritten(*each, blanks, dry_run) for each in work)
     if not dry_run:
         for path in cut:
             unlink(path)
     return Erasure(done, cut, reason, state.now_ms, dry_run, left)
 
 
-def _rewrite(
-    log: Erased,
-    state: LogState,
-    throttle: Throttle,
-    segment: Segment,
-    offsets: bytes,
-    blanks: bool,
-    dry_run: bool,
-) -> ErasedSegment:
-    cleaner = SegmentCleaner(
-        OffsetMap(4),
-        CleanedTransactions(),
-        {},
-        now_ms=state.now_ms,
-        delete_retention_ms=0,
-        upper_bound=0,
-        index_interval_bytes=state.config.index_interval_bytes,
-        segment_index_bytes=_MOST,
-    )
-    cleaner.erase(offsets, blanks)
-    directory, base = log._directory, segment.base_offset
-    before, after = _digest(segment.path), ""
-    try:
-        file = None if dry_run else new_log(directory, base)
-        cleaner.begin(file, base)
-        cleaner.open(segment, True)
-        while done := sum(cleaner.run(throttle.step)):
-            throttle.passed(done)
-        cleaner.finish()
-        if file is not None:
-            indexes = cleaner.offset_index, cleaner.time_index, segment.transaction_index
-            made = complete(directory, base, file, segment.mtime_ms(), indexes, cleaner.max_timestamp)
-            sync_directory(directory)
-            after = _digest(f"{path_of(directory, base)}.log{CLEANED}")
-            log._replace_segments([segment], [made])
-    except BaseException:
-        if not dry_run:
-            give_up(directory, base)
-        raise
-    return ErasedSegment(
-        segment.path,
-        base,
-        tuple(array("q", offsets)),
-        segment.size,
-        cleaner.size,
-        before,
-        after,
-    )
+class _Erasing:
+    """Goes through segments of a log as it is in `state`."""
 
+    def __init__(self, log: Erased, state: LogState, meter: Meter) -> None:
+        self._log = log
+        self._state = state
+        self._meter = meter
+        self._throttle = Throttle(state.config.log_cleaner_io_max_bytes_per_second, log._check_compacting)
 
-def _digest(path: str) -> str:
-    """The SHA-256 of a file. OSError."""
-    file, digest, at = File(path), hashlib.sha256(), 0
-    while chunk := file.read(at, 1 << 20):
-        digest.update(chunk)
-        at += len(chunk)
-    return digest.hexdigest()
+    def _passed(self, read: int, written: int = 0) -> None:
+        self._throttle.passed(read + written)
+        self._meter.passed(read)
+
+    def found(self, segment: Segment, match: Match) -> bytes:
+        """The offsets of records that match, as an array of int64."""
+        base, stop = segment.base_offset, min(segment.end_offset, self._state.log_end_offset)
+        records = RecordReader(
+            (segment,), base, stop, end_offset=stop, on_error="raise", control=False,
+            aborted=None, pages=PageCache(drop=False), traffic=None,
+        )  # fmt: skip
+        offsets, told = array("q"), 0
+        for number, record in enumerate(records, 1):
+            if match(record):
+                offsets.append(record.offset)
+            if number % _LOOK == 0:
+                about = segment.size * (record.offset - base) // (stop - base)
+                self._passed(about - told)
+                told = about
+        self._passed(segment.size - told)
+        return offsets.tobytes()
+
+    def rewritten(self, segment: Segment, offsets: bytes, blanks: bool, dry_run: bool) -> ErasedSegment:
+        """Puts the segment without these records into its place; or only says what that would be."""
+        log, config = self._log, self._state.config
+        cleaner = SegmentCleaner(
+            OffsetMap(4),
+            CleanedTransactions(),
+            {},
+            now_ms=self._state.now_ms,
+            delete_retention_ms=0,
+            upper_bound=0,
+            index_interval_bytes=config.index_interval_bytes,
+            segment_index_bytes=_MOST,
+        )
+        cleaner.erase(offsets, blanks)
+        directory, base = log._directory, segment.base_offset
+        before, after = self._digest(segment.path), ""
+        try:
+            file = None if dry_run else new_log(directory, base)
+            cleaner.begin(file, base)
+            cleaner.open(segment, True)
+            while (done := cleaner.run(self._throttle.step))[0]:
+                self._passed(*done)
+            cleaner.finish()
+            if file is not None:
+                indexes = cleaner.offset_index, cleaner.time_index, segment.transaction_index
+                made = complete(directory, base, file, segment.mtime_ms(), indexes, cleaner.max_timestamp)
+                sync_directory(directory)
+                after = self._digest(f"{path_of(directory, base)}.log{CLEANED}")
+                log._replace_segments([segment], [made])
+        except BaseException:
+            if not dry_run:
+                give_up(directory, base)
+            raise
+        return ErasedSegment(
+            segment.path,
+            base,
+            tuple(array("q", offsets)),
+            segment.size,
+            cleaner.size,
+            before,
+            after,
+        )
+
+    def _digest(self, path: str) -> str:
+        """The SHA-256 of a file. OSError."""
+        file, digest, at = File(path), hashlib.sha256(), 0
+        while chunk := file.read(at, self._throttle.step):
+            digest.update(chunk)
+            at += len(chunk)
+            self._passed(len(chunk))
+        return digest.hexdigest()

@@ -13,22 +13,39 @@ from kstore.log.compact.erasure import erase, matching
 from kstore.log.compact.report import Compaction, Erasure
 from kstore.log.files.log_dir_state import read_cleaner_offset
 from kstore.log.partition import PartitionLog
+from kstore.log.read.progress import ProgressCallback
 
 
-def preview(log: PartitionLog, config: LogConfig, now_ms: int) -> Compaction:
+def preview(
+    log: PartitionLog, config: LogConfig, now_ms: int, progress: ProgressCallback | None = None
+) -> Compaction:
     """What log.compact(dry_run=True) would say if the log were open for writing with this configuration.
 
     PolicyViolationError, CorruptFileError, OSError."""
-    return compact(_Preview(log, config, now_ms), dry_run=True)
+    return compact(_Preview(log, config, now_ms), dry_run=True, progress=progress)
 
 
 def preview_erasure(
-    log: PartitionLog, keys: Iterable[bytes], what: str, reason: str, *, cut_files: bool
+    log: PartitionLog,
+    keys: Iterable[bytes],
+    what: str,
+    reason: str,
+    *,
+    cut_files: bool,
+    progress: ProgressCallback | None = None,
 ) -> Erasure:
     """What log.erase(dry_run=True) would say. CorruptFileError, OSError."""
     match = matching(keys, None, what, reason)
     view = _Preview(log, LogConfig(), time_ns() // 1_000_000)
-    return erase(view, match, reason, blanks=what == "values", cut_files=cut_files, dry_run=True)
+    return erase(
+        view,
+        match,
+        reason,
+        blanks=what == "values",
+        cut_files=cut_files,
+        dry_run=True,
+        progress=progress,
+    )
 
 
 class _Preview:

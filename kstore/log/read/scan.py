@@ -1,6 +1,6 @@
 """Scans: the records of a log as Arrow columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
@@ -60,6 +60,7 @@ class Scan:
         self._threads = threads
         self._traffic = traffic
         self._scanner: ColumnScanner | None = None
+        self._progress: Callable[[int], object] | None = None  # told bytes_passed, with threads=1
         self._tells_change = False  # whether a file that was deleted meanwhile is no damage that is skipped
         self._predicate = Predicate(
             start, stop, wanted.since, wanted.until, wanted.key, wanted.key_prefix, wanted.header
@@ -106,6 +107,9 @@ class Scan:
             splits = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
             return iter(ParallelScan(splits, self._begin, self._threads, 4 * w.batch_bytes))
         self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
+        progress = self._progress
+        if progress is not None:
+            self._scanner.on_pause = lambda: progress(self.bytes_passed)
         return self._scanner
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 from kstore.log.compact.preview import preview
 from kstore.log.compact.report import CompactedSegment
 from kstore.log.recovery.presence import not_found, require_partition
+from kstore.tools.progress import Progress
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
 
@@ -33,11 +34,11 @@ def run(args: argparse.Namespace) -> int:
             "give --config cleanup.policy=compact, or --server-properties"
         )
     if args.dry_run:  # writes nothing, takes no lock
-        with open_dry(args) as log:
-            done = preview(log, config, time.time_ns() // 1_000_000)
+        with open_dry(args) as log, Progress(0, "looking") as progress:
+            done = preview(log, config, time.time_ns() // 1_000_000, progress.share)
     else:
-        with open_writer(args, "r+") as log:
-            done = log.compact()
+        with open_writer(args, "r+") as log, Progress(0, "compacting") as progress:
+            done = log.compact(progress=progress.share)
     for segment in done.segments:
         print(json.dumps(segment._asdict()) if args.json else _text(segment))
     if not args.json:

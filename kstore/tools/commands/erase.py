@@ -8,7 +8,9 @@ from typing import Literal
 
 from kstore.log.compact.preview import preview_erasure
 from kstore.log.compact.report import Erasure
+from kstore.log.read.progress import ProgressCallback
 from kstore.tools.commands.get import add_key_arguments, key_of
+from kstore.tools.progress import Progress
 from kstore.tools.stores import add_also_argument, open_reader, open_store
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
@@ -39,11 +41,13 @@ def run(args: argparse.Namespace) -> int:
     """Prints a line for each file that was changed or removed, and one for all; 1 if there was nothing to do."""
     erased, changed = 0, False
     left: list[str] = []
-    for done in _erased(args, [key_of(args)], args.reason or "kstore erase"):
-        erased += done.records_erased
-        changed = changed or bool(done.segments or done.cut_files)
-        left += done.cut_files_left
-        _tell(done, args)
+    with Progress(0, "looking" if args.dry_run else "erasing") as progress:
+        for done in _erased(args, [key_of(args)], args.reason or "kstore erase", progress.share):
+            progress.clear()
+            erased += done.records_erased
+            changed = changed or bool(done.segments or done.cut_files)
+            left += done.cut_files_left
+            _tell(done, args)
     if not args.json:
         verb = "would be erased" if args.dry_run else "erased"
         print(f"{erased} records {verb}" + (f": {args.reason}" if args.reason else ""))
@@ -58,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     return int(not changed)
 
 
-def _erased(args: argparse.Namespace, keys: list[bytes], reason: str) -> Iterator[Erasure]:
+def _erased(
+    args: argparse.Namespace, keys: list[bytes], reason: str, progress: ProgressCallback
+) -> Iterator[Erasure]:
     """What is done in the partition, or in each partition of the topic."""
     what: Literal["records", "values"] = "values" if args.values else "records"
     if args.topic is not None:
@@ -69,21 +75,26 @@ def _erased(args: argparse.Namespace, keys: list[bytes], reason: str) -> Iterato
         if not args.dry_run:
             with open_store(args) as store:
                 yield from store.erase(
-                    args.topic, keys=keys, reason=reason, what=what, cut_files=args.cut_files
+                    args.topic,
+                    keys=keys,
+                    reason=reason,
+                    what=what,
+                    cut_files=args.cut_files,
+                    progress=progress,
                 ).values()
             return
         reader = open_reader(args)
         for number in reader.describe(args.topic).partitions:
             with reader.open(args.topic, number) as log:
-                yield preview_erasure(log, keys, what, reason, cut_files=args.cut_files)
+                yield preview_erasure(log, keys, what, reason, cut_files=args.cut_files, progress=progress)
     elif args.also:
         raise ValueError("--also needs a TOPIC")
     elif args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
-            yield preview_erasure(log, keys, what, reason, cut_files=args.cut_files)
+            yield preview_erasure(log, keys, what, reason, cut_files=args.cut_files, progress=progress)
     else:
         with open_writer(args, "r+") as log:
-            yield log.erase(keys=keys, reason=reason, what=what, cut_files=args.cut_files)
+            yield log.erase(keys=keys, reason=reason, what=what, cut_files=args.cut_files, progress=progress)
 
 
 def _tell(done: Erasure, args: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ import base64
 
 from kstore.tools.commands.records import as_json, as_line
 from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
+from kstore.tools.progress import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,13 +29,14 @@ def add_key_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the records; 1 if there is none. A record without a value says that the key was deleted."""
     key = key_of(args)
-    with open_partition(args) as log:
+    with open_partition(args) as log, Progress(0, "looking") as progress:
         if args.history:
-            records = log.history(key, isolation=args.isolation)
+            records = log.history(key, isolation=args.isolation, progress=progress.share)
         else:
-            records = filter(None, [log.last(key, isolation=args.isolation)])
+            records = filter(None, [log.last(key, isolation=args.isolation, progress=progress.share)])
         found = False
         for record in records:
+            progress.clear()
             found = True
             batch = next(log.batches(record.offset))
             print(as_json(batch, record) if args.json else as_line(batch, record, redact=False))

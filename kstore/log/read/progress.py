@@ -1,0 +1,30 @@
+"""How far a long call is, for who asked to be told."""
+
+from collections.abc import Callable
+
+ProgressCallback = Callable[[int, int], object]  # of how many bytes were gone through, and how many there are
+
+
+def checked_progress(progress: ProgressCallback | None) -> ProgressCallback | None:
+    """TypeError unless it is a function or None."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function of two numbers, not {progress!r}")
+    return progress
+
+
+class Meter:
+    """Counts bytes that were gone through, and tells `progress` of them."""
+
+    def __init__(self, progress: ProgressCallback | None) -> None:
+        self._progress = checked_progress(progress)
+        self._done = self._total = 0
+
+    def expect(self, size: int) -> None:
+        """So many more are to come."""
+        self._total = self._done + size
+
+    def passed(self, size: int) -> None:
+        """So many more were gone through. What `progress` raises is passed on."""
+        self._done += size
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
