@@ -61,7 +61,7 @@ from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.lag import lag_of
 from kstore.store.log_directory import LogDirectory
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
-from kstore.store.open_partitions import OpenPartitions, default_limit
+from kstore.store.open_partitions import Opening, OpenPartitions, default_limit
 from kstore.store.recovery import ParallelWork, threads_for
 from kstore.store.store_cursor import StoreCursor
 from kstore.store.store_scan import StoreScan
@@ -266,8 +266,8 @@ class LogStore:
                         work[tp] = work_left(path, keeper.state_of(path, tp), interval)
 
             def recover(tp: TopicPartition, keeper: DirectoryKeeper = keeper) -> None:
-                with self._noting_failures(tp, keeper):
-                    log = self._open_writer(tp, recovers=True)
+                with self._noting_failures(tp, keeper), Opening() as opening:
+                    opening.log = log = self._open_writer(tp, recovers=True)
                     if not self._open_logs.keep(tp, log):
                         log.close()
 
@@ -296,11 +296,12 @@ class LogStore:
         kind: type[LogWriter] = _StoreLog if self._is_busy else _OwnLog
         if recovers:
             kind = _RecoveredStoreLog if self._is_busy else _RecoveredLog
-        log = kind(
-            directory.path_of(tp), self._catalog.config_of(tp.topic), create=False, **self._log_options
-        )
-        log._traffic = self._traffic_of(tp.topic)
-        count_recovery(log._traffic, log.recovery)
+        with Opening() as opening:
+            opening.log = log = kind(
+                directory.path_of(tp), self._catalog.config_of(tp.topic), create=False, **self._log_options
+            )
+            log._traffic = self._traffic_of(tp.topic)
+            count_recovery(log._traffic, log.recovery)
         return log
 
     def _traffic_of(self, topic: str) -> Traffic:

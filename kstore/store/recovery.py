@@ -45,8 +45,12 @@ class ParallelWork:
             self._left.clear()
             for other in others:
                 self._wait(other)
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None  # which has frames that have this object, and logs
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure
 
     def _work(self) -> None:
         while self._failure is None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,57 @@ def test_an_exception_ends_it(path: Path) -> None:
         log.append(b"one more", b"another key")
         log.compact()
         assert len(list(log)) == 1001
+
+
+CALLS: list[Callable[..., object]] = [
+    lambda log, progress: log.compact(progress=progress),
+    lambda log, progress: log.erase(keys=[b"key 999"], reason="asked for", progress=progress),
+    lambda log, progress: log.erase(keys=[b"key 999"], reason="asked for", dry_run=True, progress=progress),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("change", ["truncate_to", "truncate_fully_and_start_at"])
+@pytest.mark.parametrize("when", range(5))
+def test_a_truncation_meanwhile_is_no_damage(
+    path: Path, call: Callable[..., object], change: str, when: int
+) -> None:
+    """It is met in the middle of a segment, or behind its end."""
+    calls = itertools.count()
+
+    def cut(done: int, total: int) -> None:
+        if next(calls) == when:
+            getattr(log, change)(500)
+
+    with kstore.open(path, "a", **OPTIONS) as log:
+        with contextlib.suppress(kstore.LogChangedError):  # what was read already may be enough
+            call(log, cut)
+        assert next(calls) > when
+        assert log.log_end_offset == 500
+        assert all(record.offset < 500 for record in log)
+        assert not list(path.glob("*.cleaned"))
+        log.append(b"more", b"key")
+        log.roll()
+        log.compact()
+        assert log.last(b"key") is not None
+
+
+def test_what_is_done_inside(path: Path) -> None:
+    """Progress is told in between, as a signal handler is: the log may be used, but for what waits for this very call."""
+    with kstore.open(path, "a", **OPTIONS) as log:
+        refused = 0
+
+        def use(done: int, total: int) -> None:
+            nonlocal refused
+            log.append(b"more", b"key 7")
+            assert log.last(b"key 7").value == b"more"
+            for again in (log.compact, log.make_key_files):
+                with pytest.raises(kstore.ReentrantCallError):
+                    again()
+                refused += 1
+
+        log.erase(keys=[b"nobody"], reason="asked for", progress=use)
+        assert refused
 
 
 @pytest.mark.parametrize("wrong", [1, "bar", True])

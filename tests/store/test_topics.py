@@ -1,5 +1,7 @@
 """Topics of a store: made, written, read, changed, deleted, and found again at the next opening."""
 
+import contextlib
+import gc
 import io
 import json
 import os
@@ -9,7 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -551,6 +553,16 @@ def test_retention_of_all_partitions(tmp_path: Path) -> None:
         assert not store.health().ok
 
 
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """As in a program whose garbage is not collected just now."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize(
     "where", ["kstore.store.log_directory.LogDirectory._list", "kstore.log.files.lock._hold"]
 )
@@ -572,3 +584,47 @@ def test_an_interrupted_opening_keeps_no_lock(
     subprocess.run([sys.executable, "-c", code], check=True, env=environment())
     kstore.LogStore(tmp_path, mode="a", background=False).close()
     assert kept.value.__traceback__ is not None
+
+
+@pytest.mark.parametrize("where", ["log_store.count_recovery", "open_partitions.OpenPartitions.keep"])
+def test_an_interrupted_recovery_keeps_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Neither the exception, if somebody keeps it, nor a circle of references has a log that was recovered."""
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 3)
+    store = kstore.LogStore(tmp_path, mode="a", background=False)
+    store.extend("t", [b"value"] * 300, [b"%d" % i for i in range(300)])
+    store.abandon()
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with without_collection():
+        with monkeypatch.context() as patch:
+            patch.setattr(f"kstore.store.{where}", interrupted)
+            with pytest.raises(KeyboardInterrupt) as kept:
+                kstore.LogStore(tmp_path, mode="a", background=False)
+        with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+            store.extend("t", [b"value"] * 300, [b"%d" % i for i in range(300)])
+            assert sum(len(list(store.log("t", at))) for at in range(3)) == 600
+        assert kept.value.__traceback__ is not None
+
+
+def test_a_partition_whose_opening_was_interrupted_is_not_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 1)
+        with without_collection():
+            for where in ("log_store.count_recovery", "open_partitions._Open"):
+                with monkeypatch.context() as patch:
+                    patch.setattr(f"kstore.store.{where}", interrupted)
+                    with pytest.raises(KeyboardInterrupt) as kept:
+                        store.append("t", b"value")
+                assert store.append("t", b"value")[0] == 0
+                store.log("t").close()
+                assert kept.value.__traceback__ is not None

@@ -8,7 +8,7 @@ from kstore.engine.compact.cleaner import MapBuilder, OffsetMap, SegmentCleaner
 from kstore.engine.io.file import File, sync_directory
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
-from kstore.errors import OffsetOverflowError, PolicyViolationError
+from kstore.errors import CorruptFileError, OffsetOverflowError, PolicyViolationError
 from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
 from kstore.log.compact.cleaned import Cleaned, complete, give_up, new_log
 from kstore.log.compact.report import CompactedSegment, Compaction
@@ -17,6 +17,7 @@ from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
+from kstore.log.read.offset_lookup import raise_told
 from kstore.log.read.progress import Meter, ProgressCallback
 
 SLOT_BYTES = 24  # of the map of offsets, for each key
@@ -89,6 +90,8 @@ def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None 
         one = _Pass(log, state, found, meter, dry_run)
         try:
             end = one.run()
+        except CorruptFileError as e:
+            raise_told(state, e)
         except OverflowedError as e:
             state = _split(log, state, e, dry_run)  # Kafka's cleaner, too, begins anew then
             found = _look(state)._replace(first_uncleanable=found.first_uncleanable)

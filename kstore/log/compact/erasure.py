@@ -12,11 +12,13 @@ from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader
 from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError
 from kstore.log.compact.cleaned import CLEANED, complete, give_up, new_log, path_of
 from kstore.log.compact.compactor import Compacted, LogState
 from kstore.log.compact.report import ErasedSegment, Erasure
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
+from kstore.log.read.offset_lookup import raise_told
 from kstore.log.read.page_cache import PageCache
 from kstore.log.read.progress import Meter, ProgressCallback
 
@@ -113,13 +115,16 @@ class _Erasing:
             aborted=None, pages=PageCache(drop=False), traffic=None,
         )  # fmt: skip
         offsets, told = array("q"), 0
-        for number, record in enumerate(records, 1):
-            if match(record):
-                offsets.append(record.offset)
-            if number % _LOOK == 0:
-                about = segment.size * (record.offset - base) // (stop - base)
-                self._passed(about - told)
-                told = about
+        try:
+            for number, record in enumerate(records, 1):
+                if match(record):
+                    offsets.append(record.offset)
+                if number % _LOOK == 0:
+                    about = segment.size * (record.offset - base) // (stop - base)
+                    self._passed(about - told)
+                    told = about
+        except CorruptFileError as e:
+            raise_told(self._state, e)
         self._passed(segment.size - told)
         return offsets.tobytes()
 
@@ -138,7 +143,7 @@ class _Erasing:
         )
         cleaner.erase(offsets, blanks)
         directory, base = log._directory, segment.base_offset
-        before, after = self._digest(segment.path), ""
+        before, after = self._digest(segment.file()), ""
         try:
             file = None if dry_run else new_log(directory, base)
             cleaner.begin(file, base)
@@ -150,11 +155,13 @@ class _Erasing:
                 indexes = cleaner.offset_index, cleaner.time_index, segment.transaction_index
                 made = complete(directory, base, file, segment.mtime_ms(), indexes, cleaner.max_timestamp)
                 sync_directory(directory)
-                after = self._digest(f"{path_of(directory, base)}.log{CLEANED}")
+                after = self._digest(File(f"{path_of(directory, base)}.log{CLEANED}"))
                 log._replace_segments([segment], [made])
-        except BaseException:
+        except BaseException as e:
             if not dry_run:
                 give_up(directory, base)
+            if isinstance(e, CorruptFileError):
+                raise_told(self._state, e)
             raise
         return ErasedSegment(
             segment.path,
@@ -166,9 +173,9 @@ class _Erasing:
             after,
         )
 
-    def _digest(self, path: str) -> str:
+    def _digest(self, file: File) -> str:
         """The SHA-256 of a file. OSError."""
-        file, digest, at = File(path), hashlib.sha256(), 0
+        digest, at = hashlib.sha256(), 0
         while chunk := file.read(at, self._throttle.step):
             digest.update(chunk)
             at += len(chunk)

@@ -1,9 +1,10 @@
 """Where a time lies in a log: Kafka's answers (spec 7.4 to 7.6)."""
 
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
 
 from kstore.engine.scan.batch_reader import change_of
-from kstore.engine.segment.segment import OffsetAndTimestamp
+from kstore.engine.segment.segment import OffsetAndTimestamp, Segment
 from kstore.errors import CorruptFileError, CorruptRecordError
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.loader import Loaded
@@ -57,7 +58,16 @@ def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
     return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
 
 
-def raise_told(now: Loaded, error: CorruptFileError, offset: int = -1) -> NoReturn:
+class Seen(Protocol):
+    """A log at one moment."""
+
+    @property
+    def segments(self) -> Sequence[Segment]: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+def raise_told(now: Seen, error: CorruptFileError, offset: int = -1) -> NoReturn:
     """Raises an error that a lookup from an offset on met in a view; LogChangedError where the log has changed since."""
     for segment in now.segments:
         if error.file.startswith(f"{segment.directory}/{segment.stem}."):
