@@ -252,9 +252,12 @@ def committed_here(
             entries = read_positions(directory, group)
             for tp in entries:
                 if tp in homes and homes[tp].directory == directory:
-                    position = homes[tp].position_in(entries)
-                    if position is not None:
-                        found.setdefault(group, {})[tp] = position
+                    with contextlib.suppress(
+                        LogNotFoundError
+                    ):  # it was deleted meanwhile, and its positions with it
+                        position = homes[tp].position_in(entries)
+                        if position is not None:
+                            found.setdefault(group, {})[tp] = position
     return {group: dict(sorted(found[group].items())) for group in sorted(found)}
 
 

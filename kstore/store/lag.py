@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kstore.errors import LogNotFoundError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.store.consumer_offsets import committed_here
@@ -13,7 +14,11 @@ def lag_of(paths: Mapping[TopicPartition, str], group: str) -> dict[TopicPartiti
     topics = {tp.topic for tp in committed}
     found = {}
     for tp in sorted(tp for tp in paths if tp.topic in topics):
-        with PartitionLog(paths[tp]) as log:
+        try:
+            log = PartitionLog(paths[tp])
+        except LogNotFoundError:
+            continue  # it was deleted meanwhile
+        with log:
             start = committed[tp].offset if tp in committed else log.log_start_offset
             found[tp] = max(log.log_end_offset - max(start, log.log_start_offset), 0)
     return found

@@ -737,7 +737,8 @@ class LogStore:
         """Removes the positions of groups for which nobody has read or committed for offsets_retention_minutes, durably, and
         returns of which partitions they were, by group. The background does so if that option was given.
 
-        A reader that was killed has left when this is called first after it, by the background or by you.
+        A reader that was killed has left when this is called first after it, by the background or by you. Positions have the
+        system's time: a store whose own clock is ahead of that removes them too early.
 
         dry_run: True only says what would be removed. OSError, CorruptRecordError.
         """

@@ -195,16 +195,17 @@ class StoreCursor(TopicReader):
         self, place: str | int | datetime, topic: str | None = None, partition: int | None = None
     ) -> None:
         """Goes to "earliest", "latest", an offset or a datetime in all partitions of this member, or in those of a topic, or
-        in one partition. Nothing is written before the next commit(). Errors as those of Cursor.seek; ValueError for a topic
-        that the cursor does not read, LogNotFoundError for a partition that there is not, CursorLockedError if one that is
+        in one partition. Nothing is written before the next commit(). Errors as those of Cursor.seek, and no partition has
+        another position then: an offset has to be in all of them. ValueError for a topic that the cursor does not read, LogNotFoundError for a partition that there is not, CursorLockedError if one that is
         named is not this member's.
         """
-        checked_place("place", place)
+        place = checked_place("place", place)
         if partition is not None:
             partition = integer("partition", partition, 0, 2**31 - 1)
         self._check_open()
-        for tp in self._named(topic, partition):
-            self._places[tp].seek(place)
+        found = {tp: self._places[tp]._found(place) for tp in self._named(topic, partition)}
+        for tp, there in found.items():
+            self._places[tp]._go_to(*there)
             self._settled[tp] = -1  # it is under way until it is committed
             self._pending[tp] = self._moved[tp] = None
 

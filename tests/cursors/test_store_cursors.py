@@ -552,3 +552,38 @@ def test_a_record_that_is_kept_is_not_used_again(store: kstore.LogStore) -> None
                 kept.append(record)
         assert [(record.partition, record.offset) for record in kept] == seen[::3]
         assert len(set(seen)) == len(seen) > len(ids)
+
+
+def test_a_seek_that_fails_in_one_partition_moves_none(tmp_path: Path) -> None:
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 3)
+        for number, count in enumerate((20, 20, 5)):
+            store.log("t", number).extend([b"value"] * count)
+        with store.cursor("g", ["t"]) as cursor:
+            assert len(list(cursor)) == 45
+            before = cursor.positions()
+            for place in (9, 21):
+                with pytest.raises(kstore.OffsetOutOfRangeError):
+                    cursor.seek(place)
+                assert cursor.positions() == before
+            cursor.commit()
+        assert [at.offset for at in store.cursors()["g"].values()] == [20, 20, 5]
+
+
+def test_a_reader_beside_a_deletion_of_a_topic(tmp_path: Path) -> None:
+    """It knows nothing of it yet, and tells of the others."""
+    with kstore.LogStore(tmp_path, mode="a", background=False, file_delete_delay_ms=0) as store:
+        for topic in ("a", "b"):
+            store.create_topic(topic)
+            store.append(topic, b"value")
+            store.append(topic, b"value")
+            with store.cursor(f"reads-{topic}", [topic]) as cursor:
+                cursor.commit(next(iter(cursor)))
+        reader = kstore.LogStore(tmp_path)
+        assert list(reader.cursors()) == ["reads-a", "reads-b"]
+        store.delete_topic("a")
+        for _ in range(2):
+            assert list(reader.cursors()) == ["reads-b"]
+            assert reader.lag("reads-a") == {}
+            assert reader.lag("reads-b") == {("b", 0): 1}
+            reader.refresh()

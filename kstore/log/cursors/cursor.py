@@ -277,13 +277,20 @@ class Cursor(OffsetCommitter, Closing):
         """
         place = checked_place("place", place)
         self._check_open()
+        return self._go_to(*self._found(place))
+
+    def _found(self, place: str | int | datetime) -> tuple[int, int]:
+        """Which offset a place is, and how many cuts the view had seen when it was looked up."""
         view = self._view
         view.refresh()
         cuts_seen = view._cuts.count
-        self._position = self._floor = offset_of(view, place)
+        return offset_of(view, place), cuts_seen
+
+    def _go_to(self, offset: int, cuts_seen: int) -> int:
+        self._position = self._floor = offset
         self._shown, self._cut, self._follower_at = self._showing(), -1, -1
         self._cuts_seen, self._left = cuts_seen, self._committed
-        return self._position
+        return offset
 
     def _check_place(self) -> None:
         """LogNotFoundError if the partition was deleted, or is another one of that name."""
