@@ -242,8 +242,13 @@ def _all_of(commits: Mapping[TopicPartition, Commit], _: Entries, is_whole: bool
 def committed_here(
     paths: Mapping[TopicPartition, str], groups: Collection[str] | None = None
 ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """What groups have committed for these partitions. CorruptRecordError, CorruptCheckpointError, OSError."""
-    homes = {tp: Home.of(path) for tp, path in paths.items()}
+    """What groups have committed for these partitions, but for those that were deleted meanwhile.
+
+    CorruptRecordError, CorruptCheckpointError, OSError."""
+    homes = {}
+    for tp, path in paths.items():
+        with contextlib.suppress(LogNotFoundError):
+            homes[tp] = Home.of(path)
     found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
     for directory in sorted({home.directory for home in homes.values()}):
         for group in groups_in(directory):
