@@ -257,9 +257,7 @@ def committed_here(
             entries = read_positions(directory, group)
             for tp in entries:
                 if tp in homes and homes[tp].directory == directory:
-                    with contextlib.suppress(
-                        LogNotFoundError
-                    ):  # it was deleted meanwhile, and its positions with it
+                    with contextlib.suppress(LogNotFoundError):
                         position = homes[tp].position_in(entries)
                         if position is not None:
                             found.setdefault(group, {})[tp] = position
