@@ -165,8 +165,8 @@ class LogClosedError(KstoreError):
 class ReentrantCallError(KstoreError, RuntimeError):
     """A call on a log from inside another call on it by the same thread; it would wait for itself for ever.
 
-    Signal handlers, finalizers and the log's `clock` can make such calls. Nothing was done. In a signal handler set a
-    flag, or raise SystemExit, and close the log outside the handler.
+    Signal handlers, finalizers, and functions that the log calls (its `clock`, `progress`, `where`) can make such calls.
+    Nothing was done. In a signal handler set a flag, or raise SystemExit, and close the log outside the handler.
     """
 
 

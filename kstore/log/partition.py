@@ -587,7 +587,15 @@ class PartitionLog:
             passed_by = (segment for segment in now.segments if segment.end_offset <= start)
             return _told(scan, progress, passed_by, now)
 
-        return map(log.get, offsets_of(now, key, scan))
+        return self._got(log, now, offsets_of(now, key, scan))
+
+    def _got(self, log: "PartitionLog", now: Loaded, offsets: Iterator[int]) -> Iterator[Record]:
+        """The records at these offsets. LogChangedError if it is not damage that is in the way."""
+        try:
+            for offset in offsets:
+                yield log.get(offset)
+        except CorruptFileError as e:
+            raise_told(now, e)
 
     def records(
         self,

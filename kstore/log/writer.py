@@ -1312,7 +1312,7 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         if self._left:
             return
-        self._refuse_reentrance()
+        self._refuse_inner_close()
         failure: Exception | None = None
         for appender in list(self._appenders):
             try:
@@ -1363,6 +1363,11 @@ class LogWriter(RecordAppender, PartitionLog):
         if failure is not None:
             raise failure
 
+    def _refuse_inner_close(self) -> None:
+        """ReentrantCallError if this thread is inside the log, or inside a compaction of it, which closing would wait for."""
+        self._refuse_reentrance()
+        self._compacting.refuse_reentrance()
+
     def _lost_files(self) -> str:
         """What somebody has removed under the open log, in words; "" for nothing."""
         if self._log_dir.has_left:  # it was garbage once, and came back
@@ -1409,6 +1414,7 @@ class LogWriter(RecordAppender, PartitionLog):
         """Closes the log without flushing, as if the process had died: the next opening recovers it."""
         if self._left:
             return
+        self._compacting.refuse_reentrance()
         with self._held():
             self._end()
         with self._compacting:

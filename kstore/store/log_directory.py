@@ -112,14 +112,20 @@ class LogDirectory:
 
     # ---- changing -------------------------------------------------------------------------------------------------
 
+    def check_place(self) -> None:
+        """LogFailedError if it is no longer where it was."""
+        assert self.keeper is not None
+        self.keeper.check_place()
+
     def check_free(self) -> None:
         """ReentrantCallError if this thread is changing the directory just now."""
         assert self.keeper is not None
         self.keeper.check_free()
 
     def make(self, partitions: Iterable[TopicPartition]) -> None:
-        """Makes the directories of these partitions, as far as they are missing, durably. OSError."""
+        """Makes the directories of these partitions, as far as they are missing, durably. OSError, LogFailedError."""
         assert self.keeper is not None
+        self.check_place()
         wanted = list(partitions)
         missing = [tp for tp in wanted if not self.path_of(tp).is_dir()]
         self.keeper.forget(set(missing))  # a partition of that name may have been here once
@@ -140,8 +146,10 @@ class LogDirectory:
                 raise LogLockedError(str(self.path_of(tp)), os.getpid())
 
     def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
-        """Takes partitions out of use: their directories get names that end in -delete, durably. OSError."""
+        """Takes partitions out of use: their directories get names that end in -delete, durably. OSError,
+        LogFailedError."""
         assert self.keeper is not None
+        self.check_place()
         gone = set(partitions)
         for tp in sorted(gone):
             if self.path_of(tp).is_dir():
@@ -154,7 +162,8 @@ class LogDirectory:
         self.keeper.forget(gone)
 
     def remove(self, name: str) -> None:
-        """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError."""
+        """Removes a directory that was set aside, and what is in it; of a link, only the link. OSError, LogFailedError."""
+        self.check_place()
         directory = self.path / name
         try:
             if directory.is_symlink():

@@ -291,6 +291,7 @@ class LogStore:
         directory = self._catalog.places.get(tp)
         if directory is None:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
+        directory.check_place()
         self._work.opened(tp)
         self._work.begin_missing()
         kind: type[LogWriter] = _StoreLog if self._is_busy else _OwnLog
@@ -803,7 +804,7 @@ class LogStore:
             assert directory.keeper is not None
             try:
                 directory.keeper.store()
-            except OSError as e:
+            except (OSError, LogFailedError) as e:
                 failure = failure or e
         if failure is not None:
             raise failure
@@ -1027,7 +1028,7 @@ class LogStore:
             if self._left:
                 return
             for _, log in self._open_logs.all_open():
-                log._refuse_reentrance()
+                log._refuse_inner_close()
             for appender in list(self._async.values()):
                 appender.close()
             self._work.stop()
@@ -1039,7 +1040,7 @@ class LogStore:
             self._catalog.remove_due(None)
             try:
                 self._leave(clean=True)
-            except OSError as e:
+            except (OSError, LogFailedError) as e:
                 failure = failure or e
         self._work.wait()  # not before: it may wait for a log in which a signal handler interrupted this thread
         if failure is not None:
@@ -1051,17 +1052,17 @@ class LogStore:
             self._leave(clean=False)
 
     def _leave(self, *, clean: bool) -> None:
-        """Gives the directories up. OSError: that of the first that could not be marked as clean."""
+        """Gives the directories up. OSError, LogFailedError: that of the first that could not be marked as clean."""
         self._closed = True
         self._work.stop()
-        failure: OSError | None = None
+        failure: OSError | LogFailedError | None = None
         if self._is_writing and not clean:
             self._open_logs.abandon()
         for directory in self._directories:
             if directory.keeper is not None:
                 try:
                     directory.keeper.leave(clean=clean and not directory.failure)
-                except OSError as e:
+                except (OSError, LogFailedError) as e:
                     failure = failure or e
         self._left = True
         if failure is not None:

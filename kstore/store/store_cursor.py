@@ -15,6 +15,7 @@ from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, Wanted
+from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
@@ -68,6 +69,7 @@ class StoreCursor(TopicReader):
         )
         self._pid = getpid()
         self._settled: dict[TopicPartition, int] = {}  # up to where all is committed
+        self._undurable: set[TopicPartition] = set()  # those committed since the last durable commit
         if not follow:
             missing = sorted(set(self.topics) - {tp.topic for tp in self._wanted})
             if missing:
@@ -237,9 +239,12 @@ class StoreCursor(TopicReader):
             raise TypeError(f"record must be a TopicRecord of this cursor, not {record!r}")
         try:
             commit_all(moved, durable, metadata)
+            names = {cursor._home.tp for cursor, _ in moved}
             if durable:
-                for file in {cursor._file for cursor in self._places.values()}:
-                    file.sync()
+                self._bring_to_disk(self._undurable - names)
+                self._undurable.clear()
+            else:
+                self._undurable |= names
         except (CursorLockedError, LogNotFoundError):
             self._give_up_lost()
             raise
@@ -250,6 +255,18 @@ class StoreCursor(TopicReader):
             self._moved = {tp: None for tp in self._moved if tp == last}
         if monotonic() >= self._next_look:
             self._look()
+
+    def _bring_to_disk(self, earlier: set[TopicPartition]) -> None:
+        """What was committed before, in partitions that the member has still. What Cursor.commit raises."""
+        by_file: dict[GroupFile, list[Cursor]] = {cursor._file: [] for cursor in self._places.values()}
+        for tp in earlier & self._places.keys():
+            by_file[self._places[tp]._file].append(self._places[tp])
+        for file, cursors in by_file.items():
+            if cursors:
+                entries = file.read()
+                for cursor in cursors:
+                    cursor._check(entries)
+            file.sync()
 
     async def commit_async(self, record: TopicRecord | None = None, *, metadata: str = "") -> None:
         """Commits durably, as commit() does, in another thread: the event loop goes on meanwhile. A task that is cancelled

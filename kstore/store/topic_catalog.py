@@ -251,7 +251,9 @@ class TopicCatalog:
     # ---- changing -------------------------------------------------------------------------------------------------
 
     def check_changeable(self) -> None:
-        """LogFailedError if a change is not finished."""
+        """LogFailedError if a change is not finished, or a directory is no longer where it was."""
+        for directory in self.live():
+            directory.check_place()
         if self.unfinished:
             raise LogFailedError(
                 f"a change of topics in {self.named()} is not finished, which the next opening does: {self.unfinished}"
@@ -379,7 +381,7 @@ class TopicCatalog:
                 continue
             try:
                 directory.remove(name)
-            except OSError as e:
+            except (OSError, LogFailedError) as e:
                 self.not_removed[directory.path / name] = str(e)
             else:
                 self.not_removed.pop(directory.path / name, None)

@@ -206,6 +206,33 @@ def test_what_is_done_inside(path: Path) -> None:
         assert refused
 
 
+@pytest.mark.parametrize("end", ["close", "abandon"])
+def test_it_cannot_be_closed_inside(path: Path, end: str) -> None:
+    """It would wait for itself. Nothing is done then, not the half of it."""
+    with kstore.open(path, "a", **OPTIONS) as log:
+
+        def close(done: int, total: int) -> None:
+            with pytest.raises(kstore.ReentrantCallError, match="progress"):
+                getattr(log, end)()
+
+        for call in CALLS:
+            call(log, close)
+            assert not log.is_closed
+            log.append(b"value", b"another key")
+
+
+def test_a_store_cannot_be_closed_inside(path: Path) -> None:
+    with kstore.LogStore(path.parent, mode="a", background=False, cleanup_policy="compact") as store:
+
+        def close(done: int, total: int) -> None:
+            with pytest.raises(kstore.ReentrantCallError):
+                store.close()
+
+        store.erase("t", keys=[b"key 7"], reason="asked for", progress=close)
+        assert not store.is_closed
+        store.append("t", b"value", b"key 7")
+
+
 @pytest.mark.parametrize("wrong", [1, "bar", True])
 def test_it_is_a_function(path: Path, wrong: Any) -> None:
     with kstore.open(path, "a", **OPTIONS) as log:

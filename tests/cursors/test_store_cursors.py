@@ -587,3 +587,19 @@ def test_a_reader_beside_a_deletion_of_a_topic(tmp_path: Path) -> None:
             assert reader.lag("reads-a") == {}
             assert reader.lag("reads-b") == {("b", 0): 1}
             reader.refresh()
+
+
+@pytest.mark.parametrize("gone", ["t-0", "kstore-cursors.lock"])
+def test_a_durable_commit_of_nothing_new_looks_too(tmp_path: Path, gone: str) -> None:
+    """What was committed before without waiting for the disk is in a place that nobody finds any more."""
+    with kstore.LogStore(tmp_path / "data", mode="a", background=False) as store:
+        store.create_topic("t", 2)
+        for number in range(2):
+            store.log("t", number).extend([b"value"] * 10)
+    with kstore.LogStore(tmp_path / "data").cursor("g", ["t"]) as cursor:
+        list(cursor)
+        cursor.commit(durable=False)
+        (tmp_path / "data" / gone).rename(tmp_path / "away")
+        error = kstore.LogNotFoundError if gone == "t-0" else kstore.LogFailedError
+        with pytest.raises(error):
+            cursor.commit()

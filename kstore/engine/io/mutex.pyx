@@ -25,6 +25,12 @@ cdef extern from *:
     int ks_add_inner(int count)
 
 
+INSIDE = (
+    "called by the thread that is inside, from a signal handler, a finalizer, or a function that the log calls, such as "
+    "its clock, progress or where"
+)
+
+
 cdef bint holds_inner() noexcept:
     """Whether this thread is inside an inner Mutex. Then it must not wait for a lock that is none: whoever has that one
     may be waiting for the inner one. Only a signal handler or a finalizer comes to this."""
@@ -56,7 +62,7 @@ cdef class Mutex:
     cdef int acquire(self) except -1:
         if not ks_owned_lock_try(&self.lock):
             if not self.inner and holds_inner() or not ks_owned_lock_acquire(&self.lock):
-                raise ReentrantCallError("called by the thread that is inside, from a signal handler or a finalizer")
+                raise ReentrantCallError(INSIDE)
         ks_add_inner(self.inner)
         return 0
 
@@ -79,6 +85,11 @@ cdef class Mutex:
             except OSError:
                 pass
         return 0
+
+    def refuse_reentrance(self):
+        """ReentrantCallError if this thread is in here."""
+        if ks_owned_lock_is_mine(&self.lock):
+            raise ReentrantCallError(INSIDE)
 
     def later(self, call, /, *, bint wait=False):
         """Calls it under the guard: now, or when the thread that is inside leaves; then OSErrors are lost.

@@ -60,9 +60,14 @@ class LockFile(CommitLocks):
         with _guard:
             known = _files.get(path)
             if known is None or not known.is_there():
-                known = _files[path] = cls(path)
-            known._users.add(user)
-            return known
+                known = cls(path)
+            try:
+                known._users.add(user)
+                _files[path] = known
+                return known
+            except BaseException:  # an interrupt: nobody knows that it is to be left
+                known._leave(user)
+                raise
 
     def leave(self, user: User) -> None:
         """Closes the file after its last user."""

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from kstore.engine.io.file import sync_directory, unlink
+from kstore.errors import LogFailedError
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import DirectoryLock, User
@@ -43,6 +44,15 @@ class DirectoryKeeper:
         """Whether the lock was given up, or is another process's."""
         return self._left or os.getpid() != self._pid
 
+    def check_place(self) -> None:
+        """LogFailedError if the directory is no longer where it was: another one may be there by now, which nobody has
+        locked, or somebody else."""
+        if not (self.has_left or self._lock.is_at(self.directory)):
+            raise LogFailedError(
+                f"{self.directory} was renamed or removed while it was open, or its {layout.LOCK} file was: nothing is "
+                "written at this path any more. Close the store, and open it again"
+            )
+
     def check_free(self) -> None:
         """ReentrantCallError if this thread is changing the directory just now."""
         with self._lock.writing:
@@ -61,16 +71,18 @@ class DirectoryKeeper:
         return self._lock.has_user(partition)
 
     def forget(self, names: Collection[TopicPartition]) -> None:
-        """Nothing is known of these partitions any more, durably: they are gone, or new. OSError."""
+        """Nothing is known of these partitions any more, durably: they are gone, or new. OSError, LogFailedError."""
         with self._lock.writing:
+            self.check_place()
             self._held.forget(names)
             for name in names:
                 self._session.forget(name)
 
     def store(self) -> None:
-        """Writes the checkpoint files, as far as they have changed. OSError."""
+        """Writes the checkpoint files, as far as they have changed. OSError, LogFailedError."""
         with self._lock.writing:
             if not self.has_left:
+                self.check_place()
                 self._held.store()
 
     def state_of(self, path: Path, name: TopicPartition) -> State:
@@ -86,8 +98,8 @@ class DirectoryKeeper:
     def leave(self, *, clean: bool) -> None:
         """Writes the checkpoint files, and the clean marker if all partitions are clean; unlocks.
 
-        If a partition is still open, its closing writes the marker. OSError: the lock is given up all the same, and the
-        directory is not marked as clean.
+        If a partition is still open, its closing writes the marker. OSError, LogFailedError: the lock is given up all the
+        same, and the directory is not marked as clean.
         """
         if self.has_left:
             return
@@ -96,6 +108,7 @@ class DirectoryKeeper:
             try:
                 if session is not None and session.checkpoints is not None:
                     if clean:
+                        self.check_place()
                         session.checkpoints.store()
                     session.checkpoints = None
                     if clean and not session.is_used:

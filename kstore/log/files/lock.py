@@ -110,6 +110,14 @@ class DirectoryLock:
             lock._users[name] = weakref.ref(user)
             return lock
 
+    def is_at(self, directory: Path) -> bool:
+        """Whether that path still leads to the file that was locked."""
+        try:
+            mine = self._file
+            return mine is not None and os.path.samestat(os.fstat(mine.fd), (directory / layout.LOCK).stat())
+        except OSError:
+            return False
+
     def has_user(self, partition: Path) -> bool:
         """Whether a log in that directory is open."""
         user = self._users.get(os.path.realpath(partition))
