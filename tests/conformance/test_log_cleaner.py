@@ -10,6 +10,7 @@ from kstore.config import MAX64
 from kstore.engine.compact.cleaner import OffsetMap
 from kstore.log.compact.cleanable import Cleanable, groups
 from kstore.log.compact.compactor import _look, _Pass
+from kstore.log.read.progress import Meter
 from tests.conformance.writing import Clock
 
 DAY = 86_400_000
@@ -78,7 +79,9 @@ class Cleaned:
         state = self.log._compaction_state()
         found = _look(state)
         bound = state.segments[-1].base_offset
-        end = _Pass(self.log, state, found._replace(first_dirty=dirty, first_uncleanable=bound), False).run()
+        end = _Pass(
+            self.log, state, found._replace(first_dirty=dirty, first_uncleanable=bound), Meter(None), False
+        ).run()
         self.clock.now = now
         return end
 

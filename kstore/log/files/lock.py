@@ -107,8 +107,13 @@ class DirectoryLock:
                 known = lock._users.get(name)
                 if known is not None and known() is not None:
                     raise LogLockedError(name, os.getpid())
-            lock._users[name] = weakref.ref(user)
-            return lock
+            try:
+                lock._users[name] = weakref.ref(user)
+                return lock
+            except BaseException:  # an interrupt: nobody knows that it is to be released
+                lock._users.setdefault(name, weakref.ref(user))
+                lock._drop(name, user)
+                raise
 
     def is_at(self, directory: Path) -> bool:
         """Whether that path still leads to the file that was locked."""
