@@ -133,7 +133,7 @@ class LogStore:
             them, in ms. Default: never, as in Kafka.
         wait: how many seconds to wait while another process, or another store, writes in one of the directories. Default 0.
         max_open_partitions: how many logs stay open, an int. Default: an eighth of the descriptors that the process may
-            have. Any number of partitions can be used: others are opened when they are needed.
+            have, but at least 8. Any number of partitions can be used: others are opened when they are needed.
 
     Iterating gives a TopicPartition for each partition. `others` holds the names of directories that are not partitions
     in use: those marked -delete, -future or -stray, and those with names that Kafka does not accept.

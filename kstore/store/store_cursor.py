@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_builder import ColumnBuilder
-from kstore.errors import CursorLockedError, LogClosedError, LogNotFoundError
+from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, Wanted
 from kstore.log.cursors.group_file import GroupFile
@@ -205,7 +205,13 @@ class StoreCursor(TopicReader):
         if partition is not None:
             partition = integer("partition", partition, 0, 2**31 - 1)
         self._check_open()
-        found = {tp: self._places[tp]._found(place) for tp in self._named(topic, partition)}
+        found = {}
+        for tp in self._named(topic, partition):
+            try:
+                found[tp] = self._places[tp]._found(place)
+            except KstoreError as e:
+                e.add_note(f"in partition {tp}, which {self._who} reads")
+                raise
         for tp, there in found.items():
             self._places[tp]._go_to(*there)
             self._settled[tp] = -1  # it is under way until it is committed

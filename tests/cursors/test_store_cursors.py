@@ -563,8 +563,9 @@ def test_a_seek_that_fails_in_one_partition_moves_none(tmp_path: Path) -> None:
             assert len(list(cursor)) == 45
             before = cursor.positions()
             for place in (9, 21):
-                with pytest.raises(kstore.OffsetOutOfRangeError):
+                with pytest.raises(kstore.OffsetOutOfRangeError) as told:
                     cursor.seek(place)
+                assert f"in partition t-{2 if place == 9 else 0}" in told.value.__notes__[-1]
                 assert cursor.positions() == before
             cursor.commit()
         assert [at.offset for at in store.cursors()["g"].values()] == [20, 20, 5]

@@ -32,6 +32,9 @@ def test_a_topic_from_its_making_to_its_end(tmp_path: Path, capsys: pytest.Captu
         store.append("orders", b"v", b"k")
     changes = ("--partitions", 4, "--config", "segment.bytes=2097152", "--delete-config", "retention.ms")
     assert run(capsys, "alter", data, "orders", *changes) == (0, "", "")
+    both = ("--config", "retention.ms=7", "--delete-config", "retention.ms")
+    code, _, told = run(capsys, "alter", data, "orders", *both)
+    assert (code, "retention.ms is given by --config and by --delete-config" in told) == (2, True)
     code, out, _ = run(capsys, "describe", data, "orders", "--json")
     told = json.loads(out)
     assert code == 0

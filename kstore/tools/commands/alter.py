@@ -33,7 +33,10 @@ def run(args: argparse.Namespace) -> int:
     """Changes the topic, or the log."""
     changes: dict[str, Any] = options_of(args.config)
     for name in args.delete_config:
-        changes[name.replace(".", "_")] = None
+        own = name.replace(".", "_")
+        if own in changes:
+            raise ValueError(f"{name} is given by --config and by --delete-config: which one is meant?")
+        changes[own] = None
     if not changes and args.partitions is None:
         raise ValueError("alter needs --partitions, --config or --delete-config")
     if args.topic is None:
