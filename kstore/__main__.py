@@ -77,7 +77,7 @@ COMMANDS = {
     "append": (append, "append lines or JSON Lines from standard input"),
     "retain": (retain, "delete old segments by size and age, or say which"),
     "compact": (compact, "keep the last record of each key only, or say what would go"),
-    "erase": (erase, "remove the records of a key for good, or say which would go"),
+    "erase": (erase, "remove the records of keys for good, or say which would go"),
     "keys": (keys, "make .keys files, with which the last record of a key is found at once"),
     "recover": (recover, "recover a partition after an unclean stop"),
     "truncate": (truncate, "remove the records from an offset to the end"),

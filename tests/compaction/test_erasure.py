@@ -308,6 +308,19 @@ def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "0 records erased: asked by ann\n"
     assert main([*command[:2], "--key", "bob", "--values"]) == 0
     assert all(r.value is None for r in kstore.open(directory) if r.key == b"bob")
+    assert main(command[:2]) == 2
+    assert "erase needs --key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("topic", [False, True])
+def test_a_command_erases_several_keys(tmp_path: Path, topic: bool) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for key in (ANN, b"bob", b"\xff", b"dan", b"eve"):
+            log.append(b"v", key)
+    (tmp_path / "meta.properties").write_text("version=1\nbroker.id=1\n")
+    place = [str(tmp_path), "t"] if topic else [str(tmp_path / "t-0")]
+    assert main(["erase", *place, "--key", ANN.decode(), "--key-base64", "/w==", "--key", "bob"]) == 0
+    assert [r.key for r in kstore.open(tmp_path / "t-0")] == [b"dan", b"eve"]
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of a record that nobody has flushed

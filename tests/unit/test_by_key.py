@@ -113,5 +113,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert [line[:12] for line in capsys.readouterr().out.splitlines()] == ['{"offset":0,', '{"offset":1,']
     assert main(["get", partition, "--key", "bob"]) == 1
     assert capsys.readouterr().out == "no such record\n"
-    assert main(["get", partition, "--key-base64", "?"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["get", partition, "--key-base64", "?"])
     assert "--key-base64" in capsys.readouterr().err
+    for keys in ([], ["--key", "ann", "--key", "bob"], ["--key", "ann", "--key-base64", "YW5u"]):
+        assert main(["get", partition, *keys]) == 2
+        told = capsys.readouterr()
+        assert (told.out, "one key" in told.err) == ("", True)

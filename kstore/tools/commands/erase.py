@@ -1,4 +1,4 @@
-"""kstore erase: remove the records of a key for good, or say which would go."""
+"""kstore erase: remove the records of keys for good, or say which would go."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from typing import Literal
 from kstore.log.compact.preview import preview_erasure
 from kstore.log.compact.report import Erasure
 from kstore.log.read.progress import ProgressCallback
-from kstore.tools.commands.get import add_key_arguments, key_of
+from kstore.tools.commands.get import add_key_arguments
 from kstore.tools.progress import Progress
 from kstore.tools.stores import add_also_argument, open_reader, open_store
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="DIR is a log directory, and all partitions of this topic in it are meant",
     )
     add_also_argument(parser)
-    add_key_arguments(parser)
+    add_key_arguments(parser, " (may be repeated, also beside the other)")
     parser.add_argument(
         "--values", action="store_true", help="leave the keys: remove values and headers only"
     )
@@ -39,10 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each file that was changed or removed, and one for all; 1 if there was nothing to do."""
+    if not args.keys:
+        raise ValueError("erase needs --key or --key-base64")
     erased, changed = 0, False
     left: list[str] = []
     with Progress(0, "looking" if args.dry_run else "erasing") as progress:
-        for done in _erased(args, [key_of(args)], args.reason or "kstore erase", progress.share):
+        for done in _erased(args, args.keys, args.reason or "kstore erase", progress.share):
             progress.clear()
             erased += done.records_erased
             changed = changed or bool(done.segments or done.cut_files)

@@ -19,16 +19,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each record")
 
 
-def add_key_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which key."""
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--key", metavar="TEXT", help="the key, as UTF-8")
-    what.add_argument("--key-base64", metavar="BASE64", help="the key in base64")
+def add_key_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Which keys: each of these options adds one to args.keys, as bytes."""
+    for name, metavar, kind, text in (
+        ("--key", "TEXT", _encoded, "the key, as UTF-8"),
+        ("--key-base64", "BASE64", _decoded, "the key in base64"),
+    ):
+        parser.add_argument(
+            name, dest="keys", action="append", default=[], type=kind, metavar=metavar, help=text + more
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the records; 1 if there is none. A record without a value says that the key was deleted."""
-    key = key_of(args)
+    if len(args.keys) != 1:
+        raise ValueError("get prints the records of one key: give --key or --key-base64, once")
+    (key,) = args.keys
     with open_partition(args) as log, Progress(0, "looking") as progress:
         if args.history:
             records = log.history(key, isolation=args.isolation, progress=progress.share)
@@ -45,12 +51,12 @@ def run(args: argparse.Namespace) -> int:
     return int(not found)
 
 
-def key_of(args: argparse.Namespace) -> bytes:
-    """The key. ValueError."""
-    if args.key is not None:
-        text: str = args.key
-        return text.encode("utf-8", "surrogateescape")  # what the shell gave
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")  # what the shell gave
+
+
+def _decoded(text: str) -> bytes:
     try:
-        return base64.b64decode(args.key_base64, validate=True)
+        return base64.b64decode(text, validate=True)
     except ValueError as e:
-        raise ValueError(f"--key-base64 {args.key_base64!r}: {e}") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: {e}") from None
