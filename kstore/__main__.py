@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from kstore._version import __version__
-from kstore.errors import KstoreError
+from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError
 from kstore.tools.commands import (
     alter,
     append,
@@ -137,6 +137,8 @@ def _run(argv: Sequence[str] | None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except (InvalidConfigError, PolicyViolationError) as e:  # what was asked for cannot be
+        return _fail(e, 2)
     except ValueError as e:
         return _fail(e, 1 if isinstance(e, KstoreError) else 2)
     except (KstoreError, OSError) as e:

@@ -374,7 +374,8 @@ class LogConfig:
         Positive(),
         1.7976931348623157e308,
         "log.cleaner.io.max.bytes.per.second",
-        text="Most bytes that compact() reads and writes in a second, together. Of a broker, not of a topic.",
+        text="Most bytes that compact() reads and writes in a second, together. It holds for erase(), for making .keys files "
+        "and for dry runs, too. Of a broker, not of a topic.",
     )
     log_cleaner_enable: bool = _broker_key(
         Boolean(),
@@ -601,7 +602,10 @@ def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfi
     if asked not in _KEYS and (meant := difflib.get_close_matches(asked, _MEANT, 1, 0.65)):
         hint = f"; {_MEANT[meant[0]]}"
     if near == [asked] and not _KEYS[asked].of_topic:
-        hint = f"; {_both(near[0])} is an option of a whole store or broker"
+        hint = (
+            f"; {_both(near[0])} is an option of a whole store or broker: "
+            "LogStore and, on the command line, --server-properties take it"
+        )
     elif near == [name]:  # in the notation of the other
         hint = f"; here it is called {_dotted(name)}"
     return InvalidConfigError(f"{what}: {name}{hint}", name=name)

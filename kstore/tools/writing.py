@@ -8,6 +8,7 @@ from typing import Literal
 import kstore
 from kstore import opening
 from kstore.config import LogConfig
+from kstore.errors import InvalidConfigError, KstoreError
 from kstore.log.files import layout
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of, kept_options
@@ -59,8 +60,18 @@ def config_of(args: argparse.Namespace) -> LogConfig:
     topic = kept_options(Path(args.directory)).options | settings_of(args.config)
     if not args.server_properties:
         return LogConfig.from_topic(topic)
-    config = LogConfig.from_server_properties(args.server_properties, topic)
+    config = brokers_config(args.server_properties, topic)
     return config.replace(retention_ms=config.retention_ms)
+
+
+def brokers_config(file: str, topic: dict[str, str]) -> LogConfig:
+    """The configuration from a broker's file and a topic's options. InvalidConfigError for these; for a value in the file, which
+    is not in the command line, KstoreError. OSError."""
+    LogConfig.from_topic(topic)
+    try:
+        return LogConfig.from_server_properties(file, topic)
+    except InvalidConfigError as e:
+        raise KstoreError(f"{file}: {e}") from None
 
 
 def note_name(directory: str) -> None:

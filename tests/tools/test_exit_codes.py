@@ -98,6 +98,100 @@ def test_dump_ends_with_1_if_an_index_does_not_match(
     assert "timestamp mismatch" in err
 
 
+# ---- wrong usage --------------------------------------------------------------------------------------
+
+CONFIGURED = [
+    ["append"],
+    ["compact"],
+    ["compact", "--dry-run"],
+    ["erase", "--key", "k"],
+    ["erase", "--key", "k", "--dry-run"],
+    ["keys"],
+    ["recover"],
+    ["recover", "--dry-run"],
+    ["retain"],
+    ["retain", "--dry-run"],
+    ["truncate", "--to", "0"],
+    ["truncate", "--to", "0", "--dry-run"],
+]
+OF_STORES = [["create", "t"], ["alter", "t"], ["keep"]]
+
+
+@pytest.mark.parametrize("words", CONFIGURED + OF_STORES, ids=" ".join)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["foo=1"],
+        ["segment.bytes=many"],
+        ["retention.ms"],
+        ["min.compaction.lag.ms=2", "max.compaction.lag.ms=1"],
+    ],
+)
+def test_a_wrong_configuration_is_wrong_usage(
+    partition: Path, words: list[str], settings: list[str], feed: "Feed", capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.put(b"v\n")
+    path = partition.parent if words in OF_STORES else partition
+    before = sorted(path.rglob("*"))
+    options = [word for setting in settings for word in ("--config", setting)]
+    code, out, err = run(capsys, words[0], str(path), *words[1:], *options)
+    assert (code, out) == (2, "")
+    assert err.startswith("kstore: ")
+    assert sorted(path.rglob("*")) == before
+
+
+def test_an_unknown_option_to_delete_is_wrong_usage(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in ([str(partition)], [str(partition.parent), "t"]):
+        assert run(capsys, "alter", *place, "--delete-config", "foo")[0] == 2
+
+
+def test_a_policy_that_does_not_compact_is_wrong_usage(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["--dry-run"]):
+        code, _, err = run(capsys, "compact", str(partition), "--config", "cleanup.policy=delete", *more)
+        assert (code, "cleanup_policy is delete" in err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [*CONFIGURED, ["keep"]], ids=" ".join)
+def test_a_wrong_file_of_a_broker_is_not_of_the_command_line(
+    partition: Path, words: list[str], feed: "Feed", capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = partition.parent / "server.properties"
+    path = partition.parent if words == ["keep"] else partition
+    command = [words[0], str(path), *words[1:], "--server-properties", str(file)]
+    for content in (None, "log.segment.bytes=many\n", "log.retention.ms=0\n"):
+        if content is not None:
+            file.write_text(content)
+        feed.put(b"v\n")
+        code, out, err = run(capsys, *command)
+        assert (code, out, str(file) in err) == (1, "", True), err
+    file.write_text("log.retention.ms=1\n")
+    feed.put(b"v\n")
+    assert run(capsys, *command, "--config", "foo=1")[0] == 2
+
+
+def test_a_damaged_configuration_that_is_kept_is_damage(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kstore.open(partition, "a", retention_ms=-1).close()
+    file = partition / "kstore-config.json"
+    file.write_text(file.read_text().replace("retention.ms", "retention.xx"))
+    for words in (["retain"], ["compact", "--config", "cleanup.policy=compact"]):
+        code, _, err = run(capsys, words[0], str(partition), *words[1:])
+        assert (code, "kstore-config.json" in err) == (1, True)
+
+
+def test_an_option_of_a_broker_is_told_as_such(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    option = "log.cleaner.io.max.bytes.per.second"
+    code, _, err = run(capsys, "compact", str(partition), "--config", f"{option}=1")
+    assert code == 2
+    assert f"{option} in Kafka) is an option of a whole store or broker" in err
+    assert "--server-properties take it" in err
+
+
 # ---- the file of --output ---------------------------------------------------------------------------
 
 

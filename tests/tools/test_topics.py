@@ -72,7 +72,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (("create", data, "a b"), 2),
         (("create", data, "t", "--partitions", 0), 2),
         (("create", data, "t", "--config", "retention.ms"), 2),
-        (("create", data, "t", "--config", "retention_ms=1"), 1),
+        (("create", data, "t", "--config", "retention_ms=1"), 2),
     ]:
         found, out, err = run(capsys, *args)
         assert (found, out) == (code, ""), args

@@ -6,14 +6,13 @@ import signal
 import time
 from contextlib import suppress
 
-from kstore.config import LogConfig
 from kstore.log.files import layout
 from kstore.store import LogStore
 from kstore.tools.numbers import counted, seconds, whole
 from kstore.tools.settings import add_config_argument, settings_of
 from kstore.tools.stores import add_store_arguments, open_store, options_of
 from kstore.tools.times import time_text
-from kstore.tools.writing import add_server_properties_argument, add_wait_argument
+from kstore.tools.writing import add_server_properties_argument, add_wait_argument, brokers_config
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -47,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Keeps the store open, and prints what it holds now and then. What fails is said on stderr."""
     options = options_of(args.config)
     if args.server_properties:
-        config = LogConfig.from_server_properties(args.server_properties, settings_of(args.config))
-        options = {"config": config}
+        options = {"config": brokers_config(args.server_properties, settings_of(args.config))}
     with (
         open_store(args, background=True, idle_roll_ms=args.idle_roll_ms, **options) as store,
         suppress(_Ended),
