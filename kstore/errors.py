@@ -142,17 +142,23 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
 class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
     """A file of the log was deleted or truncated after the log was opened for reading, so records are gone.
 
-    Call `refresh()` on the log, or open it again, to see what it holds now. `file` is the path of the file, `asked` an
-    offset that was in it (-1 if unknown). The log held the offsets from `first` to `end`, without `end` itself.
+    Call `refresh()` on the log, or open it again, to see what it holds now. `compact()` and `erase()` raise it if that
+    happens while they are at work: call them again. `file` is the path of the file, `asked` an offset that was in it
+    (-1 if unknown). The log held the offsets from `first` to `end`, without `end` itself.
     """
 
     def __init__(self, file: str, asked: int, first: int, end: int, what: str) -> None:
         super().__init__(asked, first, end)
         self.file = file
+        self._what = what
         at = f", and offset {asked} with it" if asked >= 0 else ""
         self.args = (
             f"{file}: {what} since the log was opened or refreshed{at}; log.refresh() shows what is there now",
         )
+
+    def _met_by(self, call: str) -> None:
+        """Tells of a call that was at work, beside which the log was changed: there is nothing to refresh."""
+        self.args = (f"{self.file}: {self._what} while {call} was at work; call it again for what is left",)
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -904,8 +904,9 @@ class LogWriter(RecordAppender, PartitionLog):
         """Removes records that a later record of the same key supersedes, from all segments but the active one.
 
         Offsets, order and timestamps of the others stay. A record without a value deletes its key, and goes too
-        delete_retention_ms after the first compaction that met it. Segments become fewer and larger. Returns a
-        Compaction, which says what went and why; dry_run=True finds that out and changes nothing.
+        delete_retention_ms after the first compaction that met it: in a later compaction, which, as in Kafka, has to have
+        something new to compact. Segments become fewer and larger. Returns a Compaction, which says what went and why;
+        dry_run=True finds that out and changes nothing.
 
         It works if cleanup_policy contains compact, and begins if the share of bytes that were not compacted is above
         min_cleanable_dirty_ratio, or max_compaction_lag_ms is over. Records younger than min_compaction_lag_ms stay, and
@@ -914,8 +915,8 @@ class LogWriter(RecordAppender, PartitionLog):
         waits. Closing the log stops it.
 
         progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
-        are. If the keys of the log do not fit into log_cleaner_dedupe_buffer_size, total grows. An exception that it
-        raises ends the compaction, and is passed on: what was compacted stays so.
+        are; in the last call both are equal. If the keys of the log do not fit into log_cleaner_dedupe_buffer_size, total
+        grows. An exception that it raises ends the compaction, and is passed on: what was compacted stays so.
 
         Raises:
             PolicyViolationError: cleanup_policy does not contain compact.
@@ -958,14 +959,15 @@ class LogWriter(RecordAppender, PartitionLog):
         """Removes records for good, whatever cleanup_policy says: segments that hold them are rewritten.
 
         keys: those with these keys. where: those for which this function of a Record says True.
-        what: "values" leaves key, offset and timestamp, and removes value and headers.
+        what: "values" leaves key, offset and timestamp, and removes value and headers. In a compacted topic a record
+            without a value deletes its key: if it is the last of its key, the key is no longer in store.table(topic).
         reason: is in the Erasure that is returned, with files, offsets, digests and time. It is not stored.
         cut_files: True removes also what recoveries have kept of this log in .cut files, without a look into them. Those
             that are left are in `cut_files_left` of the Erasure.
         dry_run: True finds out what would go, and changes nothing.
         progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
-            are. total grows once it is known which segments are to be rewritten. An exception that it raises ends the
-            erasure, and is passed on: each segment is as before, or done.
+            are; in the last call both are equal. total grows once it is known which segments are to be rewritten. An
+            exception that it raises ends the erasure, and is passed on: each segment is as before, or done.
 
         All other records stay as they are, with their offsets, and so does what is known of producers. Records below
         log_start_offset are erased too, as long as their files are there. If the active segment holds some, a new one is
@@ -997,17 +999,18 @@ class LogWriter(RecordAppender, PartitionLog):
                 dry_run=dry_run,
                 progress=progress,
             )
-            if not dry_run:
-                with self._held():
-                    self._check_place()
-                    self._deleted.unlink(MAX64)
-                    sync_directory(self._directory)
         if done.segments and not dry_run:
             self._key_files_due()
             text = "%s: erased %d records from %d segments: %s"
             self._reports.info(text, self.path, done.records_erased, len(done.segments), reason)
         self._reports.pass_on()
         return done
+
+    def _remove_old_files(self) -> None:
+        with self._held():
+            self._check_place()
+            self._deleted.unlink(MAX64)
+            sync_directory(self._directory)
 
     def _compaction_state(self, *, forgets: bool = True) -> LogState:
         with self._held():
@@ -1113,7 +1116,7 @@ class LogWriter(RecordAppender, PartitionLog):
         sealed = self._sealed.first(len(self._sealed))
         at = next((i for i, segment in enumerate(sealed) if segment is old[0]), -1)
         if at < 0 or [id(s) for s in sealed[at : at + len(old)]] != [id(s) for s in old]:
-            what = "segments were deleted, or the log was truncated, while it was compacted"
+            what = "segments were deleted, or the log was truncated,"
             raise LogChangedError(old[0].path, old[0].base_offset, self._start, self._end_offset, what)
         return at
 

@@ -168,6 +168,8 @@ def test_arguments(ram: Path) -> None:
             {"keys": None},
             {"keys": ANN},
             {"keys": ["ann"]},
+            {"keys": bytearray(ANN)},
+            {"keys": [ANN, None]},
             {"where": print},
             {"reason": None},
             {"keys": None, "where": 1},
@@ -176,10 +178,14 @@ def test_arguments(ram: Path) -> None:
         ):
             with pytest.raises(TypeError):
                 log.erase(**(good | bad))
+        with pytest.raises(TypeError, match=r"every key is bytes, not bytearray\(b'ann'\)"):
+            log.erase(keys=[bytearray(b"ann")], reason="r")  # type: ignore[list-item]
         with pytest.raises(ValueError, match="what is one of"):
             log.erase(**good, what="all")
         with pytest.raises(ZeroDivisionError):
             log.erase(where=lambda r: 1 / 0, reason="r")
+        with pytest.raises(StopIteration):
+            log.erase(where=lambda r: next(iter(())), reason="r")
         with pytest.raises(kstore.ReentrantCallError):
             log.erase(where=lambda r: log.erase(**good), reason="r")
         assert [r.key for r in log] == [ANN]

@@ -1,6 +1,7 @@
 """One compaction: passes over the log until all that may be compacted is, each in groups of segments (spec 10.4 to 10.6)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from kstore.config import MAX32, LogConfig
@@ -8,7 +9,7 @@ from kstore.engine.compact.cleaner import MapBuilder, OffsetMap, SegmentCleaner
 from kstore.engine.io.file import File, sync_directory
 from kstore.engine.segment.index import AbortedTxn, TransactionIndex
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, OffsetOverflowError, PolicyViolationError
+from kstore.errors import CorruptFileError, LogChangedError, OffsetOverflowError, PolicyViolationError
 from kstore.log.compact.cleanable import Cleanable, between, cleanable, groups, legacy_horizon
 from kstore.log.compact.cleaned import Cleaned, complete, give_up, new_log
 from kstore.log.compact.report import CompactedSegment, Compaction
@@ -75,6 +76,17 @@ class Compacted(Protocol):
         """Stores where the compacted part ends."""
 
 
+@contextmanager
+def changes_met_by(call: str) -> Iterator[None]:
+    """A LogChangedError says that the log changed while this call was at work."""
+    try:
+        yield
+    except LogChangedError as e:
+        e._met_by(call)
+        raise
+
+
+@changes_met_by("compact()")
 def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None = None) -> Compaction:
     """Compacts what may be compacted now. PolicyViolationError. CorruptFileError if a segment is damaged: it is left as it is,
     and so are those behind it."""
@@ -106,6 +118,7 @@ def compact(log: Compacted, *, dry_run: bool, progress: ProgressCallback | None 
         again = _look(state)
         found = again._replace(first_uncleanable=min(found.first_uncleanable, again.first_uncleanable))
         due = found.first_dirty < found.first_uncleanable
+    meter.end()
     return Compaction(
         first.first_dirty, first.first_uncleanable, end, first.ratio, tuple(report), reason, dry_run
     )

@@ -14,7 +14,7 @@ from kstore.engine.scan.batch_reader import RecordReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
 from kstore.log.compact.cleaned import CLEANED, complete, give_up, new_log, path_of
-from kstore.log.compact.compactor import Compacted, LogState
+from kstore.log.compact.compactor import Compacted, LogState, changes_met_by
 from kstore.log.compact.report import ErasedSegment, Erasure
 from kstore.log.compact.throttle import Throttle
 from kstore.log.compact.transactions import CleanedTransactions
@@ -36,6 +36,9 @@ class Erased(Compacted, Protocol):
     def roll(self) -> int:
         """Begins a new segment."""
 
+    def _remove_old_files(self) -> None:
+        """Removes the files of segments that others have replaced, durably, and of deleted ones: they wait no longer."""
+
 
 def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reason: str) -> Match:
     """Which records are to be erased. TypeError, ValueError."""
@@ -48,9 +51,11 @@ def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reaso
     if keys is not None:
         if isinstance(keys, bytes | str):
             raise TypeError("keys are several, such as [b'ann']")
-        wanted = frozenset(keys)
-        if not all(isinstance(key, bytes) for key in wanted):
-            raise TypeError("every key is bytes")
+        wanted = set()
+        for key in keys:
+            if not isinstance(key, bytes):
+                raise TypeError(f"every key is bytes, not {key!r:.80}")
+            wanted.add(key)
 
         def match(record: Record) -> object:
             return record.key in wanted
@@ -62,6 +67,7 @@ def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reaso
     return lambda record: (record.value is not None or record.headers) and match(record)
 
 
+@changes_met_by("erase()")
 def erase(
     log: Erased,
     match: Match,
@@ -73,11 +79,12 @@ def erase(
     progress: ProgressCallback | None = None,
 ) -> Erasure:
     """Erases the records that match. CorruptFileError if one of the segments is damaged: nothing is changed then."""
+    # No generators around what calls `match` or `progress`: they would make a RuntimeError of a StopIteration.
     meter = Meter(progress)
     state = log._compaction_state(forgets=False)
     erasing = _Erasing(log, state, meter)
     meter.expect(sum(segment.size for segment in state.segments))
-    if not dry_run and any(erasing.found(segment, match) for segment in state.segments[-1:]):
+    if not dry_run and state.segments and erasing.found(state.segments[-1], match):
         log.roll()
         state = log._compaction_state(forgets=False)
         erasing = _Erasing(log, state, meter)
@@ -87,11 +94,13 @@ def erase(
     beside = tuple(str(path) for path in sorted(Path(log._directory).glob("*.cut")))
     cut, left = (beside, ()) if cut_files else ((), beside)
     meter.expect(sum((2 if dry_run else 3) * segment.size for segment, _ in work))
-    done = tuple(erasing.rewritten(*each, blanks, dry_run) for each in work)
+    done = [erasing.rewritten(*each, blanks, dry_run) for each in work]
     if not dry_run:
         for path in cut:
             unlink(path)
-    return Erasure(done, cut, reason, state.now_ms, dry_run, left)
+        log._remove_old_files()
+    meter.end()
+    return Erasure(tuple(done), cut, reason, state.now_ms, dry_run, left)
 
 
 class _Erasing:

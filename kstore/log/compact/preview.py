@@ -83,3 +83,6 @@ class _Preview:
 
     def roll(self) -> int:
         raise AssertionError("a dry run changes nothing")
+
+    def _remove_old_files(self) -> None:
+        raise AssertionError("a dry run changes nothing")

@@ -18,6 +18,7 @@ class Meter:
     def __init__(self, progress: ProgressCallback | None) -> None:
         self._progress = checked_progress(progress)
         self._done = self._total = 0
+        self._told: tuple[int, int] | None = None
 
     def expect(self, size: int) -> None:
         """So many more are to come."""
@@ -26,5 +27,14 @@ class Meter:
     def passed(self, size: int) -> None:
         """So many more were gone through. What `progress` raises is passed on."""
         self._done += size
+        self._tell(min(self._done, self._total))
+
+    def end(self) -> None:
+        """All is done: the last that `progress` is told is the total, if it was told anything."""
+        if self._told not in (None, (self._total, self._total)):
+            self._tell(self._total)
+
+    def _tell(self, done: int) -> None:
+        self._told = done, self._total
         if self._progress is not None:
-            self._progress(min(self._done, self._total), self._total)
+            self._progress(*self._told)
