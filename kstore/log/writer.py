@@ -916,7 +916,8 @@ class LogWriter(RecordAppender, PartitionLog):
 
         progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
         are; in the last call both are equal. If the keys of the log do not fit into log_cleaner_dedupe_buffer_size, total
-        grows. An exception that it raises ends the compaction, and is passed on: what was compacted stays so.
+        grows. An exception that it raises ends the compaction, and is passed on: what was compacted stays so. It may use
+        the log, but not call compact, erase, make_key_files or close (ReentrantCallError).
 
         Raises:
             PolicyViolationError: cleanup_policy does not contain compact.
@@ -967,7 +968,8 @@ class LogWriter(RecordAppender, PartitionLog):
         dry_run: True finds out what would go, and changes nothing.
         progress: called now and then as progress(done, total), with how many bytes were gone through and how many there
             are; in the last call both are equal. total grows once it is known which segments are to be rewritten. An
-            exception that it raises ends the erasure, and is passed on: each segment is as before, or done.
+            exception that it raises ends the erasure, and is passed on: each segment is as before, or done. As `where`, it
+            may use the log, but not call compact, erase, make_key_files or close (ReentrantCallError).
 
         All other records stay as they are, with their offsets, and so does what is known of producers. Records below
         log_start_offset are erased too, as long as their files are there. If the active segment holds some, a new one is
