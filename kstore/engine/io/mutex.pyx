@@ -26,8 +26,8 @@ cdef extern from *:
 
 
 INSIDE = (
-    "called by the thread that is inside, from a signal handler, a finalizer, or a function that the log calls, such as its "
-    "clock, progress or where"
+    "called by the thread that is inside, from a signal handler, a finalizer, or a function that the log calls, "
+    "such as its clock, progress or where"
 )
 
 
