@@ -25,7 +25,7 @@ cdef extern from *:
     int ks_add_inner(int count)
 
 
-INSIDE = (
+_INSIDE = (
     "called by the thread that is inside, from a signal handler, a finalizer, or a function that the log calls, "
     "such as its clock, progress or where"
 )
@@ -62,7 +62,7 @@ cdef class Mutex:
     cdef int acquire(self) except -1:
         if not ks_owned_lock_try(&self.lock):
             if not self.inner and holds_inner() or not ks_owned_lock_acquire(&self.lock):
-                raise ReentrantCallError(INSIDE)
+                raise ReentrantCallError(_INSIDE)
         ks_add_inner(self.inner)
         return 0
 
@@ -89,7 +89,7 @@ cdef class Mutex:
     def refuse_reentrance(self):
         """ReentrantCallError if this thread is in here."""
         if ks_owned_lock_is_mine(&self.lock):
-            raise ReentrantCallError(INSIDE)
+            raise ReentrantCallError(_INSIDE)
 
     def later(self, call, /, *, bint wait=False):
         """Calls it under the guard: now, or when the thread that is inside leaves; then OSErrors are lost.
