@@ -507,8 +507,9 @@ class PartitionLog:
         all records of a segment are looked at, as progress(done, total), with how many bytes of the log were gone through
         and how many it has. An exception that it raises is passed on.
 
-        TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the record is looked for. LogChangedError if another process has
-        truncated the log since it was opened or refreshed.
+        TypeError if `key` is not bytes. CorruptRecordError if the log is damaged where the record is looked for.
+        LogChangedError if another process has truncated the log since it was opened or refreshed, or another thread
+        truncates it just now.
         """
         stable, aborted = -1, None
         if progress is not None:

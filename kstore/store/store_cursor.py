@@ -198,8 +198,8 @@ class StoreCursor(TopicReader):
     ) -> None:
         """Goes to "earliest", "latest", an offset or a datetime in all partitions of this member, or in those of a topic, or
         in one partition. Nothing is written before the next commit(). Errors as those of Cursor.seek, and no partition has
-        another position then: an offset has to be in all of them. ValueError for a topic that the cursor does not read, LogNotFoundError for a partition that there is not, CursorLockedError if one that is
-        named is not this member's.
+        another position then: an offset has to be in all of them. ValueError for a topic that the cursor does not read,
+        LogNotFoundError for a partition that there is not, CursorLockedError if one that is named is not this member's.
         """
         place = checked_place("place", place)
         if partition is not None:
