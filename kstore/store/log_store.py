@@ -824,7 +824,7 @@ class LogStore:
         """Removes records of a topic for good, in all its partitions: a key may be in several, if partitions were added since.
         Returns what LogWriter.erase returns, by partition.
 
-        The arguments and errors are those of LogWriter.erase; progress begins anew with each partition. If a partition
+        The arguments and errors are those of LogWriter.erase; progress begins again at 0 with each partition. If a partition
         fails, those before it are done; the next call does the rest.
         """
         self._check_writing()
