@@ -54,7 +54,7 @@ from kstore.log.read.offset_lookup import (
     time_called,
 )
 from kstore.log.read.page_cache import CACHE, PageCache, Residency, residency_of
-from kstore.log.read.progress import ProgressCallback, checked_progress
+from kstore.log.read.progress import ProgressCallback, check_progress
 from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.read.slice import Slice
 from kstore.log.read.span import Span
@@ -513,7 +513,7 @@ class PartitionLog:
         """
         stable, aborted = -1, None
         if progress is not None:
-            checked_progress(progress)
+            check_progress(progress)
         if isolation != "read_uncommitted" and self._is_committed(isolation):
             stable, aborted = self.last_stable_offset(), self._read_transactions().aborted
         now = self._for_reading()
@@ -580,7 +580,7 @@ class PartitionLog:
         self._check_uncut(now)
         self._is_committed(isolation)
         key = self._checked_key(key)
-        checked_progress(progress)
+        check_progress(progress)
         log = self._twin(now)
 
         def scan(start: int, stop: int) -> Scan:

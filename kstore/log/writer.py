@@ -67,7 +67,7 @@ from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
-from kstore.log.read.progress import ProgressCallback, checked_progress
+from kstore.log.read.progress import ProgressCallback, check_progress
 from kstore.log.recovery.continuity import Cuts
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
@@ -929,7 +929,7 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         if not isinstance(dry_run, bool):
             raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
-        checked_progress(progress)
+        check_progress(progress)
         self._refuse_reentrance()
         with self._compacting:
             done = compact(self, dry_run=dry_run, progress=progress)
@@ -986,7 +986,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 write until it is opened again. The next call does the rest.
         """
         match = matching(keys, where, what, reason)
-        checked_progress(progress)
+        check_progress(progress)
         for name, flag in (("cut_files", cut_files), ("dry_run", dry_run)):
             if not isinstance(flag, bool):
                 raise TypeError(f"{name} must be True or False, not {flag!r}")

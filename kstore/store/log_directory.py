@@ -125,7 +125,6 @@ class LogDirectory:
     def make(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes the directories of these partitions, as far as they are missing, durably. OSError, LogFailedError."""
         assert self.keeper is not None
-        self.check_place()
         wanted = list(partitions)
         missing = [tp for tp in wanted if not self.path_of(tp).is_dir()]
         self.keeper.forget(set(missing))  # a partition of that name may have been here once

@@ -210,7 +210,7 @@ class StoreCursor(TopicReader):
             try:
                 found[tp] = self._places[tp]._found(place)
             except KstoreError as e:
-                e.add_note(f"in partition {tp}, which {self._who} reads")
+                self._name_partition(tp, e)
                 raise
         for tp, there in found.items():
             self._places[tp]._go_to(*there)

@@ -328,9 +328,12 @@ class TopicReader(Closing):
             return
         if isinstance(error, LogClosedError) and self._closed:  # by another thread
             return
+        self._name_partition(tp, error)
+        raise error
+
+    def _name_partition(self, tp: TopicPartition, error: Exception) -> None:
         if isinstance(error, KstoreError):
             error.add_note(f"in partition {tp}, which {self._who} reads")
-        raise error
 
     def _watch_all(self) -> None:
         """Has the system tell of changes in all partitions."""

@@ -157,6 +157,20 @@ def test_an_exception_ends_it(path: Path) -> None:
         assert len(list(log)) == 1001
 
 
+class At:
+    """Does something at one of the calls of progress. `count` is how many there were."""
+
+    def __init__(self, when: int, do: Callable[[], object]) -> None:
+        self.when = when
+        self.do = do
+        self.count = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self.count += 1
+        if self.count == self.when + 1:
+            self.do()
+
+
 CALLS: list[Callable[..., object]] = [
     lambda log, progress: log.compact(progress=progress),
     lambda log, progress: log.erase(keys=[b"key 999"], reason="asked for", progress=progress),
@@ -171,16 +185,11 @@ def test_a_truncation_meanwhile_is_no_damage(
     path: Path, call: Callable[..., object], change: str, when: int
 ) -> None:
     """It is met in the middle of a segment, or behind its end."""
-    calls = itertools.count()
-
-    def cut(done: int, total: int) -> None:
-        if next(calls) == when:
-            getattr(log, change)(500)
-
     with kstore.open(path, "a", **OPTIONS) as log:
+        cut = At(when, lambda: getattr(log, change)(500))
         with contextlib.suppress(kstore.LogChangedError):  # what was read already may be enough
             call(log, cut)
-        assert next(calls) > when
+        assert cut.count > when
         assert log.log_end_offset == 500
         assert all(record.offset < 500 for record in log)
         assert not list(path.glob("*.cleaned"))
@@ -217,25 +226,24 @@ def test_what_is_said_of_a_change_meanwhile(
     path: Path, call: Callable[..., object], retained: bool, when: int
 ) -> None:
     """The log is open for writing: there is nothing to refresh."""
-    calls = itertools.count()
 
-    def change(done: int, total: int) -> None:
-        if next(calls) == when:
-            if retained:
-                log.delete_records(log.segments[1].base_offset)
-                log.retain()
-            else:
-                log.truncate_to(500)
+    def change() -> None:
+        if retained:
+            log.delete_records(log.segments[1].base_offset)
+            log.retain()
+        else:
+            log.truncate_to(500)
 
+    progress = At(when, change)
     with kstore.open(
         path, "a", **(OPTIONS | {"cleanup_policy": "compact,delete", "retention_ms": -1})
     ) as log:
         told = ""
         try:
-            call(log, change)
+            call(log, progress)
         except kstore.LogChangedError as e:
             told = str(e)
-        assert next(calls) > when
+        assert progress.count > when
         if call is not CALLS[-1]:  # a dry run may have read enough
             assert re.search(
                 r"\.log: .* while (compact|erase)\(\) was at work; call it again for what is left$", told

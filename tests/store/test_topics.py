@@ -553,6 +553,10 @@ def test_retention_of_all_partitions(tmp_path: Path) -> None:
         assert not store.health().ok
 
 
+def interrupted(*args: object) -> None:
+    raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
     """As in a program whose garbage is not collected just now."""
@@ -572,9 +576,6 @@ def test_an_interrupted_opening_keeps_no_lock(
     """Also while somebody keeps the exception, as a prompt does: its traceback has what was made so far."""
     with kstore.LogStore(tmp_path, mode="a", background=False) as store:
         store.create_topic("t", 3)
-
-    def interrupted(*args: object) -> None:
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(where, interrupted)
@@ -597,9 +598,6 @@ def test_an_interrupted_recovery_keeps_no_lock(
     store.extend("t", [b"value"] * 300, [b"%d" % i for i in range(300)])
     store.abandon()
 
-    def interrupted(*args: object) -> None:
-        raise KeyboardInterrupt
-
     with without_collection():
         with monkeypatch.context() as patch:
             patch.setattr(f"kstore.store.{where}", interrupted)
@@ -614,9 +612,6 @@ def test_an_interrupted_recovery_keeps_no_lock(
 def test_a_partition_whose_opening_was_interrupted_is_not_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*args: object) -> None:
-        raise KeyboardInterrupt
-
     with kstore.LogStore(tmp_path, mode="a", background=False) as store:
         store.create_topic("t", 1)
         with without_collection():

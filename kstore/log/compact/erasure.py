@@ -82,19 +82,22 @@ def erase(
     # No generators around what calls `match` or `progress`: they would make a RuntimeError of a StopIteration.
     meter = Meter(progress)
     state = log._compaction_state(forgets=False)
-    erasing = _Erasing(log, state, meter)
-    meter.expect(sum(segment.size for segment in state.segments))
-    if not dry_run and state.segments and erasing.found(state.segments[-1], match):
-        log.roll()
-        state = log._compaction_state(forgets=False)
+    try:
         erasing = _Erasing(log, state, meter)
-        meter.expect(sum(segment.size for segment in state.segments[:-1]))
-    look = state.segments if dry_run else state.segments[:-1]
-    work = [(segment, offsets) for segment in look if (offsets := erasing.found(segment, match))]
-    beside = tuple(str(path) for path in sorted(Path(log._directory).glob("*.cut")))
-    cut, left = (beside, ()) if cut_files else ((), beside)
-    meter.expect(sum((2 if dry_run else 3) * segment.size for segment, _ in work))
-    done = [erasing.rewritten(*each, blanks, dry_run) for each in work]
+        meter.expect(sum(segment.size for segment in state.segments))
+        if not dry_run and state.segments and erasing.found(state.segments[-1], match):
+            log.roll()
+            state = log._compaction_state(forgets=False)
+            erasing = _Erasing(log, state, meter)
+            meter.expect(sum(segment.size for segment in state.segments[:-1]))
+        look = state.segments if dry_run else state.segments[:-1]
+        work = [(segment, offsets) for segment in look if (offsets := erasing.found(segment, match))]
+        beside = tuple(str(path) for path in sorted(Path(log._directory).glob("*.cut")))
+        cut, left = (beside, ()) if cut_files else ((), beside)
+        meter.expect(sum((2 if dry_run else 3) * segment.size for segment, _ in work))
+        done = [erasing.rewritten(*each, blanks, dry_run) for each in work]
+    except CorruptFileError as e:
+        raise_told(state, e)
     if not dry_run:
         for path in cut:
             unlink(path)
@@ -124,16 +127,13 @@ class _Erasing:
             aborted=None, pages=PageCache(drop=False), traffic=None,
         )  # fmt: skip
         offsets, told = array("q"), 0
-        try:
-            for number, record in enumerate(records, 1):
-                if match(record):
-                    offsets.append(record.offset)
-                if number % _LOOK == 0:
-                    about = segment.size * (record.offset - base) // (stop - base)
-                    self._passed(about - told)
-                    told = about
-        except CorruptFileError as e:
-            raise_told(self._state, e)
+        for number, record in enumerate(records, 1):
+            if match(record):
+                offsets.append(record.offset)
+            if number % _LOOK == 0:
+                about = segment.size * (record.offset - base) // (stop - base)
+                self._passed(about - told)
+                told = about
         self._passed(segment.size - told)
         return offsets.tobytes()
 
@@ -166,11 +166,9 @@ class _Erasing:
                 sync_directory(directory)
                 after = self._digest(File(f"{path_of(directory, base)}.log{CLEANED}"))
                 log._replace_segments([segment], [made])
-        except BaseException as e:
+        except BaseException:
             if not dry_run:
                 give_up(directory, base)
-            if isinstance(e, CorruptFileError):
-                raise_told(self._state, e)
             raise
         return ErasedSegment(
             segment.path,

@@ -134,10 +134,10 @@ class DirectoryLock:
 
     def _unlink(self) -> None:
         """Removes the file, unless the directory was renamed and another log's lock has its path."""
-        path = Path(self.directory, layout.LOCK)
+        directory = Path(self.directory)
         with contextlib.suppress(OSError):  # the directory may have failed: the lock is given up all the same
-            if self._file is not None and os.path.samestat(path.stat(), os.fstat(self._file.fd)):
-                path.unlink()
+            if self.is_at(directory):
+                (directory / layout.LOCK).unlink()
 
     def _drop(self, name: str, user: User) -> None:
         known = self._users.get(name)

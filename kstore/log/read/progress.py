@@ -5,18 +5,17 @@ from collections.abc import Callable
 ProgressCallback = Callable[[int, int], object]  # of how many bytes were gone through, and how many there are
 
 
-def checked_progress(progress: ProgressCallback | None) -> ProgressCallback | None:
+def check_progress(progress: ProgressCallback | None) -> None:
     """TypeError unless it is a function or None."""
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function of two numbers, not {progress!r}")
-    return progress
 
 
 class Meter:
     """Counts bytes that were gone through, and tells `progress` of them."""
 
     def __init__(self, progress: ProgressCallback | None) -> None:
-        self._progress = checked_progress(progress)
+        self._progress = progress
         self._done = self._total = 0
         self._told: tuple[int, int] | None = None
 
