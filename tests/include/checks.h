@@ -329,6 +329,10 @@ static size_t crc_variants(variant *out)
         if (__builtin_cpu_supports("pclmul")) {
             out[n].name = "pclmul";
             out[n++].function = ks_crc32c_pclmul;
+            if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2")) {
+                out[n].name = "avx2";
+                out[n++].function = ks_crc32c_avx2;
+            }
             if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512vl")) {
                 out[n].name = "avx512";
                 out[n++].function = ks_crc32c_avx512;
