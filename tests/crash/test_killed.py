@@ -4,6 +4,7 @@ import contextlib
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.faults.story import OPTIONS, Story
 from tests.helpers.processes import environment
 
 KILLS = int(os.environ.get("KSTORE_CRASHES", "60"))  # `make crash` asks for more
+LIVES = 60  # of one log: to read a larger one again after each would take longer than to kill
 
 
 def live_and_die(directory: Path, nth: int, how: str) -> Story | None:
@@ -74,9 +76,15 @@ def test_killed_at_every_call(ram: Path, how: str, tried: Callable[[int], None])
 def test_killed_at_random_moments(ram: Path, durability: str, tried: Callable[[int], None]) -> None:
     """One log, killed again and again: what was acknowledged stays for good, the rest is a prefix of what was tried."""
     rng = random.Random(7)
-    directory = ram / "busy-0"
+    kills = max(KILLS // 3, 1)
+    for begun in range(0, kills, LIVES):
+        kill_again_and_again(ram / f"busy{begun}-0", durability, range(begun, min(begun + LIVES, kills)), rng)
+    tried(kills)
+
+
+def kill_again_and_again(directory: Path, durability: str, rounds: range, rng: random.Random) -> None:
     acked: dict[int, int] = {}
-    for round_ in range(max(KILLS // 3, 1)):
+    for round_ in rounds:
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -99,11 +107,11 @@ def test_killed_at_random_moments(ram: Path, durability: str, tried: Callable[[i
             if line.endswith("\n"):
                 offset, number = line.split()
                 acked[int(offset)] = int(number)
-        if round_ % 4 == 3 or round_ + 1 == max(KILLS // 3, 1):
+        if round_ % 4 == 3 or round_ == rounds[-1]:
             check(kstore.open(directory), acked)
     with kstore.open(directory, "a") as log:
         check(log, acked)
-    tried(max(KILLS // 3, 1))
+    shutil.rmtree(directory)
 
 
 def check(log: kstore.PartitionLog, acked: dict[int, int]) -> None:
