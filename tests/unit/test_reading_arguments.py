@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import kstore
@@ -44,6 +45,38 @@ INTS: list[tuple[str, Callable[[Any, Any], object]]] = [
     ("index_interval_bytes", lambda log, n: kstore.open(log.path, index_interval_bytes=n)),
     ("max_decompressed_bytes", lambda log, n: kstore.open(log.path, max_decompressed_bytes=n)),
 ]
+
+
+OF_SEGMENTS: list[tuple[str, Callable[[kstore.Segment, Any], object]]] = [
+    ("offset", lambda segment, n: segment.get(n)),
+    ("offset", lambda segment, n: segment.translate(n)),
+    ("offset", lambda segment, n: segment.scan_start(n)),
+    ("since", lambda segment, n: segment.scan_start(0, n)),
+    ("position", lambda segment, n: segment.batch_at(n)),
+    ("timestamp", lambda segment, n: segment.find_timestamp(n)),
+    ("start_offset", lambda segment, n: segment.find_timestamp(0, n)),
+    ("start", lambda segment, n: segment.read_headers(n)),
+    ("slot", lambda segment, n: segment.offset_index.entry(n)),
+    ("target", lambda segment, n: segment.offset_index.lookup(n)),
+    ("target", lambda segment, n: segment.offset_index.locate(n)),
+    ("slot", lambda segment, n: segment.time_index.entry(n)),
+    ("timestamp", lambda segment, n: segment.time_index.lookup(n)),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), OF_SEGMENTS)
+def test_numbers_of_a_segment(
+    log: kstore.PartitionLog, name: str, call: Callable[[kstore.Segment, Any], object]
+) -> None:
+    segment = log.segments[0]
+    for number in (1.0, 3.7, NAN, True, "1", None):
+        with pytest.raises(TypeError, match=f"{name} is an int"):
+            call(segment, number)
+    for number in (2**63, 2**200, -(2**63) - 1):
+        with pytest.raises(ValueError, match=f"{name} is from"):
+            call(segment, number)
+    assert segment.get(numpy.int32(3)) == segment.get(3)
+    assert segment.get(-(2**63)) == segment.get(0)
 
 
 @pytest.mark.parametrize("number", [1.0, NAN, True, "1", None])

@@ -11,6 +11,8 @@ cdef enum:
     INDEX_FULL = -4
 
 
+cdef int64_t int64_of(str name, value) except? -2
+
 cdef class IndexEntries:
     cdef readonly int64_t base_offset
     cdef readonly str path

@@ -4,6 +4,8 @@ from typing import NamedTuple, final
 import numpy
 from numpy.typing import NDArray
 
+__pyx_capi__: dict[str, object]  # what other extension modules cimport
+
 class IndexEntries:
     """Entries whose offsets are relative to `base_offset`. Readers may share them; appending is for one at a time."""
 

@@ -24,9 +24,10 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from cython cimport final, no_gc, no_gc_clear
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
 
 from kstore.engine.io.mapped_file cimport MappedFile
@@ -41,8 +42,20 @@ from libkstore.format cimport (
     ks_store_u64,
 )
 
+from kstore.arguments import integer
 from kstore.errors import CorruptIndexError
 from kstore.libraries import library
+
+
+cdef int64_t int64_of(str name, value) except? -2:
+    """What a caller gave, as an int64. TypeError for what is no int, ValueError out of range."""
+    cdef int overflow = 0
+    cdef int64_t number
+    if PyLong_CheckExact(value):
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if not overflow:
+            return number
+    return integer(name, value, INT64_MIN, INT64_MAX)
 
 
 @no_gc  # it refers to text and a file only, so it is in no cycle; the collector would take the mapping away first
@@ -262,27 +275,28 @@ cdef class OffsetIndex(IndexEntries):
     def is_full(self):
         return self.count >= self.max_entries
 
-    def entry(self, int64_t slot):
+    def entry(self, slot):
         """The entry in `slot`; ValueError past the last."""
-        if not 0 <= slot < self.count:
+        cdef int64_t at = int64_of("slot", slot)
+        if not 0 <= at < self.count:
             raise ValueError(f"slot {slot} of an index of {self.count} entries")
-        return OffsetPosition(self.offset_at(slot), self.position_at(slot))
+        return OffsetPosition(self.offset_at(at), self.position_at(at))
 
     def __iter__(self):
         cdef int64_t slot
         for slot in range(self.count):
             yield OffsetPosition(self.offset_at(slot), self.position_at(slot))
 
-    def lookup(self, int64_t target, /):
+    def lookup(self, target, /):
         """(offset, position) of the largest entry with offset <= target; (base_offset, 0) if there is none."""
-        cdef int64_t slot = self.floor(target)
+        cdef int64_t slot = self.floor(int64_of("target", target))
         if slot < 0:
             return self.base_offset, 0
         return self.offset_at(slot), self.position_at(slot)
 
-    def locate(self, int64_t target, /):
+    def locate(self, target, /):
         """The position alone of `lookup`: where to begin reading for an offset. The quickest of the lookups."""
-        cdef int64_t slot = self.floor(target)
+        cdef int64_t slot = self.floor(int64_of("target", target))
         return self.position_at(slot) if slot >= 0 else 0
 
     def lookup_many(self, targets, /):
@@ -426,20 +440,21 @@ cdef class TimeIndex(IndexEntries):
         """One slot is kept for the entry that a roll adds."""
         return self.count >= self.max_entries - 1
 
-    def entry(self, int64_t slot):
+    def entry(self, slot):
         """The entry in `slot`; ValueError past the last."""
-        if not 0 <= slot < self.count:
+        cdef int64_t at = int64_of("slot", slot)
+        if not 0 <= at < self.count:
             raise ValueError(f"slot {slot} of an index of {self.count} entries")
-        return TimestampOffset(self.timestamp_at(slot), self.offset_at(slot))
+        return TimestampOffset(self.timestamp_at(at), self.offset_at(at))
 
     def __iter__(self):
         cdef int64_t slot
         for slot in range(self.count):
             yield TimestampOffset(self.timestamp_at(slot), self.offset_at(slot))
 
-    def lookup(self, int64_t timestamp, /):
+    def lookup(self, timestamp, /):
         """(timestamp, offset) of the largest entry with timestamp <= the one asked; (-1, base_offset) for none."""
-        cdef int64_t slot = self.floor(timestamp)
+        cdef int64_t slot = self.floor(int64_of("timestamp", timestamp))
         if slot < 0:
             return -1, self.base_offset
         return self.timestamp_at(slot), self.offset_at(slot)

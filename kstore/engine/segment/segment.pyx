@@ -19,7 +19,7 @@ from kstore.engine.io.read_window cimport ReadWindow
 from kstore.engine.record.batch cimport Record, RecordBatch, Records, raise_fault
 from kstore.engine.record.batch_fields cimport header_table
 from kstore.engine.record.batch_walk cimport WALK_DAMAGED, LOOK, NEAR, WALK_NONE, WALK_SYSTEM, step
-from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex
+from kstore.engine.segment.index cimport IndexEntries, OffsetIndex, TimeIndex, int64_of
 from kstore.engine.segment.recovery_walk cimport recovery_walk as walk_all
 from libkstore.format cimport (
     KS_ABORTED_ENTRY,
@@ -610,68 +610,72 @@ cdef class Segment:
         )
         return self._offset_index
 
-    def translate(self, int64_t offset):
+    def translate(self, offset):
         """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the last batch.
         """
+        cdef int64_t wanted = int64_of("offset", offset)
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
-        cdef int64_t position = self.locate(offset, w, &b, False)
-        self.confirm_gap(w, position, &b, offset)
+        cdef int64_t position = self.locate(wanted, w, &b, False)
+        self.confirm_gap(w, position, &b, wanted)
         self.give_back(w)
         if position < 0:
             return None
         base = self.batch_at(position).base_offset if b.magic < 2 and ks_codec(&b) else b.base_offset
         return Located(base, position, b.size)
 
-    def scan_start(self, int64_t offset, int64_t since=-1):
+    def scan_start(self, offset, since=-1):
         """Where a scan of the segment begins, as an OffsetPosition: the first offset wanted, and the byte of its batch.
 
         None if no record is at `offset` or later and, unless `since` is -1, has that timestamp or a later one.
         CorruptRecordError.
         """
-        if since >= 0:
-            found = self.find_timestamp(since, offset)
+        cdef int64_t first = int64_of("offset", offset)
+        if int64_of("since", since) >= 0:
+            found = self.find_timestamp(since, first)
             if found is None:
                 return None
-            offset = found.offset
-        if offset <= self.base_offset:
+            first = found.offset
+        if first <= self.base_offset:
             return OffsetPosition(self.base_offset, 0)
-        located = self.translate(offset)
-        return None if located is None else OffsetPosition(offset, located.position)
+        located = self.translate(first)
+        return None if located is None else OffsetPosition(first, located.position)
 
-    def batch_at(self, int64_t position):
+    def batch_at(self, position):
         """The batch that begins at this byte of the .log file. Its `is_valid` says whether it is undamaged."""
+        cdef int64_t at = int64_of("position", position)
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef ks_fault fault
-        cdef int64_t size = step(w, position, NEAR, &b, &fault), have
+        cdef int64_t size = step(w, at, NEAR, &b, &fault), have
         if size == WALK_SYSTEM:
             w.raise_failure(-1)
         if size == WALK_DAMAGED:
-            raise_fault(&fault, self.path, position, -1)
+            raise_fault(&fault, self.path, at, -1)
         if size == WALK_NONE:
             raise CorruptRecordError(
-                "no whole batch", file=self.path, position=position, expected="a batch", found=f"{w.limit} bytes"
+                "no whole batch", file=self.path, position=at, expected="a batch", found=f"{w.limit} bytes"
             )
-        have = w.fill(position, size, size)
+        have = w.fill(at, size, size)
         if have < size:
             w.raise_failure(-1)
-        batch = RecordBatch.new(w.at(position), &b, self.path, position, self.max_decompressed_bytes)
+        batch = RecordBatch.new(w.at(at), &b, self.path, at, self.max_decompressed_bytes)
         self.give_back(w)
         return batch
 
-    def get(self, int64_t offset):
+    def get(self, offset):
         """The record at this offset, or the first one after it; None if the segment has none. The checksum is checked.
         """
+        cdef int64_t wanted = int64_of("offset", offset)
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef Record record = None
-        cdef int64_t position = self.locate(offset, w, &b, True)
-        self.confirm_gap(w, position, &b, offset)
+        cdef int64_t position = self.locate(wanted, w, &b, True)
+        self.confirm_gap(w, position, &b, wanted)
         while position >= 0 and record is None:
             self.load(w, position, &b)
             if not (b.magic == 2 and b.attributes & KS_CONTROL):
-                record = self.records(w, position, &b).first_from(offset)
+                record = self.records(w, position, &b).first_from(wanted)
             if record is None:
                 position = self.after(w, position + b.size, &b)
         self.give_back(w)
@@ -715,13 +719,14 @@ cdef class Segment:
             return WALK_NONE
         return position
 
-    def find_timestamp(self, int64_t timestamp, int64_t start_offset=0):
+    def find_timestamp(self, timestamp, start_offset=0):
         """The first record with this timestamp or a later one, and at least start_offset, as OffsetAndTimestamp; or
         None.
 
         The search begins at the batch that the time index names. If that batch is not what the index says, both indexes
         are rebuilt in memory and the search begins again (section 7.6 of docs/spec.md).
         """
+        cdef int64_t since = int64_of("timestamp", timestamp), first = int64_of("start_offset", start_offset)
         cdef ReadWindow w = self.borrow()
         cdef ks_batch b
         cdef TimeIndex times
@@ -729,25 +734,25 @@ cdef class Segment:
         cdef int64_t slot, hint, position, promised
         for _ in range(2):
             times = self.times()
-            slot = times.floor(timestamp)
+            slot = times.floor(since)
             hint = times.offset_at(slot) if slot >= 0 else self.base_offset
             promised = hint if slot >= 0 else -1  # the batch ending here must have the index entry's timestamp
-            position = self.locate(max(hint, start_offset), w, &b, False)
-            if position < 0 and promised >= 0 and hint >= start_offset:
+            position = self.locate(max(hint, first), w, &b, False)
+            if position < 0 and promised >= 0 and hint >= first:
                 self.rebuild(self.time_fault(times, slot, "none"))
                 continue
             while position >= 0:
                 if promised >= 0 and b.last_offset >= promised:
-                    if hint >= start_offset and (
+                    if hint >= first and (
                         b.last_offset != promised or b.max_timestamp != times.timestamp_at(slot)
                     ):
                         break
                     promised = -1
-                elif b.max_timestamp < timestamp:  # passed by on its header's word
+                elif b.max_timestamp < since:  # passed by on its header's word
                     self.load(w, position, &b)
-                if b.max_timestamp >= timestamp:
+                if b.max_timestamp >= since:
                     self.load(w, position, &b)
-                    record = self.records(w, position, &b).first_since(timestamp, start_offset)
+                    record = self.records(w, position, &b).first_since(since, first)
                     if record is not None:
                         self.give_back(w)
                         return OffsetAndTimestamp(
@@ -1029,7 +1034,7 @@ cdef class Segment:
         self._transaction_index = None  # perhaps of a moment before
         return found
 
-    def read_headers(self, int64_t start=0, fields=None):
+    def read_headers(self, start=0, fields=None):
         """The headers of all batches from byte `start` on, as a numpy structured array of one row a batch.
 
         fields: names of columns. Default: all. Two or three of them take half the time, and little memory.
@@ -1039,7 +1044,8 @@ cdef class Segment:
         attributes, magic. Checksums are not computed. CorruptRecordError where a header makes no sense; bytes at the
         end that hold no whole batch are left out. The GIL is free while it runs.
         """
-        return header_table(self.fresh(), self.path, start, fields)
+        cdef int64_t at = int64_of("start", start)
+        return header_table(self.fresh(), self.path, at, fields)
 
     def __repr__(self):
         end = "" if self.end_offset == INT64_MAX else f", end_offset={self.end_offset}"
