@@ -68,6 +68,11 @@ __attribute__((target("sse4.2"))) static inline uint32_t ks_crc32c_sse42(uint32_
 #define KS_CRC_FOLD_1024 0x0d3b6092, 0x6992cea2
 #define KS_CRC_FOLD_2048 0xb9e02b86, 0xdcb17aa4
 
+__attribute__((target("sse4.2"))) static inline __m128i ks_crc_load128(const uint8_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
 __attribute__((target("sse4.2,pclmul"))) static inline __m128i ks_crc_fold128(__m128i x, __m128i k, __m128i next)
 {
     return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next);
@@ -89,15 +94,15 @@ __attribute__((target("sse4.2,pclmul"))) static inline uint32_t ks_crc32c_pclmul
     __m128i a, b, c, d;
     if (size < 128)
         return ks_crc32c_sse42(crc, data, size);
-    a = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)p), _mm_cvtsi32_si128((int)~crc));
-    b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
-    c = _mm_loadu_si128((const __m128i *)(const void *)(p + 32));
-    d = _mm_loadu_si128((const __m128i *)(const void *)(p + 48));
+    a = _mm_xor_si128(ks_crc_load128(p), _mm_cvtsi32_si128((int)~crc));
+    b = ks_crc_load128(p + 16);
+    c = ks_crc_load128(p + 32);
+    d = ks_crc_load128(p + 48);
     for (p += 64, size -= 64; size >= 64; p += 64, size -= 64) {
-        a = ks_crc_fold128(a, far, _mm_loadu_si128((const __m128i *)(const void *)p));
-        b = ks_crc_fold128(b, far, _mm_loadu_si128((const __m128i *)(const void *)(p + 16)));
-        c = ks_crc_fold128(c, far, _mm_loadu_si128((const __m128i *)(const void *)(p + 32)));
-        d = ks_crc_fold128(d, far, _mm_loadu_si128((const __m128i *)(const void *)(p + 48)));
+        a = ks_crc_fold128(a, far, ks_crc_load128(p));
+        b = ks_crc_fold128(b, far, ks_crc_load128(p + 16));
+        c = ks_crc_fold128(c, far, ks_crc_load128(p + 32));
+        d = ks_crc_fold128(d, far, ks_crc_load128(p + 48));
     }
     b = ks_crc_fold128(a, near, b);
     c = ks_crc_fold128(b, near, c);
@@ -146,7 +151,7 @@ __attribute__((target(KS_CRC_AVX2))) static inline uint32_t ks_crc32c_avx2(uint3
     return ks_crc_finish128(ks_crc_fold128(_mm256_castsi256_si128(d), near, _mm256_extracti128_si256(d, 1)), p, size);
 }
 
-#define KS_CRC_AVX512 "sse4.2,pclmul,vpclmulqdq,avx2,avx512f,avx512vl"
+#define KS_CRC_AVX512 "sse4.2,pclmul,vpclmulqdq,avx512f,avx512vl"
 
 /* The forms with a mask of ones: g++ 12 warns of uninitialized values inside its own headers for the plain ones. */
 #define KS_CRC_WIDE(pair) _mm512_maskz_broadcast_i32x4((__mmask16)0xffff, _mm_set_epi64x(pair))

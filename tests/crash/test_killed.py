@@ -20,7 +20,7 @@ from tests.faults.story import OPTIONS, Story
 from tests.helpers.processes import environment
 
 KILLS = int(os.environ.get("KSTORE_CRASHES", "60"))  # `make crash` asks for more
-LIVES = 60  # of one log: to read a larger one again after each would take longer than to kill
+KILLS_OF_ONE_LOG = 60  # a larger one takes longer to read again than to kill its writer
 
 
 def live_and_die(directory: Path, nth: int, how: str) -> Story | None:
@@ -74,15 +74,16 @@ def test_killed_at_every_call(ram: Path, how: str, tried: Callable[[int], None])
 
 @pytest.mark.parametrize("durability", ["none", "group", "each"])
 def test_killed_at_random_moments(ram: Path, durability: str, tried: Callable[[int], None]) -> None:
-    """One log, killed again and again: what was acknowledged stays for good, the rest is a prefix of what was tried."""
     rng = random.Random(7)
     kills = max(KILLS // 3, 1)
-    for begun in range(0, kills, LIVES):
-        kill_again_and_again(ram / f"busy{begun}-0", durability, range(begun, min(begun + LIVES, kills)), rng)
+    for begun in range(0, kills, KILLS_OF_ONE_LOG):
+        rounds = range(begun, min(begun + KILLS_OF_ONE_LOG, kills))
+        kill_again_and_again(ram / f"busy{begun}-0", durability, rounds, rng)
     tried(kills)
 
 
 def kill_again_and_again(directory: Path, durability: str, rounds: range, rng: random.Random) -> None:
+    """One log: what was acknowledged stays for good, the rest is a prefix of what was tried. It is removed at the end."""
     acked: dict[int, int] = {}
     for round_ in rounds:
         process = subprocess.Popen(

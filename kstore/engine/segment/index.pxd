@@ -13,6 +13,7 @@ cdef enum:
 
 cdef int64_t int64_of(str name, value) except? -2
 
+
 cdef class IndexEntries:
     cdef readonly int64_t base_offset
     cdef readonly str path
