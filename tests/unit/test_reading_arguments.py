@@ -56,7 +56,17 @@ OF_SEGMENTS: list[tuple[str, Callable[[kstore.Segment, Any], object]]] = [
     ("timestamp", lambda segment, n: segment.find_timestamp(n)),
     ("start_offset", lambda segment, n: segment.find_timestamp(0, n)),
     ("start", lambda segment, n: segment.read_headers(n)),
+    ("size", lambda segment, n: segment.limit_to(n)),
+    ("position", lambda segment, n: segment.head(n)),
+    ("position", lambda segment, n: segment.peek(n)),
+    ("until", lambda segment, n: segment.walk_on(n)),
+    ("start", lambda segment, n: segment.whole_until(n, 10)),
+    ("end", lambda segment, n: segment.whole_until(0, n)),
     ("slot", lambda segment, n: segment.offset_index.entry(n)),
+    ("position", lambda segment, n: segment.offset_index.fetch_upper_bound(n, 0)),
+    ("size", lambda segment, n: segment.offset_index.fetch_upper_bound(0, n)),
+    ("fetch_offset", lambda segment, n: segment.transaction_index.collect(n, 0)),
+    ("upper_bound", lambda segment, n: segment.transaction_index.collect(0, n)),
     ("target", lambda segment, n: segment.offset_index.lookup(n)),
     ("target", lambda segment, n: segment.offset_index.locate(n)),
     ("slot", lambda segment, n: segment.time_index.entry(n)),
@@ -75,6 +85,9 @@ def test_numbers_of_a_segment(
     for number in (2**63, 2**200, -(2**63) - 1):
         with pytest.raises(ValueError, match=f"{name} is from"):
             call(segment, number)
+    for call in (segment.limit_to, segment.head, segment.peek):
+        with pytest.raises(ValueError, match="-1"):
+            call(-1)
     assert segment.get(numpy.int32(3)) == segment.get(3)
     assert segment.get(-(2**63)) == segment.get(0)
 

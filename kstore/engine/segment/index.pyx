@@ -326,11 +326,12 @@ cdef class OffsetIndex(IndexEntries):
         finally:
             PyBuffer_Release(&view)
 
-    def fetch_upper_bound(self, int64_t position, int64_t size):
+    def fetch_upper_bound(self, position, size):
         """The smallest entry with position >= position + size, or None (spec 3.2; 32-bit sums, as Kafka's).
 
         Where that is the first entry, and exactly there, Kafka takes the next (spec 3.1), and so do we."""
-        cdef int32_t end = <int32_t><uint32_t>(<uint64_t>position + <uint64_t>size)
+        cdef uint64_t behind = <uint64_t>int64_of("position", position) + <uint64_t>int64_of("size", size)
+        cdef int32_t end = <int32_t><uint32_t>behind
         cdef int64_t slot = self.floor_position(end) + 1
         if slot == 0 and self.count and self.position_at(0) == end:
             slot = 1
@@ -555,13 +556,14 @@ cdef class TransactionIndex:
             raise ValueError(f"last offset {txn.last_offset} is not above {self._entries[-1].last_offset}")
         self._entries.append(txn)
 
-    def collect(self, int64_t fetch_offset, int64_t upper_bound):
+    def collect(self, fetch_offset, upper_bound):
         """(transactions overlapping the range, whether later segments need not be asked) as spec 3.4 has it."""
+        cdef int64_t first = int64_of("fetch_offset", fetch_offset), end = int64_of("upper_bound", upper_bound)
         found = []
         for txn in self._entries:
-            if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound:
+            if txn.last_offset >= first and txn.first_offset < end:
                 found.append(txn)
-            if txn.last_stable_offset >= upper_bound:
+            if txn.last_stable_offset >= end:
                 return found, True
         return found, False
 

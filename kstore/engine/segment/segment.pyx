@@ -299,9 +299,13 @@ cdef class Segment:
         other._limit = limit
         return other
 
-    def limit_to(self, int64_t size):
-        """Lets nothing from byte `size` on count. Only before the segment is shared."""
-        self._limit = size
+    def limit_to(self, size):
+        """Lets nothing from byte `size` on count. Only before the segment is shared. TypeError or ValueError unless
+        it is an int from 0 on."""
+        cdef int64_t most = int64_of("size", size)
+        if most < 0:
+            raise ValueError(f"size is from 0 on, not {most}")
+        self._limit = most
 
     def use_indexes(self, OffsetIndex offset_index, TimeIndex time_index, transaction_index=None):
         """Uses these indexes instead of the files'. Only before the segment is shared."""
@@ -903,57 +907,62 @@ cdef class Segment:
         if not after.is_there() and self.is_file_of_its_name():
             raise self.changed("it was truncated", offset)
 
-    def head(self, int64_t position):
+    def head(self, position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
         cdef ReadWindow w = self._handle.spare
-        if not 0 <= position <= self.limit():
-            raise ValueError(f"position {position} is outside the {self.limit()} bytes of the segment")
-        if w is not None and w.origin == self.origin and w.holds(position, KS_BATCH_OVERHEAD):
-            return w.at(position)[:KS_BATCH_OVERHEAD]
-        return self.peek(position)
+        cdef int64_t at = int64_of("position", position)
+        if not 0 <= at <= self.limit():
+            raise ValueError(f"position {at} is outside the {self.limit()} bytes of the segment")
+        if w is not None and w.origin == self.origin and w.holds(at, KS_BATCH_OVERHEAD):
+            return w.at(at)[:KS_BATCH_OVERHEAD]
+        return self.peek(at)
 
-    def peek(self, int64_t position):
+    def peek(self, position):
         """61 bytes of the file, from a byte on, as they are now; fewer at its end."""
         cdef uint8_t[61] found
         cdef File file = self.opened()
-        cdef int64_t done = file.pread(found, 61, self.origin + position)
+        cdef int64_t at = int64_of("position", position)
+        if not 0 <= at <= INT64_MAX - self.origin:
+            raise ValueError(f"position {at} is not in a file")
+        cdef int64_t done = file.pread(found, 61, self.origin + at)
         if done < 0:
             file.raise_errno()
         return found[:done]
 
-    def whole_until(self, int64_t start, int64_t end):
+    def whole_until(self, start, end):
         """(the last byte up to `end` where a batch ends, where that batch begins), from the batch that begins at
         `start` on; headers only. Twice `start` where it ends behind `end`."""
         cdef ReadWindow w
         cdef ks_batch b
         cdef ks_fault fault
         cdef OffsetIndex index
-        cdef int64_t position = start, last = start, size, low, high, middle
-        if end <= start:
-            return start, start
+        cdef int64_t first = int64_of("start", start), most = int64_of("end", end)
+        cdef int64_t position = first, last = first, size, low, high, middle
+        if most <= first:
+            return first, first
         index = self.offsets()
         w = self.borrow()
         low, high = 0, index.count
         while low < high:  # to the first entry behind `end`
             middle = (low + high) // 2
-            if index.position_at(middle) <= end:
+            if index.position_at(middle) <= most:
                 low = middle + 1
             else:
                 high = middle
-        if low > 0 and index.position_at(low - 1) > start:  # a hint: it counts if the batch there is the one it names
+        if low > 0 and index.position_at(low - 1) > first:  # a hint: it counts if the batch there is the one it names
             position = index.position_at(low - 1)
             if step(w, position, LOOK, &b, &fault) < 0 or b.last_offset != index.offset_at(low - 1):
-                position = start
+                position = first
         while True:
             size = step(w, position, 4096, &b, &fault)
             if size == WALK_SYSTEM:
                 w.raise_failure(-1)
-            if size < 0 or position + size > end:
+            if size < 0 or position + size > most:
                 break
             last = position
             position += size
-        if last == start and position > start:  # it ends where the entry's batch begins
-            if low > 1 and index.position_at(low - 2) > start:
+        if last == first and position > first:  # it ends where the entry's batch begins
+            if low > 1 and index.position_at(low - 2) > first:
                 last = index.position_at(low - 2)
             while (size := step(w, last, 4096, &b, &fault)) > 0 and last + size < position:
                 last += size
@@ -986,7 +995,7 @@ cdef class Segment:
             w.raise_failure(-1)
         return False
 
-    def walk_on(self, int64_t until=INT64_MAX):
+    def walk_on(self, until=INT64_MAX):
         """A RecoveryWalk as `recovery_walk` makes it, which trusts the index files: it reads only what follows their
         last entries, of offsets below `until`. None if they do not fit the log.
 
@@ -997,7 +1006,7 @@ cdef class Segment:
         cdef TimeIndex times
         cdef ReadWindow w
         cdef ks_batch b
-        cdef int64_t slot, promised
+        cdef int64_t slot, promised, end = int64_of("until", until)
         if self.origin or self.suffixes:
             return None
         w = self.fresh()
@@ -1006,7 +1015,7 @@ cdef class Segment:
             return None
         offsets = OffsetIndex(self.base_offset, entries, path=self.path_of(".index"))
         times = TimeIndex(self.base_offset, timed, path=self.path_of(".timeindex"))
-        offsets.keep_rising(until, self.limit())
+        offsets.keep_rising(end, self.limit())
         slot = offsets.count - 1
         while slot > 0 and not self.is_named(offsets, slot, w, &b):
             slot -= 1
