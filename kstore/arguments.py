@@ -25,9 +25,12 @@ def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) ->
     TypeError unless it is an int or behaves as one (a numpy integer); bool and float do not count. ValueError out of
     range.
     """
-    if isinstance(value, bool | type) or not hasattr(value, "__index__"):
+    if type(value) is int:  # most are: this is called once or more for each append or lookup
+        number = value
+    elif isinstance(value, bool | type) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is an int, not {value!r} ({type(value).__name__})")
-    number = index(value)
+    else:
+        number = index(value)
     if not least <= number <= most:
         raise ValueError(f"{name} is from {least} to {most}, not {number}")
     return number
@@ -59,6 +62,8 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
 
 def moment(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
     """`milliseconds`, with a UserWarning if the number looks like seconds. For a method that a user calls."""
+    if type(value) is int and value > LAST_SECOND and least <= value <= most:  # as most are
+        return value
     ms = milliseconds(name, value, least, most)
     if not isinstance(value, datetime):
         warn_of_seconds(name, ms)

@@ -85,9 +85,9 @@ def test_numbers_of_a_segment(
     for number in (2**63, 2**200, -(2**63) - 1):
         with pytest.raises(ValueError, match=f"{name} is from"):
             call(segment, number)
-    for call in (segment.limit_to, segment.head, segment.peek):
+    for each in (segment.limit_to, segment.head, segment.peek):
         with pytest.raises(ValueError, match="-1"):
-            call(-1)
+            each(-1)
     assert segment.get(numpy.int32(3)) == segment.get(3)
     assert segment.get(-(2**63)) == segment.get(0)
 

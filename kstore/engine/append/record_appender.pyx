@@ -419,22 +419,30 @@ cdef class RecordAppender(LogAppender):
         """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can. `large` is the first
         one with more than `safe` bytes of key and value."""
         cdef ks_cells values = columns.values[0], keys = columns.keys[0]
-        cdef int64_t i, at = columns.timestamp, key_size = 0, value_size = 0
+        cdef const int64_t *timestamps = NULL if self.log_append_time else columns.timestamps
+        cdef int64_t i, at = -1 if self.log_append_time else columns.timestamp
+        cdef int64_t count = columns.count, first_large = count, key_size = 0, value_size = 0
         cdef ks_terms terms
+        cdef int status = 0
         self.set_terms(now, &terms)
-        for i in range(columns.count):
-            slot[0] = i
+        for i in range(count):
             ks_cell(&values, i, &value_size)
             ks_cell(&keys, i, &key_size)
-            if value_size + key_size > safe and large[0] < 0:
-                large[0] = i
+            if value_size + key_size > safe and i < first_large:
+                first_large = i
             if terms.keys_required and key_size < 0:
-                return APPEND_NO_KEY
-            if columns.timestamps is not NULL:
-                at = columns.timestamps[i]
-            if at >= 0 and not self.log_append_time and (at < terms.oldest or at > terms.newest):
-                return APPEND_BAD_TIMESTAMP
-        return 0
+                status = APPEND_NO_KEY
+                break
+            if timestamps is not NULL:
+                at = timestamps[i]
+            if at >= 0 and (at < terms.oldest or at > terms.newest):
+                status = APPEND_BAD_TIMESTAMP
+                break
+        if status:
+            slot[0] = i
+        if first_large < count:
+            large[0] = first_large
+        return status
 
     cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1:
         cdef int64_t key_size = 0, value_size = 0
