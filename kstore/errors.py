@@ -84,7 +84,10 @@ class CorruptRecordError(CorruptFileError):
             directory = os.path.dirname(file)  # noqa: PTH120
             place = f"it is at offset {offset}; " if offset >= 0 else ""
             self.add_note(
-                f"{place}kstore stat --verify {directory} tells what is damaged. To read on after it: "
+                "it holds the positions of one group of cursors: remove it, and give the group its positions anew, with "
+                "seek() and commit(), or with kstore cursors --reset-to"
+                if file.endswith(".positions")
+                else f"{place}kstore stat --verify {directory} tells what is damaged. To read on after it: "
                 'on_error="skip", or kstore records --on-error skip'
             )
 
@@ -256,7 +259,7 @@ class LogLockedError(KstoreError, OSError):
             )
         else:
             holder = "another writer" if pid is None else f"process {pid}"
-            text = f"is locked by {holder}: a log has one writer at a time. It can be read meanwhile, with mode 'r' or with kstore records"
+            text = f"is locked by {holder}: a log has one writer at a time, and so has a directory of a store or a broker with all of its partitions. What is in it can be read meanwhile, with mode 'r' or with kstore records"
         super().__init__(f"{path} {text}")
 
 

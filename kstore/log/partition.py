@@ -154,7 +154,7 @@ class PartitionLog:
         self._options = LoadOptions(
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
-        self._loaded = look(Path(path), self._options)
+        self._loaded = look(Path(self.path), self._options)
         self._closed = False
         self._transactions: Transactions | None = None
         self._max_timestamps = MaxTimestampIndex(())

@@ -141,7 +141,7 @@ class LogWriter(RecordAppender, PartitionLog):
     ) -> None:
         if not self._left:
             raise RuntimeError(f"{self.path} is open already: make another LogWriter")
-        self.path = os.fspath(path)
+        self.path = os.path.abspath(os.fspath(path))  # noqa: PTH100 - the program may go to another directory
         self._durability = choice("durability", durability, DURABILITY)
         if not (config is None or isinstance(config, LogConfig)):
             raise TypeError(f"config must be a kstore.LogConfig, not {config!r}")
@@ -165,7 +165,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if clock is not None:
             self._use_own_clock()
         now = self.clock_ms()
-        directory = Path(os.path.abspath(self.path))  # noqa: PTH100
+        directory = Path(self.path)
         self._apply_limits(limits_of(self._config, durability))
         made = not directory.is_dir()
         if made:

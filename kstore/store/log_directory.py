@@ -21,6 +21,7 @@ from kstore.errors import KstoreError, LogLockedError, LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.directory_keeper import DirectoryKeeper
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.lock import PartitionLock
 from kstore.properties import parse_properties
 
 TICK = 100_000_000  # ns: within it a directory may change twice and have the same time
@@ -138,11 +139,14 @@ class LogDirectory:
         self.partitions += [tp for tp in wanted if tp not in set(self.partitions)]
 
     def refuse_writers(self, partitions: Iterable[TopicPartition]) -> None:
-        """LogLockedError if this process has one of these partitions open for writing."""
+        """LogLockedError if one of these partitions is open for writing: in this process, or in another that had opened it
+        before the directory was a store's. Who comes later asks for the lock of the directory."""
         assert self.keeper is not None
-        for tp in partitions:
-            if self.keeper.is_written(self.path_of(tp)):
-                raise LogLockedError(str(self.path_of(tp)), os.getpid())
+        for path in map(self.path_of, partitions):
+            if self.keeper.is_written(path):
+                raise LogLockedError(str(path), os.getpid())
+            if path.is_dir():
+                PartitionLock(path).release()
 
     def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
         """Takes partitions out of use: their directories get names that end in -delete, durably. OSError,

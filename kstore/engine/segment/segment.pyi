@@ -115,7 +115,8 @@ class Segment:
     def mtime_ms(self) -> int:
         """When the .log file was last changed, in ms since 1970. Kafka uses it if records have no timestamps."""
     def limit_to(self, size: int) -> None:
-        """Lets nothing from byte `size` on count. Only before the segment is shared."""
+        """Lets nothing from byte `size` on count. Only before the segment is shared. TypeError or ValueError unless
+        it is an int from 0 on."""
     def use_indexes(
         self,
         offset_index: OffsetIndex | None,

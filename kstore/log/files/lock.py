@@ -263,6 +263,9 @@ class PartitionLock:
             raise LogLockedError(str(directory), None) from None
         except OSError:  # a file system that knows no such locks
             pass
+        except BaseException:  # an interrupt, and who keeps it keeps this object
+            self.release()
+            raise
 
     def is_at(self, directory: Path) -> bool:
         """Whether that path still leads to the directory that was locked."""

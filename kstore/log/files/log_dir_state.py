@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
-from kstore.errors import CorruptCheckpointError, LogNotFoundError
+from kstore.errors import CorruptCheckpointError, LogLockedError, LogNotFoundError
 from kstore.log.files import checkpoints, layout, topic_file
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.listing import is_there
@@ -305,6 +305,8 @@ class LogDirState:
         try:
             self._lock = DirectoryLock.acquire(self.directory, path, self._user)
             self._partition_lock = PartitionLock(path)
+            if directory_of(path) != self.directory:  # it became a store's meanwhile, which did not know of this writer
+                raise LogLockedError(str(self.path), None)
             self.state = self._enter()
         except BaseException:
             self.leave(clean=False)

@@ -128,9 +128,18 @@ def _summary(first: int, end: int) -> str:
 
 
 def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> None:
+    """ValueError, InvalidRecordError, RecordTooLargeError for a line: all lines before it are appended then."""
     chunk: list[Row] = []
     done = 0
-    for row in rows:
+    wrong: ValueError | None = None
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            break
+        except ValueError as e:
+            wrong = e
+            break
         if row is not None:
             chunk.append(row)
             done += len(row.value or b"") + len(row.key or b"") + 1
@@ -140,6 +149,8 @@ def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, pr
             progress.update(done)
     if chunk:
         _append(log, chunk, batch_bytes)
+    if wrong is not None:
+        raise wrong
 
 
 def _split(source: BinaryIO) -> Iterator[bytes | None]:
@@ -165,7 +176,11 @@ def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
             batch_bytes=batch_bytes,
         )
     except (InvalidRecordError, RecordTooLargeError) as e:
-        e.args = (_RECORD.sub(lambda found: f"line {rows[int(found[1])].line}", str(e), count=1),)
+        if found := _RECORD.search(str(e)):
+            at = int(found[1])
+            if at:
+                _append(log, rows[:at], batch_bytes)
+            e.args = (str(e).replace(found[0], f"line {rows[at].line}", 1),)
         raise
 
 
@@ -195,6 +210,8 @@ def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
             continue
         try:
             yield _row(json.loads(line, object_pairs_hook=_names_once), is_base64)._replace(line=number)
+        except json.JSONDecodeError as e:
+            raise ValueError(f"line {number}: no JSON: {e.msg}, at character {e.colno}") from None
         except (ValueError, TypeError, RecursionError) as e:
             raise ValueError(f"line {number}: {e}") from None
 

@@ -40,8 +40,9 @@ def run(args: argparse.Namespace) -> int:
         print(recovery)
         verb = "would hold" if args.dry_run else "holds"
         print(f"the log {verb} offsets {start} to {end} (exclusive)")
+        verify = f"as in Kafka: kstore stat --verify {args.directory}"
         if recovery.clean:
-            print(
-                f"it was closed cleanly, so no checksums were checked, as in Kafka: kstore stat --verify {args.directory}"
-            )
+            print(f"it was closed cleanly, so no checksums were checked, {verify}")
+        elif recovery.recovery_point > start:
+            print(f"no checksums were checked before offset {recovery.recovery_point}, {verify}")
     return 0
