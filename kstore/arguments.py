@@ -94,6 +94,13 @@ def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     return value
 
 
+def boolean(name: str, value: object) -> bool:
+    """`value` if it is True or False. TypeError for all else: None and "no" would decide something, too."""
+    if value is True or value is False:
+        return value
+    raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
 def any_integer(name: str, value: object) -> int:
     """`value` as an int of any size, for what is compared with a log's own range next. TypeError as in `integer`."""
     if type(value) is int:

@@ -18,6 +18,7 @@ from kstore.arguments import (
     INDEX_INTERVAL_BYTES,
     MAX_DECOMPRESSED_BYTES,
     any_integer,
+    boolean,
     choice,
     integer,
     moment,
@@ -138,10 +139,9 @@ class PartitionLog:
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         recover: bool = True,
     ) -> None:
-        if not (clean is None or isinstance(clean, bool)) or not isinstance(recover, bool):
-            raise TypeError(
-                f"clean must be True, False or None, and recover True or False, not {clean!r} and {recover!r}"
-            )
+        if clean is not None:
+            boolean("clean", clean)
+        boolean("recover", recover)
         if recovery_point is not None:
             recovery_point = integer("recovery_point", recovery_point)
         if log_start_offset is not None:
@@ -270,6 +270,8 @@ class PartitionLog:
         rules of a broker's fetch (section 7.1 of docs/spec.md).
         """
         choice("on_error", on_error, _ON_ERROR)
+        boolean("min_one_message", min_one_message)
+        boolean("whole_batches", whole_batches)
         bound = self._bound(offset, max_bytes, isolation)
         try:
             return self._slice(bound, offset, max_bytes, min_one_message, whole_batches, on_error)
@@ -292,6 +294,8 @@ class PartitionLog:
         unless whole_batches is False. If the first batch is larger than max_bytes, it is returned whole nevertheless,
         unless min_one_message is False. `isolation` and errors are those of `read`.
         """
+        boolean("min_one_message", min_one_message)
+        boolean("whole_batches", whole_batches)
         bound = self._bound(offset, max_bytes, isolation)
         slices: list[Slice] = []
         while True:
@@ -619,6 +623,7 @@ class PartitionLog:
         instead, and lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was:
         what this iterator brings in is dropped from it again.
         """
+        boolean("control", control)
         now = self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
         return RecordReader(
@@ -718,13 +723,13 @@ class PartitionLog:
             checked_columns(columns),
             batch_rows,
             batch_bytes,
-            views,
+            boolean("views", views),
             since,
             until,
             key,
             key_prefix,
             header,
-            in_order,
+            boolean("in_order", in_order),
             on_error,
         )
         now = self._for_reading()
@@ -894,8 +899,7 @@ class PartitionLog:
         """
         self._is_committed(isolation)
         choice("on_error", on_error, _ON_ERROR)
-        if not isinstance(records, bool):
-            raise TypeError(f"records must be True or False, not {records!r}")
+        boolean("records", records)
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
         now = self._now()

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, choice, integer, warn
+from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, boolean, choice, integer, warn
 from kstore.config import MAX64, LogConfig, changed, given_in_text
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
@@ -154,9 +154,9 @@ class LogWriter(RecordAppender, PartitionLog):
             log_start_offset = integer("log_start_offset", log_start_offset)
         if leader_epoch is not None:
             leader_epoch = integer("leader_epoch", leader_epoch, 0, MAX_EPOCH)
-        for name, flag in (("keep_cut", keep_cut), ("clean", clean)):
-            if not isinstance(flag, bool | None):
-                raise TypeError(f"{name} must be True or False, not {flag!r}")
+        boolean("keep_cut", keep_cut)
+        if clean is not None:
+            boolean("clean", clean)
         if not isinstance(topic_id, uuid.UUID | None):
             raise TypeError(f"topic_id must be a uuid.UUID, not {topic_id!r}")
         if not (clock is None or callable(clock)):
@@ -771,9 +771,10 @@ class LogWriter(RecordAppender, PartitionLog):
         If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one before, segments
         that only Kafka's default of 7 days would delete are kept, and InvalidConfigError says so.
 
-        It works on a full disk. OSError if a file cannot be renamed or removed: older segments are deleted then, that
+        It works on a full disk, of a log that is open already or was closed. OSError if a file cannot be renamed or removed: older segments are deleted then, that
         one and newer ones are not.
         """
+        boolean("dry_run", dry_run)
         return self._retain(self._kept_for(checked_groups("keep_for", keep_for)), dry_run)
 
     def _retain(self, kept: dict[str, int], dry_run: bool) -> list[Decision]:
@@ -927,8 +928,7 @@ class LogWriter(RecordAppender, PartitionLog):
             OSError: a file could not be read or written. The log is as before, or partly compacted, or refuses to
                 write until it is opened again.
         """
-        if not isinstance(dry_run, bool):
-            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        boolean("dry_run", dry_run)
         check_progress(progress)
         self._refuse_reentrance()
         with self._compacting:
@@ -987,9 +987,8 @@ class LogWriter(RecordAppender, PartitionLog):
         """
         match = matching(keys, where, what, reason)
         check_progress(progress)
-        for name, flag in (("cut_files", cut_files), ("dry_run", dry_run)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} must be True or False, not {flag!r}")
+        boolean("cut_files", cut_files)
+        boolean("dry_run", dry_run)
         self._refuse_reentrance()
         with self._compacting:
             done = erase(

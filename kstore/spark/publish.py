@@ -19,7 +19,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TypeVar
 
-from kstore.arguments import number
+from kstore.arguments import boolean, number
 from kstore.config import MAX64, LogConfig, given_in_text
 from kstore.engine.io.file import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
@@ -202,6 +202,7 @@ class Sink:
         nothing while another job publishes. dry_run: only tell. SparkSourceError.
         """
         number("older_than_s", older_than_s, 0)
+        boolean("dry_run", dry_run)
         with contextlib.ExitStack() as stack:
             try:
                 if not dry_run:

@@ -120,10 +120,12 @@ class TopicReader(Closing):
         if topics is not None:
             if isinstance(topics, str) or not isinstance(topics, Iterable):
                 raise TypeError(f"topics must be a list of names of topics, not {topics!r}")
-            self.topics = list(dict.fromkeys(topics))
-            for topic in self.topics:
+            known: dict[str, None] = {}
+            for topic in topics:  # there may be no end of them, but the first one that is no name is one
                 if not isinstance(topic, str) or not layout.is_valid_topic(topic):
                     raise ValueError(f"{topic!r} cannot be the name of a topic")
+                known[topic] = None
+            self.topics = list(known)
             if not self.topics:
                 raise ValueError("topics must name a topic")
         if not isinstance(follow, bool):

@@ -169,6 +169,25 @@ def test_what_comes_after_the_damage_is_followed(path: Path) -> None:
         assert len(jobs.skipped) == 2
 
 
+def test_damaged_positions_say_how_to_go_on(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 10)
+        with log.cursor("g") as jobs:
+            for record in jobs:
+                jobs.commit(record)
+        file = log.path + "/kstore-cursors-g.positions"
+        data = bytearray(Path(file).read_bytes())
+        data[len(data) // 2] ^= 1
+        Path(file).write_bytes(data)
+        with pytest.raises(kstore.CorruptRecordError) as caught:
+            log.cursor("g")
+        assert caught.value.file == file
+        assert ["remove it" in note for note in caught.value.__notes__] == [True]
+        Path(file).unlink()
+        with log.cursor("g") as jobs:
+            assert jobs.position == 0
+
+
 def test_a_batch_that_unpacks_to_too_much(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a", compression_type="gzip") as log:
         log.extend([b"v" * 500] * 10)

@@ -20,6 +20,8 @@ import pytest
 import kstore
 from kstore import LogStore, TopicPartition
 from kstore.engine.record.hashes import murmur2
+from kstore.log.files import log_dir_state
+from kstore.log.files.lock import PartitionLock
 from tests.helpers.processes import environment
 
 
@@ -623,3 +625,34 @@ def test_a_partition_whose_opening_was_interrupted_is_not_locked(
                 assert store.append("t", b"value")[0] == 0
                 store.log("t").close()
                 assert kept.value.__traceback__ is not None
+
+
+def test_a_topic_that_was_open_before_the_directory_was_a_store_s_is_not_deleted(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a", durability="group") as log:
+        log.append(b"1")
+        with LogStore(tmp_path, mode="a") as store:
+            with pytest.raises(kstore.LogLockedError, match="t-0"):
+                store.delete_topic("t")
+            assert store.health().unfinished == ""
+            assert list(store.topics) == ["t"]
+        log.append(b"2")
+    assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"1", b"2"]
+    with LogStore(tmp_path, mode="a") as store:
+        store.delete_topic("t")
+        assert list(store.topics) == []
+
+
+def test_a_directory_that_becomes_a_store_s_while_a_log_in_it_is_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(PartitionLock):
+        def __init__(self, directory: Path) -> None:
+            LogStore(tmp_path, mode="a").close()
+            super().__init__(directory)
+
+    monkeypatch.setattr(log_dir_state, "PartitionLock", Late)
+    with pytest.raises(kstore.LogLockedError, match="t-0"):
+        kstore.open(tmp_path / "t-0", "a")
+    monkeypatch.undo()
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert log.append(b"v") == 0

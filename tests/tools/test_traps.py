@@ -126,10 +126,10 @@ def test_what_came_before_an_error_is_told(
     assert (code, out) == (2, "")
     assert err == (
         f"kstore: there was no log at {tmp_path / 't-0'}: a new one was made\n"
-        "kstore: 4096 records appended: offsets 0 to 4095 before this:\n"
+        "kstore: 5000 records appended: offsets 0 to 4999 before this:\n"
         "kstore: line 5001: no value: give null for a record without one\n"
     )
-    assert kstore.open(tmp_path / "t-0").log_end_offset == 4096
+    assert kstore.open(tmp_path / "t-0").log_end_offset == 5000
 
 
 def test_redacted_records_are_not_taken_for_data(
@@ -507,7 +507,7 @@ def test_append_names_lines(
     feed("a\n" * 4100 + "x" * 2_000_000 + "\n")
     code, _, err = run(capsys, "append", path)
     assert code == 1
-    assert "offsets 0 to 4095 before this:\nkstore: line 4101 larger than" in err
+    assert "offsets 0 to 4099 before this:\nkstore: line 4101 larger than" in err
     feed('{"value": "a"}\n\n{"value": "b", "timestamp": 1700000000000000}\n')
     assert "kstore: line 3: timestamp 17" in run(capsys, "append", path, "--format", "jsonl")[2]
 

@@ -134,6 +134,29 @@ def test_words_that_do_not_exist(log: kstore.PartitionLog, name: str, call: Call
         call(log)
 
 
+FLAGS: list[tuple[str, Callable[[Any, Any], object]]] = [
+    ("clean", lambda log, flag: kstore.open(log.path, clean=0 if flag is None else flag)),
+    ("recover", lambda log, flag: kstore.open(log.path, recover=flag)),
+    ("control", lambda log, flag: log.records(control=flag)),
+    ("views", lambda log, flag: log.scan(views=flag)),
+    ("in_order", lambda log, flag: log.scan(in_order=flag)),
+    ("whole_batches", lambda log, flag: log.read(0, whole_batches=flag)),
+    ("whole_batches", lambda log, flag: log.span(0, whole_batches=flag)),
+    ("whole_batches", lambda log, flag: log.send(None, 0, whole_batches=flag)),
+    ("min_one_message", lambda log, flag: log.read(0, min_one_message=flag)),
+    ("min_one_message", lambda log, flag: log.span(0, min_one_message=flag)),
+]
+
+
+@pytest.mark.parametrize("flag", [None, 0, 1, "", "no", [], NAN])
+@pytest.mark.parametrize(("name", "call"), FLAGS)
+def test_what_is_neither_true_nor_false(
+    log: kstore.PartitionLog, name: str, call: Callable[[Any, Any], object], flag: object
+) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be True or False"):
+        call(log, flag)
+
+
 def test_ranges_of_time_take_datetimes(log: kstore.PartitionLog) -> None:
     at = datetime.fromtimestamp(1_700_000_000, UTC)
     after = at.replace(microsecond=3999)  # of the 3rd millisecond

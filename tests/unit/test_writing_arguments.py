@@ -105,3 +105,22 @@ def test_what_raises_when_it_is_looked_at(tmp_path: Path) -> None:
             with pytest.raises((ReferenceError, TypeError)):
                 log.append(**given)  # type: ignore[arg-type]
         assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("flag", [None, 0, "", "no", []])
+def test_only_true_and_false_say_whether_something_is_deleted(tmp_path: Path, flag: Any) -> None:
+    log = kstore.LogWriter(tmp_path, kstore.LogConfig(retention_ms=1, cleanup_policy="compact,delete"))
+    log.append(b"v", b"k", timestamp=1)
+    log.roll()
+    for delete in (
+        lambda: log.retain(dry_run=flag),
+        lambda: log.compact(dry_run=flag),
+        lambda: log.erase(where=bool, reason="a test", dry_run=flag),
+        lambda: log.erase(where=bool, reason="a test", cut_files=flag),
+    ):
+        with pytest.raises(TypeError, match="must be True or False"):
+            delete()
+    assert log.log_start_offset == 0
+    assert [d.delete for d in log.retain(dry_run=True)] == [True, False]
+    assert len(log.segments) == 2
+    log.close()

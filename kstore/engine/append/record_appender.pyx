@@ -419,7 +419,7 @@ cdef class RecordAppender(LogAppender):
         """What is wrong with the first record, in `slot`, that cannot be appended; 0 if all can. `large` is the first
         one with more than `safe` bytes of key and value."""
         cdef ks_cells values = columns.values[0], keys = columns.keys[0]
-        cdef const int64_t *timestamps = NULL if self.log_append_time else columns.timestamps
+        cdef const int64_t *timestamps = columns.timestamps  # NULL for one time for all
         cdef int64_t i, at = -1 if self.log_append_time else columns.timestamp
         cdef int64_t count = columns.count, first_large = count, key_size = 0, value_size = 0
         cdef ks_terms terms

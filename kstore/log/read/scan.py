@@ -154,4 +154,7 @@ def checked_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
         return COLUMNS
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names, not one str: columns=[{columns!r}]")
+    for name in columns:
+        if not isinstance(name, str):
+            raise TypeError(f"columns must be a list of names, not of {name!r}")
     return tuple(columns)
