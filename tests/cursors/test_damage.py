@@ -175,15 +175,15 @@ def test_damaged_positions_say_how_to_go_on(tmp_path: Path) -> None:
         with log.cursor("g") as jobs:
             for record in jobs:
                 jobs.commit(record)
-        file = log.path + "/kstore-cursors-g.positions"
-        data = bytearray(Path(file).read_bytes())
+        file = tmp_path / "kstore-cursors-g.positions"
+        data = bytearray(file.read_bytes())
         data[len(data) // 2] ^= 1
-        Path(file).write_bytes(data)
+        file.write_bytes(data)
         with pytest.raises(kstore.CorruptRecordError) as caught:
             log.cursor("g")
-        assert caught.value.file == file
+        assert caught.value.file == str(file)
         assert ["remove it" in note for note in caught.value.__notes__] == [True]
-        Path(file).unlink()
+        file.unlink()
         with log.cursor("g") as jobs:
             assert jobs.position == 0
 

@@ -686,3 +686,19 @@ def test_nothing_is_wrong_beside_a_writer_that_has_just_rolled(
         log.roll()
         code, out, _ = run(capsys, "stat", str(tmp_path / "t-0"))
         assert (code, "nothing looks wrong" in out) == (0, True)
+
+
+def test_recovery_says_which_checksums_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "t-0")
+    log = kstore.open(path, "a")
+    log.append(b"v")
+    log.roll()
+    log.append(b"v")
+    log.flush()
+    log.abandon()
+    out = run(capsys, "recover", path)[1]
+    assert out.endswith(
+        f"no checksums were checked before offset 1, as in Kafka: kstore stat --verify {path}\n"
+    )
