@@ -18,11 +18,5 @@ if [ $# -gt 0 ]; then
     run "$@"
     exit
 fi
-run tests/unit tests/columns tests/golden tests/conformance tests/faults tests/model tests/threads tests/following \
-    tests/sending tests/pages > build/asan/beside.txt 2>&1 &
-beside=$!
-status=0
-run tests/hostile || status=$?
-wait "$beside" || status=$?
-cat build/asan/beside.txt
-exit $status
+run -n 2 tests/hostile tests/unit tests/columns tests/golden tests/conformance tests/faults tests/model tests/threads \
+    tests/following tests/sending tests/pages
