@@ -7,7 +7,7 @@ from typing import Self
 from weakref import WeakMethod
 
 from kstore.engine.io.mutex import Mutex
-from kstore.errors import KstoreError, LogClosedError
+from kstore.errors import KstoreError, LogClosedError, ReentrantCallError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 
@@ -68,8 +68,10 @@ class OpenPartitions:
         with self._guard:
             self._check_open()
             found = self._logs.get(tp)
-            if found is not None and not found.log.is_closed:
-                return found.log
+            if found is not None:
+                if not found.log.is_closed:
+                    return found.log
+                self._close(tp, found.log)  # an interrupt may have kept its closing from giving up the lock
             self._make_room()
             open_log = self._open_log()
             assert open_log is not None
@@ -106,19 +108,23 @@ class OpenPartitions:
             if len(self._logs) < self.limit:
                 return
             tp = next(iter(self._logs))
-            found = self._logs.pop(tp)  # from here on nobody gets it without the guard
-            if found.log.is_closed:
-                continue
-            if found.used or sys.getrefcount(found.log) > _MINE or found.log._refusal is not None:
+            found = self._logs[tp]
+            try:
+                del self._logs[tp]  # from here on nobody gets it without the guard
+                is_needed = found.used or sys.getrefcount(found.log) > _MINE or found.log._refusal is not None
+                if found.log.is_closed or not is_needed:
+                    self._close(tp, found.log)
                 found.used = False
-                self._logs[tp] = found
-                continue
-            self._close(tp, found.log)
+            finally:
+                if not found.log._left:  # if this is interrupted, who needs it next closes it, or the store
+                    self._logs[tp] = found
 
     def _close(self, tp: TopicPartition, log: LogWriter) -> None:
-        """What fails is told by `failures`: whoever needs another log cannot help it."""
+        """What fails is told by `failures`: whoever needs another log cannot help it. ReentrantCallError: it is not closed."""
         try:
             log.close()
+        except ReentrantCallError:
+            raise
         except (OSError, KstoreError) as e:
             self.unclean.add(tp)
             self.failures[tp] = f"{type(e).__name__}: {e}"

@@ -283,6 +283,50 @@ def test_interrupted_and_called_again(tmp_path: Path, name: str) -> None:
     assert nth > 20
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # a callback of a weak reference, interrupted
+def test_an_interrupted_deletion_leaves_nothing_locked(ram: Path) -> None:
+    """The topic is gone, or in use as before, or `health` says that it is not."""
+    ends = set()
+    for nth in some_calls(200, 10, "delete"):
+        with opened(ram / str(nth)) as store:
+            store.create_topic("old", 2)
+            store.extend("old", [b"v"] * 20, [b"%d" % i for i in range(20)])
+            interrupted(nth, lambda store=store: store.delete_topic("old"))  # type: ignore[misc]
+            if store.health().unfinished:
+                ends.add("unfinished")
+            elif "old" in store.topics:
+                ends.add("undone")
+                assert store.health().ok
+                for key in (b"1", b"2", b"3"):
+                    store.append("old", b"v", key)
+            else:
+                ends.add("done")
+    assert "undone" in ends
+
+
+def test_an_interrupt_while_another_log_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever keeps the exception keeps no partition locked."""
+
+    def interrupt(_: kstore.LogWriter) -> None:
+        monkeypatch.undo()
+        raise Interrupt
+
+    with LogStore(tmp_path, mode="a", background=False, max_open_partitions=1) as store:
+        for name in ("one", "another"):
+            store.create_topic(name)
+        store.append("one", b"v")
+        monkeypatch.setattr(kstore.LogWriter, "_leave_clean", interrupt)
+        with pytest.raises(Interrupt) as kept:
+            store.append("another", b"v")
+        assert store.append("one", b"v") == (0, 1)
+        assert store.append("another", b"v") == (0, 0)
+        assert store.health().ok
+        del kept
+    assert LogStore(tmp_path).closed_cleanly
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_by_a_handler(ram: Path, name: str) -> None:
     """A signal comes while a log is written: its handler changes the topic, or is refused, and then nothing has changed."""
