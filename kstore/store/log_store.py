@@ -293,7 +293,7 @@ class LogStore:
             raise LogNotFoundError(f"no partition {tp} in {self._named()}")
         directory.check_place()
         self._work.opened(tp)
-        self._work.begin_missing()
+        self._work.begin_missing(self)
         kind: type[LogWriter] = _StoreLog if self._is_busy else _OwnLog
         if recovers:
             kind = _RecoveredStoreLog if self._is_busy else _RecoveredLog
@@ -382,7 +382,7 @@ class LogStore:
 
     def health(self) -> StoreHealth:
         """What is out of use, or failed in the background, and why, as a StoreHealth; its `ok` is True if nothing is."""
-        self._work.begin_missing()
+        self._work.begin_missing(self)
         partitions = {tp: text for tp, text in self._open_logs.failures.items() if tp in self._catalog.places}
         for tp, log in self._open_logs.open_now():
             refusal = log._settled_refusal()
@@ -1010,6 +1010,7 @@ class LogStore:
         self._check_writing()
         self._catalog.check_changeable()
         self._catalog.remove_due(self._now())
+        self._work.is_behind = self._is_busy  # until it is told: an interrupt may keep the change from it
 
     # ---- closing --------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ _FIRST_MS = 30_000  # until a task first runs, as Kafka's log.initial.task.delay
 _LEAST_MS = 10  # between two runs, though an interval may be 0
 _AGAIN_MS = 1000  # after a clock that failed
 _MOST_MS = 60_000  # of real waiting, because the store's clock may jump
+_NO_MORE = "it could not begin, for want of memory or because there can be no more threads"
 
 
 class Scheduler:
@@ -39,22 +40,25 @@ class Scheduler:
         self._due: dict[Task, int] = {}
         self._running = Mutex()
         self._starting = Mutex()
-        self.is_missing = False  # there ought to be a thread
+        self.missing = ""  # why there is no thread, though there ought to be one
         self._thread: Background | None = None
         self.is_stopped = False
 
     def start(self) -> None:
-        """Begins the thread if there is none, else lets it look at the intervals again. `is_missing` if it could not begin."""
+        """Begins the thread if there is none, else lets it look at the intervals again. `missing` if it could not begin."""
         with contextlib.suppress(ReentrantCallError), self._starting:  # else whom this interrupts does it
-            if not self.is_stopped and (
-                self._thread is None or not self._thread.is_begun or self._thread.is_over
-            ):
-                self.is_missing = True
-                self._thread = Background(target=self._run, name="kstore-store", daemon=True)
-                with contextlib.suppress(RuntimeError, MemoryError):  # no more threads, or no memory for one
-                    self._thread.start()
-                    self.is_missing = not self._thread.has_begun()
+            self.missing = "" if self.is_stopped or self._begin() else _NO_MORE
         self._wake.set()
+
+    def _begin(self) -> bool:
+        """Whether there is a thread, perhaps one that an interrupted call has begun."""
+        with contextlib.suppress(RuntimeError, MemoryError):  # no more threads, or no memory for one
+            if self._thread is None or not self._thread.is_begun or self._thread.is_over:
+                self.missing = "it was interrupted when it was to begin, and will be begun again"
+                self._thread = Background(target=self._run, name="kstore-store", daemon=True)
+                self._thread.start()
+            return self._thread.has_begun()
+        return False
 
     def stop(self) -> None:
         """Ends the thread, after what it is doing now."""
@@ -102,7 +106,7 @@ class Scheduler:
             try:
                 with self._attempt(store, "clock", "the store"):
                     left = self.run_due(store._now())
-                store._work.begin_missing()
+                store._work.begin_missing(store)
                 store._work.tell()
             except BaseException:  # noqa: BLE001, S110 - there was no memory to say what failed: it is tried again
                 pass

@@ -57,6 +57,7 @@ class Upkeep:
         # until when nothing is due, as long as the partition is closed, or has this active segment
         self._quiet: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         self.sizes: dict[TopicPartition, tuple[int, int]] = {}  # segments and bytes, as long as it is closed
+        self.is_behind = False  # topics are changed, and `start` was not told yet
         self._openings = object()  # another one after each opening
         self._flushed: dict[TopicPartition, int] = {}
         self._set_aside: set[TopicPartition] = set()
@@ -104,11 +105,14 @@ class Upkeep:
             self._main.start()
         if any(self._of_topics(store)[1:]):
             self._cleaner.start()
+        self.is_behind = False
 
-    def begin_missing(self) -> None:
-        """Tries again to begin a thread that could not, for want of memory, say."""
+    def begin_missing(self, store: Any) -> None:
+        """Tries again to begin a thread that could not, for want of memory, say, or because a change was interrupted."""
+        if self.is_behind:
+            self.start(store)
         for scheduler in (self._main, self._cleaner):
-            if scheduler.is_missing:
+            if scheduler.missing:
                 scheduler.start()
 
     def stop(self) -> None:
@@ -158,10 +162,8 @@ class Upkeep:
     def failures(self) -> dict[str, str]:
         """What failed, and why."""
         found = {f"{task} of {of}": reason for (task, of), reason in list(self._reasons.items())}
-        if self._main.is_missing or self._cleaner.is_missing:
-            found["thread of the store"] = (
-                "it could not begin, for want of memory or because there can be no more threads"
-            )
+        if missing := self._main.missing or self._cleaner.missing:
+            found["thread of the store"] = missing
         return found
 
     def tell(self) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 import kstore
 from kstore import LogStore
+from kstore.log.threads.background import Background
+from kstore.store.upkeep import Upkeep
 from tests.helpers.processes import environment
 
 NAME = "kstore-store"
@@ -88,6 +90,37 @@ def test_an_empty_store_has_no_thread(ram: Path) -> None:
         store.create_topic("t")
         assert len(threads()) <= 1
         until(threads)
+
+
+class Interrupt(BaseException):
+    """As a signal handler may raise."""
+
+
+@pytest.mark.parametrize("where", ["Upkeep.start", "Background.start", "Background.has_begun"])
+def test_an_interrupt_before_the_thread_is_known_to_have_begun(
+    ram: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The topic is there, and so is the thread, at the latest when a partition is opened, or `health` asked for."""
+    kind, name = where.split(".")
+    owner = {"Upkeep": Upkeep, "Background": Background}[kind]
+
+    def interrupt(*_: object) -> None:
+        monkeypatch.undo()
+        raise Interrupt
+
+    with LogStore(ram, mode="a", **SMALL) as store:  # type: ignore[arg-type]
+        monkeypatch.setattr(owner, name, interrupt)
+        with pytest.raises(Interrupt):
+            store.create_topic("t")
+        assert store.health().background == {}
+        assert threads()
+    with LogStore(ram / "another", mode="a", **SMALL) as store:  # type: ignore[arg-type]
+        monkeypatch.setattr(owner, name, interrupt)
+        with pytest.raises(Interrupt):
+            store.create_topic("t")
+        store.append("t", b"v")
+        assert threads()
+    assert store.health().background == {}
 
 
 def test_closing_stops_a_compaction(ram: Path) -> None:
