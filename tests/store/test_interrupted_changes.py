@@ -262,7 +262,7 @@ def interrupted(nth: int, work: Callable[[], object]) -> bool:
 )  # a callback of a weak reference, interrupted
 @pytest.mark.parametrize("name", ["close", "retain"])
 def test_interrupted_and_called_again(tmp_path: Path, name: str) -> None:
-    """With directories of a deleted topic that are due: a second close() closes, and the directory is free."""
+    """With directories of a deleted topic that are due: a second close() closes, and the directory is free and clean."""
     for nth in itertools.count(1, 3):
         path = tmp_path / str(nth)
         store = LogStore(path, mode="a", file_delete_delay_ms=0, background=False)
@@ -276,6 +276,7 @@ def test_interrupted_and_called_again(tmp_path: Path, name: str) -> None:
         if not store.is_closed and name == "retain":
             store.retain()
         store.close()
+        assert store.closed_cleanly
         with LogStore(path, mode="a", background=False) as again:
             assert again.topics == {"t": [0, 1]}
             assert sum(again.log("t", n).log_end_offset for n in range(2)) == 20

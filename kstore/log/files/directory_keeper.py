@@ -99,29 +99,37 @@ class DirectoryKeeper:
         """Writes the checkpoint files, and the clean marker if all partitions are clean; unlocks.
 
         If a partition is still open, its closing writes the marker. OSError, LogFailedError: the lock is given up all the
-        same, and the directory is not marked as clean.
+        same, and the directory is not marked as clean. It may be interrupted, and called again.
         """
         if self.has_left:
             return
         with self._lock.writing:
             session = SESSIONS.get(self.directory)
-            try:
-                if session is not None and session.checkpoints is not None:
+            if session is not None and session.checkpoints is not None:
+                try:
                     if clean:
-                        self.check_place()
-                        session.checkpoints.store()
-                    session.checkpoints = None
-                    if clean and not session.is_used:
-                        session.mark_clean(self.directory)
-                    elif not clean:
+                        self._store_clean(session)
+                    else:
                         session.clean = False
-            finally:
-                if session is not None:
-                    session.checkpoints = None
-                    if not session.is_used:
-                        SESSIONS.pop(self.directory, None)
-                self._lock.release(self.directory, self._user)
-                self._left = True
+                except (OSError, LogFailedError):
+                    self._give_up(session)
+                    raise
+            self._give_up(session)
+
+    def _store_clean(self, session: Session) -> None:
+        self.check_place()
+        self._held.store()
+        if not session.is_used:
+            session.mark_clean(self.directory)
+
+    def _give_up(self, session: Session | None) -> None:
+        """Gives the lock up, once nothing more is to be written."""
+        if session is not None:
+            session.checkpoints = None
+            if not session.is_used:
+                SESSIONS.pop(self.directory, None)
+        self._lock.release(self.directory, self._user)
+        self._left = True
 
     def __del__(self) -> None:
         try:
@@ -134,9 +142,5 @@ class DirectoryKeeper:
         """Nobody has closed it, and it is garbage."""
         session = SESSIONS.get(self.directory)
         if session is not None:
-            session.checkpoints = None
             session.clean = False
-            if not session.is_used:
-                SESSIONS.pop(self.directory, None)
-        self._lock.release(self.directory, self._user)
-        self._left = True
+        self._give_up(session)
