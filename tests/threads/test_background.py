@@ -7,6 +7,8 @@ import pytest
 
 import kstore
 from kstore.log.threads.background import Background
+from kstore.log.threads.wakeup import Wakeup
+from tests.store.test_background_threads import until
 
 
 def test_who_starts_a_thread_finds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +29,21 @@ def test_who_starts_a_thread_finds_no_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert thread.is_over
     thread.join(30)
     assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_has_just_begun_finds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is over, so nobody waits for it, and the next occasion begins another one."""
+
+    def no_memory(_: Wakeup) -> None:
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(Wakeup, "set", no_memory)
+    thread = Background(target=lambda: None, name="kstore-tried", daemon=True)
+    thread.start()
+    until(lambda: thread.ident is not None and not thread.is_alive())
+    assert thread.is_over
 
 
 def test_a_thread_that_never_runs_keeps_nobody_waiting(

@@ -84,8 +84,8 @@ class Background(threading.Thread):
         self.is_begun = True
         if not self._runs.setdefault("", True):
             return
-        self._begun.set()
-        try:
+        try:  # from here on it has begun: if it ends for want of memory at once, that must be known, too
+            self._begun.set()
             super().run()
         finally:
             self._is_over = True
