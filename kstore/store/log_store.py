@@ -972,7 +972,8 @@ class LogStore:
             options |= self._catalog.checked_options({k: v for k, v in config.items() if v is not None})
             self._catalog.checked_options(in_python(options))
             self._open_logs.of_topic(topic)  # before it is decided: none is left as it was
-            with self._catalog.change(f"configuration of topic {topic}"):
+
+            def steps() -> None:
                 self._catalog.set_options(found, options)
                 self._work.forget({found.partition(number) for number in found.numbers})
                 after = self._catalog.config_of(topic)
@@ -981,6 +982,8 @@ class LogStore:
                         log._use(after)
                 self._changed()
                 self._catalog.spread(self._catalog.live()[1:])
+
+            self._catalog.change(f"configuration of topic {topic}", steps)
         return self.describe(topic)
 
     def delete_topic(self, topic: str) -> None:
@@ -999,12 +1002,15 @@ class LogStore:
                 raise ValueError(f"{topic} is a broker's own log")
             self._catalog.require_all(found, "deleted")
             self._open_logs.of_topic(topic)
-            with self._catalog.change(f"deletion of topic {topic}"):
+
+            def steps() -> None:
                 partitions = self._catalog.leave(found)
                 self._open_logs.drop(partitions)
                 self._work.forget(partitions)
                 self._catalog.delete(partitions, self._now())
                 self._traffic.pop(topic, None)
+
+            self._catalog.change(f"deletion of topic {topic}", steps)
 
     def _check_changeable(self) -> None:
         self._check_writing()

@@ -3,7 +3,7 @@
 import contextlib
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -259,15 +259,17 @@ class TopicCatalog:
                 f"a change of topics in {self.named()} is not finished, which the next opening does: {self.unfinished}"
             )
 
-    @contextlib.contextmanager
-    def change(self, what: str) -> Iterator[None]:
-        """For a change of topics. If it fails before it is decided, nothing has happened. If it fails later, no topic is
-        changed until the store is opened again, which finishes it."""
+    def change(self, what: str, steps: Callable[[], None]) -> None:
+        """Makes a change of topics. If it fails before it is decided, nothing has happened. If it fails later, no topic is
+        changed until the store is opened again, which finishes it.
+
+        No `with` statement: what an interrupt raises just when one calls __enter__ or __exit__ would pass it by."""
         before = self.table
-        self.unfinished = what
-        self.is_changing = True
         try:
-            yield
+            self.unfinished = what
+            self.is_changing = True
+            steps()
+            self.unfinished = ""
         except BaseException as e:
             self.unfinished = f"{what}: {type(e).__name__}: {e}"
             undone = False  # as long as nobody knows better
@@ -278,8 +280,6 @@ class TopicCatalog:
                 self._list()
                 self.unfinished = ""
             raise
-        else:
-            self.unfinished = ""
         finally:
             self.is_changing = False
 
@@ -300,9 +300,12 @@ class TopicCatalog:
             places[number] = str(live[at].path)
         change = Change(name, delete=False, make=places)
         self._check_free()
-        with self.change(str(change)):
+
+        def steps() -> None:
             self._decide(self.table.with_topic(name, KnownTopic(numbers.stop, options), change))
             self._carry_out(now)
+
+        self.change(str(change), steps)
 
     def set_options(self, topic: Topic, options: Mapping[str, str]) -> None:
         """Gives a topic other options of its own; `spread` the table then. Within `change`. LogFailedError if the topic has

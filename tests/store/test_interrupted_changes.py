@@ -17,7 +17,7 @@ import pytest
 import kstore
 from kstore import LogStore, TopicPartition
 from kstore.engine.io.file import calls_made, fail_call
-from kstore.log.files.lock import is_locked
+from kstore.log.files.lock import PartitionLock, is_locked
 from tests.helpers.calls import some_calls
 from tests.interrupts.injector import InjectedInterrupt, Injector
 
@@ -287,24 +287,59 @@ def test_interrupted_and_called_again(tmp_path: Path, name: str) -> None:
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # a callback of a weak reference, interrupted
-def test_an_interrupted_deletion_leaves_nothing_locked(ram: Path) -> None:
-    """The topic is gone, or in use as before, or `health` says that it is not."""
+@pytest.mark.parametrize("name", ["create", "delete"])
+def test_an_interrupted_change_leaves_nothing_locked(ram: Path, name: str) -> None:
+    """The topic is there and in use, or it is not, or `health` says that a change is not finished: also as long as somebody
+    keeps the exception."""
+    change = CHANGES[name]
+    store, _ = filled(ram / "whole")
+    with Injector("check") as counter:
+        change(store)
+    store.close()
     ends = set()
-    for nth in some_calls(200, 10, "delete"):
-        with opened(ram / str(nth)) as store:
-            store.create_topic("old", 2)
-            store.extend("old", [b"v"] * 20, [b"%d" % i for i in range(20)])
-            interrupted(nth, lambda store=store: store.delete_topic("old"))  # type: ignore[misc]
-            if store.health().unfinished:
-                ends.add("unfinished")
-            elif "old" in store.topics:
-                ends.add("undone")
-                assert store.health().ok
+    for nth in sorted({*some_calls(counter.count, 200, name), *range(counter.count - 20, counter.count + 1)}):
+        store, _ = filled(ram / str(nth))
+        kept = []
+
+        def interrupt() -> None:
+            raise InjectedInterrupt
+
+        try:
+            with Injector("check", nth, interrupt):
+                change(store)
+        except InjectedInterrupt as e:
+            kept.append(e)
+        if store.health().unfinished:
+            ends.add("unfinished")
+        else:
+            assert store.health().ok
+            ends.update(store.topics or ["none"])
+            for topic in store.topics:
                 for key in (b"1", b"2", b"3"):
-                    store.append("old", b"v", key)
-            else:
-                ends.add("done")
-    assert "undone" in ends
+                    store.append(topic, b"v", key)
+            store.create_topic("another")
+        store.close()
+        assert store.closed_cleanly
+    assert "old" in ends or name == "create"
+    assert len(ends) > 1
+
+
+def test_an_interrupt_while_a_deletion_looks_for_writers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever keeps the exception keeps no partition locked."""
+
+    def interrupt(_: PartitionLock) -> None:
+        monkeypatch.undo()
+        raise Interrupt
+
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("old")
+        monkeypatch.setattr(PartitionLock, "release", interrupt)
+        with pytest.raises(Interrupt) as kept:
+            store.delete_topic("old")
+        assert store.append("old", b"v") == (0, 0)
+        del kept
 
 
 def test_an_interrupt_while_another_log_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
