@@ -146,7 +146,12 @@ class LogDirectory:
             if self.keeper.is_written(path):
                 raise LogLockedError(str(path), os.getpid())
             if path.is_dir():
-                PartitionLock(path).release()
+                lock = PartitionLock(path)
+                try:
+                    lock.release()
+                except BaseException:  # an interrupt, and who keeps it keeps the lock
+                    lock.release()
+                    raise
 
     def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
         """Takes partitions out of use: their directories get names that end in -delete, durably. OSError,
