@@ -173,6 +173,10 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise not_found(Path(path))
             make_directory(str(directory))
         self._directory = str(directory)
+        self._has_own_epochs = leader_epoch is None
+        self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
+        self._reports = Reports()
+        self._cuts = Cuts()
         try:
             self._log_dir = LogDirState(directory)
         except BaseException:
@@ -180,11 +184,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 with contextlib.suppress(OSError):
                     directory.rmdir()
             raise
-        self._left = False
-        self._has_own_epochs = leader_epoch is None
-        self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
-        self._reports = Reports()
-        self._cuts = Cuts()
+        self._left = (
+            False  # from here on nothing may be called outside of this `try`: it could be interrupted
+        )
         try:
             self._load(keep_cut, clean, recovery_point, log_start_offset, topic_id, now)
             if leader_epoch is not None:

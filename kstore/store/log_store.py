@@ -61,7 +61,7 @@ from kstore.store.descriptions import StoreHealth, TopicDescription
 from kstore.store.lag import lag_of
 from kstore.store.log_directory import LogDirectory
 from kstore.store.metrics import StoreMetrics, count_recovery, measure
-from kstore.store.open_partitions import Opening, OpenPartitions, default_limit
+from kstore.store.open_partitions import OpenPartitions, default_limit
 from kstore.store.recovery import ParallelWork, threads_for
 from kstore.store.store_cursor import StoreCursor
 from kstore.store.store_scan import StoreScan
@@ -266,10 +266,14 @@ class LogStore:
                         work[tp] = work_left(path, keeper.state_of(path, tp), interval)
 
             def recover(tp: TopicPartition, keeper: DirectoryKeeper = keeper) -> None:
-                with self._noting_failures(tp, keeper), Opening() as opening:
-                    opening.log = log = self._open_writer(tp, recovers=True)
-                    if not self._open_logs.keep(tp, log):
-                        log.close()
+                with self._noting_failures(tp, keeper):
+                    log = self._open_writer(tp, recovers=True)
+                    try:
+                        if not self._open_logs.keep(tp, log):
+                            log.close()
+                    except BaseException:  # who keeps the exception would keep it locked
+                        log.abandon()
+                        raise
 
             todo = [tp for tp, size in work.items() if size]
             ParallelWork(recover, todo).run(threads_for(work.values()))
@@ -297,12 +301,14 @@ class LogStore:
         kind: type[LogWriter] = _StoreLog if self._is_busy else _OwnLog
         if recovers:
             kind = _RecoveredStoreLog if self._is_busy else _RecoveredLog
-        with Opening() as opening:
-            opening.log = log = kind(
-                directory.path_of(tp), self._catalog.config_of(tp.topic), create=False, **self._log_options
-            )
+        path, config = directory.path_of(tp), self._catalog.config_of(tp.topic)
+        log = kind(path, config, create=False, **self._log_options)
+        try:
             log._traffic = self._traffic_of(tp.topic)
             count_recovery(log._traffic, log.recovery)
+        except BaseException:  # who keeps the exception would keep it locked
+            log.abandon()
+            raise
         return log
 
     def _traffic_of(self, topic: str) -> Traffic:

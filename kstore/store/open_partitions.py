@@ -3,7 +3,6 @@
 import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Self
 from weakref import WeakMethod
 
 from kstore.engine.io.mutex import Mutex
@@ -27,20 +26,6 @@ class _Open:
     def __init__(self, log: LogWriter) -> None:
         self.log = log
         self.used = True
-
-
-class Opening:
-    """A block in which a log is opened. Unless it ends well, the log is abandoned, so that nobody who keeps the exception
-    keeps the log locked."""
-
-    log: LogWriter | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None and self.log is not None:
-            self.log.abandon()
 
 
 class OpenPartitions:
@@ -75,15 +60,18 @@ class OpenPartitions:
             self._make_room()
             open_log = self._open_log()
             assert open_log is not None
-            with Opening() as opening:
-                try:
-                    opening.log = log = open_log(tp)
-                except (OSError, KstoreError) as e:
-                    self.failures[tp] = f"{type(e).__name__}: {e}"
-                    raise
+            try:
+                log = open_log(tp)
+            except (OSError, KstoreError) as e:
+                self.failures[tp] = f"{type(e).__name__}: {e}"
+                raise
+            try:
                 self.failures.pop(tp, None)
                 self._logs[tp] = _Open(log)
                 self._check_open()  # it may have been abandoned meanwhile
+            except BaseException:  # who keeps the exception would keep it locked
+                log.abandon()
+                raise
             return log
 
     def keep(self, tp: TopicPartition, log: LogWriter) -> bool:

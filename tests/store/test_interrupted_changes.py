@@ -324,6 +324,37 @@ def test_an_interrupted_change_leaves_nothing_locked(ram: Path, name: str) -> No
     assert len(ends) > 1
 
 
+def test_an_interrupted_opening_leaves_nothing_locked(ram: Path) -> None:
+    """Also as long as somebody keeps the exception: a partition is opened, at the places where locks and logs are handed on."""
+
+    def closed(name: str) -> LogStore:
+        with LogStore(ram / name, mode="a", background=False) as store:
+            store.create_topic("t")
+            store.append("t", b"v")
+        return LogStore(ram / name, mode="a", background=False)
+
+    def interrupt() -> None:
+        raise InjectedInterrupt
+
+    with closed("warm") as store:
+        store.append("t", b"v")  # what only a first run does is done
+    with closed("whole") as store, Injector("check") as counter:
+        store.append("t", b"v")
+    places = {place: nth for nth, place in enumerate(counter.where, 1) if not place.startswith("python")}
+    handed_on = [
+        nth
+        for place, nth in places.items()
+        if place.split(" <")[0].endswith((" __exit__", " acquire", " __init__", " get", " _open_writer"))
+    ]
+    for nth in handed_on:
+        with closed(str(nth)) as store:
+            with pytest.raises(InjectedInterrupt) as kept, Injector("check", nth, interrupt):
+                store.append("t", b"v")
+            store.append("t", b"v")
+            del kept
+    assert len(handed_on) > 50
+
+
 def test_an_interrupt_while_a_deletion_looks_for_writers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

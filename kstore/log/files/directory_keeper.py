@@ -24,7 +24,12 @@ class DirectoryKeeper:
         self._user = User()
         self._pid = os.getpid()
         self._left = False
-        self._lock = DirectoryLock.acquire(directory, directory, self._user)
+        try:
+            self._lock = DirectoryLock.acquire(directory, directory, self._user)
+        except BaseException:
+            if self._user.lock is not None:
+                self._user.lock.release(directory, self._user)
+            raise
         try:
             with self._lock.writing:
                 remove_drafts(directory)

@@ -69,6 +69,8 @@ def keep_no_more(fd: int, byte: int) -> None:
 class User:
     """One log that uses a lock. A log that is garbage uses it no longer, whether it said so or not."""
 
+    lock: "DirectoryLock | None" = None  # also if an interrupt kept `acquire` from returning it
+
 
 class DirectoryLock:
     """The lock of one directory, shared by all logs that this process writes in it; the last one to leave unlocks.
@@ -109,6 +111,7 @@ class DirectoryLock:
                     raise LogLockedError(name, os.getpid())
             try:
                 lock._users[name] = weakref.ref(user)
+                user.lock = lock
                 return lock
             except BaseException:  # an interrupt: nobody knows that it is to be released
                 lock._users.setdefault(name, weakref.ref(user))

@@ -305,12 +305,11 @@ class LogDirState:
         try:
             self._lock = DirectoryLock.acquire(self.directory, path, self._user)
             self._partition_lock = PartitionLock(path)
-            if (
-                directory_of(path) != self.directory
-            ):  # it became a store's meanwhile, which did not know of this writer
+            if directory_of(path) != self.directory:  # a store's by now, which did not know of this writer
                 raise LogLockedError(str(self.path), None)
             self.state = self._enter()
         except BaseException:
+            self._lock = self._user.lock
             self.leave(clean=False)
             raise
 
