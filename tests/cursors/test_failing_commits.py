@@ -226,6 +226,21 @@ def test_a_signal_in_the_commit_of_a_batch(ram: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
+def test_a_signal_in_the_reading_of_a_batch(ram: Path) -> None:
+    """Nothing is said to be cut off."""
+    path = filled(ram, 0)
+    with kstore.open(path).cursor("g", start=1000) as jobs:
+        nth, stopped = 0, True
+        while stopped:
+            nth += 1
+            jobs.seek(1000)
+            stopped = _interrupted("line", nth, KeyboardInterrupt, lambda: jobs.batch(2).__enter__())
+            assert next(iter(jobs)).offset in (1000, 1002)  # 1002 if not even __del__ could go back
+            jobs.commit(1000, durable=False)
+    assert nth > 60
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
 @pytest.mark.parametrize("kind", ["line", "check"])
 def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
     """Nobody is kept out afterwards, and no descriptor stays open."""

@@ -172,6 +172,17 @@ def _may_be_committed(world: World, log: Any, offsets: set[int]) -> None:
             require(log.cursors()[GROUP].offset == offset + 1, "the next commit is lost")
 
 
+def reading(prepare: Callable[[World], None], **options: Any) -> Callable[[World], None]:
+    """The same with the cursor of a log that is open for reading."""
+
+    def prepared(world: World) -> None:
+        prepare(world)
+        world.held.pop().close()
+        world.held.append(kstore.open(world.directory).cursor(GROUP, **options))
+
+    return prepared
+
+
 def beside(prepare: Callable[[World], None]) -> Callable[[World], None]:
     """The same in a log directory, in which this process writes another log, too."""
 
@@ -502,6 +513,42 @@ def _(world: World) -> None:
     cursor.close()
 
 
+def _goes_on(world: World, begun: tuple[int, ...], allowed: set[int]) -> Callable[[Any], None]:
+    """A check: an interrupted cursor stands at one of these offsets, and gives and commits what comes from there on."""
+
+    def check(log: Any) -> None:
+        cursor = world.held[0]
+        position = cursor.position
+        require(position in (*begun, *allowed), f"the cursor is at {position}, not at one of {begun}")
+        found = [record.offset for record in cursor]
+        require(found == list(range(position, log.log_end_offset)), f"from {position} on it gives {found}")
+        allowed.add(cursor.position)
+        cursor.commit()
+
+    return check
+
+
+@operation("cursor.batch", with_cursor)
+@operation("cursor.batch, of a reader", reading(with_cursor))
+def _(world: World) -> None:
+    allowed = {3, 7}
+    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
+    world.live_checks.append(_goes_on(world, (3, 7), allowed))
+    with world.held[0].batch(4) as records:
+        _expect([record.offset for record in records], [3, 4, 5, 6])
+    allowed.discard(3)
+
+
+@operation("cursor, followed", reading(with_cursor, follow=True, timeout=0))
+@operation("cursor, iterated by a reader", reading(with_cursor))
+def _(world: World) -> None:
+    end = world.log.log_end_offset
+    allowed = {3, end}
+    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
+    world.live_checks.append(_goes_on(world, tuple(range(3, end)), allowed))
+    _expect([record.offset for record in world.held[0]], list(range(3, end)))
+
+
 @operation("retain, keeping for a group", with_cursor)
 def _(world: World) -> None:
     world.log.configure(retention_bytes=0)
@@ -602,6 +649,26 @@ def _(world: World) -> None:
     _expect(
         [r.offset for r in world.log.follow(3, timeout=0, records=True)], list(range(3, len(world.acked)))
     )
+
+
+def followed(world: World) -> None:
+    """Eleven records, and a follower in a log that is open for reading."""
+    eleven(world)
+    world.held.append(kstore.open(world.directory).follow(3, timeout=0))
+
+
+@operation("follower, of a reader", followed)
+def _(world: World) -> None:
+    given: list[int] = []
+
+    def check(log: Any) -> None:
+        given.extend(record.offset for record in world.held[0])
+        missing = set(range(3, log.log_end_offset)).difference(given)
+        # the one that was under way is lost
+        require(len(missing) < 2 and given == sorted(set(given)), f"a follower gave {given}")
+
+    world.live_checks.append(check)
+    given.extend(record.offset for record in world.held[0])
 
 
 @operation("read, send", sockets)

@@ -200,6 +200,7 @@ class Cursor(OffsetCommitter, Closing):
             self._cut = -1  # from this offset on, records were cut off after they had been read
             self._cuts_seen = view._cuts.count
             self._given_before = 0  # up to here at most, when the view was looked at last
+            self._found_in = view._loaded  # where the position was found to be as it was read, or sought
             self._left: OffsetAndMetadata | None = None  # what was committed when a seek led away from it
             # of the last look: what the view showed, up to where it is read, and when (s) it is time for another look
             self._looked: tuple[object, int, float] = None, -1, 0.0
@@ -207,6 +208,7 @@ class Cursor(OffsetCommitter, Closing):
             if self._committed is None:
                 if wait:  # the view is from before it
                     view.refresh()
+                    self._found_in = view._loaded
                 self._place = offset_of(self._view, start)
             else:
                 self._place = self._committed.offset
@@ -289,7 +291,7 @@ class Cursor(OffsetCommitter, Closing):
     def _go_to(self, offset: int, cuts_seen: int) -> int:
         self._position = self._floor = offset
         self._shown, self._cut, self._follower_at = self._showing(), -1, -1
-        self._cuts_seen, self._left = cuts_seen, self._committed
+        self._cuts_seen, self._left, self._found_in = cuts_seen, self._committed, self._view._loaded
         return offset
 
     def _check_place(self) -> None:
@@ -336,33 +338,36 @@ class Cursor(OffsetCommitter, Closing):
     def _refresh(self) -> None:
         """Lets the view show the log as it is now, and finds out whether records that were read have been cut off."""
         view = self._view
-        before = view._loaded
-        changed = view.refresh()
-        if self._cut >= 0:
-            return
-        position = self._position
+        view.refresh()
+        if self._cut < 0:
+            now, position, cuts_seen = view._loaded, self._position, view._cuts.count
+            self._cut = self._cut_since(position)
+            # last: who is interrupted before finds it out again
+            self._found_in, self._given_before, self._cuts_seen = now, position, cuts_seen
+
+    def _cut_since(self, position: int) -> int:
+        """From which offset on, below the position, records were cut off since that was found out last; -1 if none were."""
+        view, before = self._view, self._found_in
         # What a follower has given since may be what was written after a truncation: it tells if not.
         given = position if self._shown is not None else min(position, self._given_before)
-        self._given_before = position
-        cuts = view._cuts
-        if cuts.count != self._cuts_seen:
-            cut, self._cuts_seen = cuts.since(self._cuts_seen), cuts.count
-            if 0 <= cut < given:
-                self._cut = cut
-                return
+        cut = view._cuts.since(self._cuts_seen)
+        if 0 <= cut < given:
+            return cut
         epochs, end = self._shown or (self._followed_epochs, position)
         if epochs != view.leader_epochs and position <= end:
             cut = self._end_of_epoch(_epoch_before(epochs, position))
             if 0 <= cut < position:
-                self._cut = cut
-                return
-        if changed and position <= view.log_end_offset:
+                return cut
+        # who writes the log is told by its cuts
+        is_changed = view._loaded is not before and not isinstance(view, LogAppender)
+        if is_changed and position <= view.log_end_offset:
             reached = min(given, before.log_end_offset)
             reader = self._reader
             mark = reader._last_batch() if reader is not None and reader.next_offset == reached else None
             kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
             if kept < reached:
-                self._cut = kept
+                return kept
+        return -1
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -521,8 +526,9 @@ class Cursor(OffsetCommitter, Closing):
             self._end_follower()
             self._refresh()
             self._check_range()
-            self._shown = None
+            # first: without what is shown they say in which epochs the position is
             self._followed_epochs = tuple(e for e in self._view.leader_epochs if e[1] < self._position)
+            self._shown = None
             follower = self._view.follow(
                 self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
             )
@@ -699,11 +705,12 @@ class Cursor(OffsetCommitter, Closing):
 class CursorBatch:
     """Some records of a cursor, which are committed when the `with` block ends well. cursor.batch() makes one."""
 
+    _before = -1  # where the cursor was; also if making this is interrupted
+
     def __init__(self, cursor: Cursor, count: int, timeout: float) -> None:
         self._cursor = cursor
         self._count = count
         self._timeout = timeout
-        self._before = -1
 
     def __enter__(self) -> list[Record]:
         self._before = self._cursor.position
