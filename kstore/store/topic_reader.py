@@ -358,14 +358,18 @@ class TopicReader(Closing):
     def _hear(self) -> None:
         """Takes in what the system tells of changes."""
         self._event.clear()
-        for directory, _, name in self._watch.read_events() if self._watch is not None else ():
-            if directory < 0:
-                self._pending |= dict.fromkeys(self._places)
-            elif (tp := self._numbers.get(directory)) in self._places and tp is not None:
-                if name:
-                    self._pending[tp] = None
-                else:
-                    self._gone(tp)
+        try:
+            for directory, _, name in self._watch.read_events() if self._watch is not None else ():
+                if directory < 0:
+                    self._pending |= dict.fromkeys(self._places)
+                elif (tp := self._numbers.get(directory)) in self._places and tp is not None:
+                    if name:
+                        self._pending[tp] = None
+                    else:
+                        self._gone(tp)
+        except BaseException:  # an interrupt: nobody tells the rest once more
+            self._pending |= dict.fromkeys(self._places)
+            raise
 
     def _register(self, poll: select.epoll) -> None:
         poll.register(self._event.fileno(), select.EPOLLIN)

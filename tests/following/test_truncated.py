@@ -1,5 +1,7 @@
 """A log is truncated below what a reader has read, and has grown beyond it when the reader looks again: it is told."""
 
+import contextlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.interrupts.injector import Injector, raiser
 
 
 def append_each(log: Any, count: int, mark: bytes) -> None:
@@ -176,3 +179,27 @@ def test_a_segment_that_is_gone(tmp_path: Path) -> None:
             log.roll()
             append_each(log, 6, b"b")
             assert_told(source, 1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
+@pytest.mark.parametrize("make", [follower, cursor, following_cursor], ids=lambda make: make.__name__)
+def test_a_look_that_is_interrupted(ram: Path, make: Callable[[Any, Path], Any]) -> None:
+    """The next look tells what that one would have told."""
+    nth, stopped = 0, True
+    while stopped:
+        nth += 2
+        path = ram / f"t-{nth}"
+        with kstore.open(path, "a") as log:
+            append_each(log, 10, b"a")
+            source = make(log, path)
+            assert take(source) == [b"a"] * 10
+            log.truncate_to(4)
+            append_each(log, 10, b"b")
+            told = contextlib.suppress(KeyboardInterrupt, kstore.OffsetOutOfRangeError)
+            with told, Injector("check", nth, raiser(KeyboardInterrupt)) as injector:
+                take(source, 1)
+            stopped = injector.done
+            assert_told(source, 4)
+            source.close()
+        shutil.rmtree(path)
+    assert nth > 30

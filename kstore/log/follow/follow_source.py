@@ -218,6 +218,7 @@ class DirectorySource:
     def __init__(self, log: Followed, isolation: str, path: "Path") -> None:
         self.path = log.path
         self._log = log  # a view of the follower's own
+        self._shown = log._now()  # what of it was compared last with what was read
         self._directory = directory_at(str(path))
         self._isolation = isolation
         self._settled = False  # no transaction is open, or none matters
@@ -257,14 +258,18 @@ class DirectorySource:
             self._grown = True
             return
         last = None if self._segment is None else f"{self._segment.stem}.log"
-        for directory, bits, name in self.watch.read_events():
-            if directory == self._partition and name.endswith(".log"):
-                if name == last and bits == MODIFY:
-                    self._grown = True
-                else:
+        try:
+            for directory, bits, name in self.watch.read_events():
+                if directory == self._partition and name.endswith(".log"):
+                    if name == last and bits == MODIFY:
+                        self._grown = True
+                    else:
+                        self._stale = True
+                elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS) or not name or directory < 0:
                     self._stale = True
-            elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS) or not name or directory < 0:
-                self._stale = True
+        except BaseException:  # an interrupt: nobody tells the rest once more
+            self._stale = True
+            raise
 
     def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
         if on_error == "skip" or (self._grown and not self._settled):
@@ -313,7 +318,7 @@ class DirectorySource:
         return Found((grown,), reader, self._end)
 
     def _refresh(self, offset: int, mark: Mark | None) -> None:
-        before = self._log._now()
+        before = self._shown
         segments, end = before.segments, before.log_end_offset
         if self._segment is not None:
             segments, end = (*segments[:-1], self._segment), self._end
@@ -324,8 +329,9 @@ class DirectorySource:
             reached = min(offset, end)
             kept = kept_until(segments, end, reached, now.segments, mark if reached == offset else None)
             self._kept = kept if kept < reached else -1
-        self._segment = now.segments[-1] if now.segments else None
-        self._end = now.log_end_offset
+        last = now.segments[-1] if now.segments else None
+        # at once: one tells of the others
+        self._shown, self._segment, self._end = now, last, now.log_end_offset
         self._unindexed = 0
         self._settled = not self._is_committed() or self._log.last_stable_offset() == self._end
         self._stale = self._grown = False  # last: who is interrupted before looks again
