@@ -1,7 +1,6 @@
 """Who reads for a group in a store, so that its members can share the partitions."""
 
 import os
-from contextlib import suppress
 
 from kstore.errors import CursorLockedError, LogNotFoundError
 from kstore.log.cursors.member_lock import MemberLock, byte_of
@@ -22,11 +21,12 @@ class Membership:
             raise LogNotFoundError(f"no log directory is left in which group {group!r} could read")
         self._first = byte_of("members", group, *sorted(topics), *directories)
         for place in range(_MOST):
-            with suppress(CursorLockedError):
-                byte = self._first + place
+            byte = self._byte = self._first + place
+            try:
                 self._lock = MemberLock(directories[0], group, f"place {place} among the members", byte)
-                self._byte = byte
-                return
+            except CursorLockedError:
+                continue
+            return
         raise CursorLockedError(f"{directories[0]}: each of the {_MOST} places of group {group!r}", None)
 
     def share_of(self, count: int) -> int:

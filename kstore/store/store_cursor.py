@@ -144,16 +144,17 @@ class StoreCursor(TopicReader):
                     lock=lock,
                     left_out=self._left_out,
                 )
+                position = cursor.position
             except BaseException as e:
                 lock.release()
                 if isinstance(e, LogNotFoundError):
                     continue
                 raise
-            self._settled[tp] = cursor.position
+            self._settled[tp] = position
             self._pending[tp] = None
             self._places[tp] = cursor
             if cursor.committed is None and start != "earliest":
-                fresh.append((cursor, cursor.position))
+                fresh.append((cursor, position))
         commit_all(fresh, durable=True)  # or who takes over from this member would begin elsewhere
 
     def _give_up_lost(self) -> None:

@@ -2,19 +2,25 @@
 
 import contextlib
 import errno
+import operator
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call, trace_calls
+from kstore.log.cursors import member_lock
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile
 from kstore.log.files.lock import User
+from tests.helpers.processes import environment
 from tests.interrupts.injector import Injector
 
 FILE = "kstore-cursors-g.positions"
@@ -263,6 +269,44 @@ def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0, nth
     assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
+
+
+@pytest.mark.parametrize("where", ["keep_byte", "LockFile.claim", "LockFile.lock"])
+def test_an_interrupted_opening_keeps_no_lock(ram: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Also while somebody keeps the exception, as a prompt does: its traceback has what was made so far."""
+    path = filled(ram, 3)
+    name = f"kstore.log.cursors.member_lock.{where}"
+    real = operator.attrgetter(where)(member_lock)
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        real(*args, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(name, interrupted)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            kstore.open(path).cursor("g")
+    code = f"import kstore; kstore.open({str(path)!r}).cursor('g').close()"
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment())
+    kstore.open(path).cursor("g").close()
+    assert kept.value.__traceback__ is not None
+
+
+def test_an_interrupted_close_is_none(ram: Path) -> None:
+    """is_closed is false as long as the group is locked."""
+    path = filled(ram, 3)
+    nth, stopped, seen = 0, True, set()
+    while stopped:
+        nth += 1
+        jobs = kstore.open(path).cursor("g")
+        stopped = _interrupted("line", nth, KeyboardInterrupt, jobs.close)
+        seen.add(jobs.is_closed)
+        if jobs.is_closed:
+            kstore.open(path).cursor("g").close()
+        jobs.close()
+        assert jobs.is_closed
+        kstore.open(path).cursor("g").close()
+    assert seen == {False, True}
 
 
 def test_damage_is_an_error(ram: Path) -> None:

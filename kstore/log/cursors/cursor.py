@@ -153,6 +153,7 @@ class Cursor(OffsetCommitter, Closing):
     _file: GroupFile
     _committed: OffsetAndMetadata | None
     _floor: int
+    _has_left = False  # close() has given the partition up
 
     def __init__(
         self,
@@ -660,8 +661,8 @@ class Cursor(OffsetCommitter, Closing):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the cursor was closed."""
-        return self._closed
+        """Whether the cursor was closed. False if close() was interrupted, and has the partition still: call it again."""
+        return self._has_left
 
     def _let_go(self) -> None:
         """Closes what an iteration that broke off was reading."""
@@ -686,6 +687,7 @@ class Cursor(OffsetCommitter, Closing):
                     self._file.sync()
         finally:
             lock.release()
+            self._has_left = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -180,19 +180,17 @@ class MemberLock:
         self._token = User()
         self._name = f"{directory}: {what} of group {group!r}"
         file = self.file = LockFile.of(directory, self._token)
-        with file.mutex:
-            if file.is_mine(byte):
-                raise CursorLockedError(self._name, os.getpid())
-            file.held[byte] = (self._token, weakref.ref(self))  # first: who is interrupted now unlocks it
-            if not keep_byte(file.fd, byte + _KEPT) or not file.lock(byte):
-                holder = holder_of(file.fd, byte, 1)
-                _drop(file, byte, self._token)
-                raise CursorLockedError(self._name, holder)
-            try:
+        try:
+            with file.mutex:
+                if file.is_mine(byte):
+                    raise CursorLockedError(self._name, os.getpid())
+                file.held[byte] = (self._token, weakref.ref(self))
+                if not keep_byte(file.fd, byte + _KEPT) or not file.lock(byte):
+                    raise CursorLockedError(self._name, holder_of(file.fd, byte, 1))
                 file.claim()
-            except BaseException:
-                _drop(file, byte, self._token)
-                raise
+        except BaseException:  # who keeps an interrupt keeps this object, too
+            self.release()
+            raise
 
     def check(self) -> None:
         """Takes the lock again if the system has dropped it. CursorLockedError if another process has it now;
