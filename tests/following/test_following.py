@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -506,3 +507,23 @@ def test_a_follower_that_is_gone_leaves_no_descriptor(tmp_path: Path, end: str) 
         waiting = log.follow(1, timeout=10)
         threading.Timer(0.05, log.append, [b"w"]).start()
         assert next(waiting).value == b"w"
+
+
+@pytest.mark.parametrize("of_writer", [False, True])
+def test_a_second_thread_is_refused(tmp_path: Path, of_writer: bool) -> None:
+    """The first one, which waits, is not disturbed."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        follower = (log if of_writer else kstore.open(path)).follow(0)
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(next, follower)
+            while not follower._busy:
+                time.sleep(0.001)
+            for ask in (follower.__next__, follower.take):
+                with pytest.raises(RuntimeError, match="being read already"):
+                    ask()
+            log.append(b"v")
+            assert first.result().value == b"v"
+        log.append(b"w")
+        assert next(follower).value == b"w"
+        follower.close()

@@ -22,6 +22,9 @@ _HEARTBEAT = (
 )
 _POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where nothing tells of changes
 _LOOKS = 20  # at a place that keeps changing while it is read
+# Between the look whether somebody is busy and the mark that somebody is, which begins a `try`, CPython neither switches threads
+# nor runs signal handlers.
+BUSY = "this iterator is being read already; each thread needs one of its own"
 _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
@@ -59,6 +62,7 @@ class Follower(Closing, Generic[Item]):
         self._is_passing = False  # damage
         self._closed = False
         self._taken = 0
+        self._busy = False  # somebody looks for the next one, or waits for it
         self._event = EventFd()
         self._poll = select.epoll()
         self._poll.register(self._event.fileno(), select.EPOLLIN)
@@ -72,7 +76,13 @@ class Follower(Closing, Generic[Item]):
 
         OffsetOutOfRangeError if the position was deleted; CorruptRecordError, OSError.
         """
-        return self._look(_Wait(0))
+        if self._busy:
+            raise RuntimeError(BUSY)
+        try:
+            self._busy = True
+            return self._look(_Wait(0))
+        finally:
+            self._busy = False
 
     def _take(self) -> Item | None:
         """The same, of what was there when the source was looked at last."""
@@ -194,12 +204,23 @@ class Follower(Closing, Generic[Item]):
         return self
 
     def __next__(self) -> Item:
-        wait = _Wait(self.timeout)
-        while (item := self._look(wait)) is None:
-            if wait.pause is None:
-                raise StopIteration
-            self._heard(bool(self._poll.poll(wait.pause)), wait)
-        return item
+        try:
+            if self._pending:
+                return self._pending.popleft()  # type: ignore[return-value] # records, if any
+        except IndexError:
+            pass  # another thread took it
+        if self._busy:
+            raise RuntimeError(BUSY)
+        try:
+            self._busy = True
+            wait = _Wait(self.timeout)
+            while (item := self._look(wait)) is None:
+                if wait.pause is None:
+                    raise StopIteration
+                self._heard(bool(self._poll.poll(wait.pause)), wait)
+            return item
+        finally:
+            self._busy = False
 
     def __aiter__(self) -> Self:
         return self
@@ -211,11 +232,17 @@ class Follower(Closing, Generic[Item]):
         self._taken += 1
         if self._taken % _TURNS == 0:
             await asyncio.sleep(0)
-        while (item := self._look(wait)) is None:
-            if wait.pause is None:
-                raise StopAsyncIteration
-            self._heard(await self._readable(wait.pause), wait)
-        return item
+        if self._busy:
+            raise RuntimeError(BUSY)
+        try:
+            self._busy = True
+            while (item := self._look(wait)) is None:
+                if wait.pause is None:
+                    raise StopAsyncIteration
+                self._heard(await self._readable(wait.pause), wait)
+            return item
+        finally:
+            self._busy = False
 
     def _look(self, wait: "_Wait") -> Item | None:
         """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""
