@@ -423,6 +423,7 @@ class _Position:
         self, log: PartitionLog, offset: int, isolation: Any, on_error: Any, left_out: LeftOut
     ) -> None:
         self._log = log
+        self._shown = log._loaded  # what of it was compared last with what was read
         self._on_error = on_error
         self._left_out = left_out
         self._directory = directory_at(log.path)
@@ -472,8 +473,9 @@ class _Position:
     def _end_now(self, position: int) -> int:
         """Where to stop. OffsetOutOfRangeError."""
         log = self._log
-        before = log._loaded
-        if log.refresh() and self._kept < 0:
+        before = self._shown
+        log.refresh()
+        if log._loaded is not before and self._kept < 0:
             reached = min(position, before.log_end_offset)
             reader = self._reader
             mark = self._mark if reader is None or reader.next_offset < 0 else reader._last_batch()
@@ -485,6 +487,7 @@ class _Position:
                 mark if reached == position else None,
             )
             self._kept = kept if kept < reached else -1
+        self._shown = log._loaded  # not before: who is interrupted compares again
         check_directory(log.path, self._directory)
         first, end = log.log_start_offset, log.log_end_offset
         if not first <= position <= end:

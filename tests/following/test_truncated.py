@@ -182,13 +182,13 @@ def test_a_segment_that_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
-@pytest.mark.parametrize("make", [follower, cursor, following_cursor], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [follower, cursor, following_cursor, store_follower], ids=lambda make: make.__name__)
 def test_a_look_that_is_interrupted(ram: Path, make: Callable[[Any, Path], Any]) -> None:
     """The next look tells what that one would have told."""
     nth, stopped = 0, True
     while stopped:
         nth += 2
-        path = ram / f"t-{nth}"
+        path = ram / str(nth) / "t-0"
         with kstore.open(path, "a") as log:
             append_each(log, 10, b"a")
             source = make(log, path)
@@ -201,5 +201,5 @@ def test_a_look_that_is_interrupted(ram: Path, make: Callable[[Any, Path], Any])
             stopped = injector.done
             assert_told(source, 4)
             source.close()
-        shutil.rmtree(path)
+        shutil.rmtree(path.parent)
     assert nth > 30
