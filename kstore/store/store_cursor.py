@@ -20,6 +20,7 @@ from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.threads.async_call import in_thread
+from kstore.log.threads.one_thread import OneThread
 from kstore.store.membership import Membership
 from kstore.store.topic_reader import LOOK, TURN, TopicReader, TopicRecord, Topics
 
@@ -343,7 +344,7 @@ class StoreColumns:
 
     def __iter__(self) -> Iterator[TopicColumns]:
         self._cursor._check_open()
-        return chain.from_iterable(self._cursor._awaited(self._of))
+        return chain.from_iterable(OneThread(self._cursor, partial(self._cursor._awaited, self._of)))
 
     def __aiter__(self) -> AsyncIterator[TopicColumns]:
         self._cursor._check_open()

@@ -26,6 +26,7 @@ from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import Mark, kept_until
 from kstore.log.threads.closing import Closing
+from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
 from kstore.store.current import Current
 from kstore.store.log_directory import LogDirectory
@@ -100,7 +101,7 @@ class Place(Protocol):
     def close(self) -> None: ...
 
 
-class TopicReader(Closing):
+class TopicReader(Closing, Iterated):
     """The loop of all that read many partitions: each has its turn when something tells of it."""
 
     _closed = True
@@ -205,7 +206,7 @@ class TopicReader(Closing):
 
     def __iter__(self) -> Iterator[TopicRecord]:
         self._check_open()
-        return chain.from_iterable(self._awaited(self._records_of))
+        return chain.from_iterable(OneThread(self, partial(self._awaited, self._records_of)))
 
     def __aiter__(self) -> AsyncIterator[TopicRecord]:
         self._check_open()

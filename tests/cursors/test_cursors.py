@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -476,3 +478,32 @@ def test_wrong_calls(path: Path, call: Callable[[kstore.Cursor], object], error:
 def test_a_single_file_has_none(path: Path) -> None:
     with pytest.raises(kstore.LogNotFoundError, match="no cursors"):
         kstore.open(path / "00000000000000000000.log").cursor("g")
+
+
+def test_a_second_thread_is_refused(path: Path) -> None:
+    """The first one is not disturbed; when its loop has ended, others may go on from there."""
+    with kstore.open(path).cursor("threads") as jobs, ThreadPoolExecutor(1) as pool:
+        first = iter(jobs)
+        offset = next(first).offset
+        for other in (jobs, jobs.scan(["offset"])):
+            with pytest.raises(RuntimeError, match="being read already"):
+                pool.submit(lambda other=other: next(iter(other))).result()
+        assert next(first).offset == offset + 1
+        del first
+        assert pool.submit(lambda: next(iter(jobs)).offset).result() == offset + 2
+
+
+def test_a_second_thread_beside_one_that_waits(path: Path) -> None:
+    """It is refused, and the first one gets what comes."""
+    with (
+        kstore.open(path, "a") as log,
+        log.cursor("threads", "latest", follow=True) as jobs,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first = pool.submit(lambda: next(iter(jobs)))
+        while not jobs._busy:
+            time.sleep(0.001)
+        with pytest.raises(RuntimeError, match="being read already"):
+            next(iter(jobs))
+        offset = log.append(b"v")
+        assert first.result().offset == offset

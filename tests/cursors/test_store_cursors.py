@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -604,3 +605,18 @@ def test_a_durable_commit_of_nothing_new_looks_too(tmp_path: Path, gone: str) ->
         error = kstore.LogNotFoundError if gone == "t-0" else kstore.LogFailedError
         with pytest.raises(error):
             cursor.commit()
+
+
+def test_a_second_thread_is_refused(tmp_path: Path) -> None:
+    """In a cursor, its columns, and a follower. The first one is not disturbed."""
+    with kstore.LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", 1)
+        store.extend("t", [b"v"] * 10)
+        with store.cursor("g", ["t"]) as jobs, store.follow(["t"], "earliest", timeout=0) as follower:
+            for source, others in ((jobs, (jobs, jobs.scan(["offset"]))), (follower, (follower,))):
+                first = iter(source)
+                assert next(first).offset == 0
+                for other in others:
+                    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="being read"):
+                        pool.submit(lambda other=other: next(iter(other))).result()
+                assert [record.offset for record in first] == list(range(1, 10))

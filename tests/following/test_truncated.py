@@ -182,7 +182,9 @@ def test_a_segment_that_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
-@pytest.mark.parametrize("make", [follower, cursor, following_cursor, store_follower], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [follower, cursor, following_cursor, store_follower], ids=lambda make: make.__name__
+)
 def test_a_look_that_is_interrupted(ram: Path, make: Callable[[Any, Path], Any]) -> None:
     """The next look tells what that one would have told."""
     nth, stopped = 0, True

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain
+from threading import get_ident
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
@@ -38,6 +39,7 @@ from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import Cuts, kept_until
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
+from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
@@ -139,7 +141,7 @@ def offset_of(view: View, place: str | int | datetime) -> int:
     return place
 
 
-class Cursor(OffsetCommitter, Closing):
+class Cursor(OffsetCommitter, Closing, Iterated):
     """The position of a group of readers in a log, kept on disk. log.cursor() makes one.
 
     Iterating gives the records from the committed position on, and goes on from there when it is iterated again.
@@ -382,7 +384,7 @@ class Cursor(OffsetCommitter, Closing):
 
     def _there(self) -> Iterator[Record]:
         """The records up to the end of the log as it is now. All that is done for a record is C code."""
-        return chain.from_iterable(self._readers())
+        return chain.from_iterable(OneThread(self, self._readers))
 
     def _readers(self) -> Iterator[RecordReader]:
         """One, and another one after it was stopped: by a seek(), or by another iteration."""
@@ -471,24 +473,38 @@ class Cursor(OffsetCommitter, Closing):
 
     def _next(self, timeout: float | None) -> Record | None:
         """The next record; None if there is none within that time."""
-        follower = self._at_position(timeout)
+        me = get_ident()
+        if self._busy and self._busy != me:
+            raise RuntimeError(BUSY)
         try:
-            return self._given(follower, next(follower, None))
-        except OffsetOutOfRangeError as e:
-            raise self._lost(e) from None
-        except BaseException:
-            self._end_follower()  # it may have gone on already, which the position has not
-            raise
+            self._busy = me
+            follower = self._at_position(timeout)
+            try:
+                return self._given(follower, next(follower, None))
+            except OffsetOutOfRangeError as e:
+                raise self._lost(e) from None
+            except BaseException:
+                self._end_follower()  # it may have gone on already, which the position has not
+                raise
+        finally:
+            self._busy = 0
 
     async def _next_async(self, timeout: float | None) -> Record | None:
-        follower = self._at_position(timeout)
+        me = get_ident()
+        if self._busy and self._busy != me:
+            raise RuntimeError(BUSY)
         try:
-            return self._given(follower, await anext(follower, None))
-        except OffsetOutOfRangeError as e:
-            raise self._lost(e) from None
-        except BaseException:
-            self._end_follower()
-            raise
+            self._busy = me
+            follower = self._at_position(timeout)
+            try:
+                return self._given(follower, await anext(follower, None))
+            except OffsetOutOfRangeError as e:
+                raise self._lost(e) from None
+            except BaseException:
+                self._end_follower()
+                raise
+        finally:
+            self._busy = 0
 
     def _wait(self) -> bool:
         """Waits until there is a record behind the position. False if none comes within the timeout."""

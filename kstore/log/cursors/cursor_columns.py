@@ -8,6 +8,7 @@ from kstore.engine.columns.array import ColumnBatch, leading_columns
 from kstore.errors import LogChangedError
 from kstore.log.read.changed import Changed
 from kstore.log.read.scan import checked_columns
+from kstore.log.threads.one_thread import OneThread
 from kstore.log.threads.resumed import Resumed
 
 _OFFSET = "offset"
@@ -79,7 +80,7 @@ class CursorColumns:
 
     def __iter__(self) -> Iterator[ColumnBatch]:
         self._cursor._check_open()
-        return self._batches()
+        return OneThread(self._cursor, self._batches)
 
     def _batches(self) -> Iterator[ColumnBatch]:
         cursor = self._cursor

@@ -3,6 +3,7 @@
 import select
 from collections import deque
 from collections.abc import Iterator
+from threading import get_ident
 from time import monotonic, sleep
 from typing import Generic, Self, TypeVar, cast
 
@@ -14,6 +15,7 @@ from kstore.errors import CorruptRecordError, LogNotFoundError, RecordTooLargeEr
 from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
+from kstore.log.threads.one_thread import BUSY
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -22,9 +24,6 @@ _HEARTBEAT = (
 )
 _POLLS = (0.001, 0.05)  # s: how often to ask at first and at last, where nothing tells of changes
 _LOOKS = 20  # at a place that keeps changing while it is read
-# Between the look whether somebody is busy and the mark that somebody is, which begins a `try`, CPython neither switches threads
-# nor runs signal handlers.
-BUSY = "this iterator is being read already; each thread needs one of its own"
 _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
@@ -62,7 +61,7 @@ class Follower(Closing, Generic[Item]):
         self._is_passing = False  # damage
         self._closed = False
         self._taken = 0
-        self._busy = False  # somebody looks for the next one, or waits for it
+        self._busy = 0  # the thread that looks for the next one, or waits for it, if any
         self._event = EventFd()
         self._poll = select.epoll()
         self._poll.register(self._event.fileno(), select.EPOLLIN)
@@ -76,13 +75,14 @@ class Follower(Closing, Generic[Item]):
 
         OffsetOutOfRangeError if the position was deleted; CorruptRecordError, OSError.
         """
-        if self._busy:
+        me = get_ident()
+        if self._busy and self._busy != me:
             raise RuntimeError(BUSY)
         try:
-            self._busy = True
+            self._busy = me
             return self._look(_Wait(0))
         finally:
-            self._busy = False
+            self._busy = 0
 
     def _take(self) -> Item | None:
         """The same, of what was there when the source was looked at last."""
@@ -209,10 +209,11 @@ class Follower(Closing, Generic[Item]):
                 return self._pending.popleft()  # type: ignore[return-value] # records, if any
         except IndexError:
             pass  # another thread took it
-        if self._busy:
+        me = get_ident()
+        if self._busy and self._busy != me:
             raise RuntimeError(BUSY)
         try:
-            self._busy = True
+            self._busy = me
             wait = _Wait(self.timeout)
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
@@ -220,7 +221,7 @@ class Follower(Closing, Generic[Item]):
                 self._heard(bool(self._poll.poll(wait.pause)), wait)
             return item
         finally:
-            self._busy = False
+            self._busy = 0
 
     def __aiter__(self) -> Self:
         return self
@@ -232,17 +233,18 @@ class Follower(Closing, Generic[Item]):
         self._taken += 1
         if self._taken % _TURNS == 0:
             await asyncio.sleep(0)
-        if self._busy:
+        me = get_ident()
+        if self._busy and self._busy != me:
             raise RuntimeError(BUSY)
         try:
-            self._busy = True
+            self._busy = me
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopAsyncIteration
                 self._heard(await self._readable(wait.pause), wait)
             return item
         finally:
-            self._busy = False
+            self._busy = 0
 
     def _look(self, wait: "_Wait") -> Item | None:
         """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""

@@ -12,6 +12,7 @@ from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
 from kstore.log.read.parallel_scan import ParallelScan
 from kstore.log.read.scan_splits import ScanSplit, divide
+from kstore.log.threads.one_thread import Iterated, OneThread
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 Header = str | tuple[str, bytes | None] | Mapping[str, bytes | None]
@@ -105,7 +106,8 @@ class Scan:
         if self._threads > 1 and not self._aborted and self._wanted.on_error == "raise":
             w = self._wanted
             splits = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
-            return iter(ParallelScan(splits, self._begin, self._threads, 4 * w.batch_bytes))
+            scan = ParallelScan(splits, self._begin, self._threads, 4 * w.batch_bytes)
+            return OneThread(Iterated(), scan.__iter__)
         self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
         progress = self._progress
         if progress is not None:
