@@ -184,9 +184,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 with contextlib.suppress(OSError):
                     directory.rmdir()
             raise
-        self._left = (
-            False  # from here on nothing may be called outside of this `try`: it could be interrupted
-        )
+        self._left = False  # from here on an interrupt must find the `try` that abandons the log
         try:
             self._load(keep_cut, clean, recovery_point, log_start_offset, topic_id, now)
             if leader_epoch is not None:

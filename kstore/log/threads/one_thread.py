@@ -14,9 +14,7 @@ class Iterated:
     """What is iterated, by one thread at a time: who begins anew goes on from where the one before was."""
 
     _iteration: "ref[OneThread[Any]] | None" = None  # the last one, unless it has ended
-    _busy = (
-        0  # the thread that is inside, if any; by its number, so that one that was interrupted gets in again
-    )
+    _busy = 0  # the number of the thread that is inside: one that was interrupted gets in again; 0 for none
 
 
 class OneThread(Generic[_T]):
@@ -41,11 +39,8 @@ class OneThread(Generic[_T]):
         of, me, mine = self._of, get_ident(), self._ref
         last = of._iteration
         other = None if last is None or last is mine else last()
-        if (
-            of._busy not in (0, me)
-            or (other is not None and other._thread != me)
-            or of._iteration is not last
-        ):
+        elsewhere = of._busy not in (0, me) or (other is not None and other._thread != me)
+        if elsewhere or of._iteration is not last:
             raise RuntimeError(BUSY)
         try:
             of._busy = me
