@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 
 from kstore.engine.append.batch_validation cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.append.log_appender cimport LogAppender
-from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells
+from kstore.engine.columns.binary_input cimport BinaryInput, ks_cell, ks_cells, ks_cells_are_alike
 from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport TimestampInput, moment
 from kstore.engine.io.file cimport SMALL, took
@@ -422,17 +422,19 @@ cdef class RecordAppender(LogAppender):
         cdef const int64_t *timestamps = columns.timestamps  # NULL for one time for all
         cdef int64_t i, at = -1 if self.log_append_time else columns.timestamp
         cdef int64_t count = columns.count, first_large = count, key_size = 0, value_size = 0
+        cdef bint alike = ks_cells_are_alike(&values) and ks_cells_are_alike(&keys)
         cdef ks_terms terms
         cdef int status = 0
         self.set_terms(now, &terms)
         for i in range(count):
-            ks_cell(&values, i, &value_size)
-            ks_cell(&keys, i, &key_size)
-            if value_size + key_size > safe and i < first_large:
-                first_large = i
-            if terms.keys_required and key_size < 0:
-                status = APPEND_NO_KEY
-                break
+            if i == 0 or not alike:
+                ks_cell(&values, i, &value_size)
+                ks_cell(&keys, i, &key_size)
+                if value_size + key_size > safe and i < first_large:
+                    first_large = i
+                if terms.keys_required and key_size < 0:
+                    status = APPEND_NO_KEY
+                    break
             if timestamps is not NULL:
                 at = timestamps[i]
             if at >= 0 and (at < terms.oldest or at > terms.newest):

@@ -54,6 +54,11 @@ cdef inline const uint8_t *ks_cell(const ks_cells *c, int64_t i, int64_t *size) 
     return c.data + start
 
 
+cdef inline bint ks_cells_are_alike(const ks_cells *c) noexcept nogil:
+    """Whether all cells are known to have one size: it is enough to look at the first."""
+    return c.kind == CELLS_NULL or (c.kind == CELLS_FIXED and c.validity is NULL)
+
+
 cdef class BinaryInput:
     cdef ks_cells cells
     cdef object owner            # of all that the cells point at
