@@ -620,3 +620,13 @@ def test_a_second_thread_is_refused(tmp_path: Path) -> None:
                     with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="being read"):
                         pool.submit(lambda other=other: next(iter(other))).result()
                 assert [record.offset for record in first] == list(range(1, 10))
+
+
+def test_topics_are_looked_at_as_they_come(store: kstore.LogStore) -> None:
+    for endless in (
+        itertools.count(),
+        itertools.repeat(b"orders"),
+        itertools.chain(["orders"], itertools.count()),
+    ):
+        with pytest.raises(ValueError, match="cannot be the name of a topic"):
+            store.cursor("g", endless)  # type: ignore[arg-type]
