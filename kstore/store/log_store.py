@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
-from kstore.arguments import MAX_EPOCH, choice, integer, number
+from kstore.arguments import MAX_EPOCH, boolean, choice, integer, number
 from kstore.config import LogConfig
 from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
 from kstore.engine.append.dealt_batches import DealtBatches
@@ -191,8 +191,7 @@ class LogStore:
         limit = default_limit()
         if max_open_partitions is not None:
             limit = integer("max_open_partitions", max_open_partitions, 1)
-        if not isinstance(background, bool):
-            raise TypeError(f"background must be True or False, not {background!r}")
+        boolean("background", background)
         wait = number("wait", wait, 0)
         self._keep_for = checked_groups("keep_for", keep_for)
         if idle_roll_ms is not None:
@@ -710,8 +709,7 @@ class LogStore:
         no __consumer_offsets; CorruptRecordError. OSError.
         """
         named = None if groups is None else set(all_groups(groups))
-        if not isinstance(dry_run, bool):
-            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        boolean("dry_run", dry_run)
         return take_over(self._paths_of_all(), source, named, dry_run=dry_run)
 
     def export_cursors(
@@ -736,8 +734,7 @@ class LogStore:
         named = None if groups is None else set(all_groups(groups))
         if partitions is not None:
             partitions = integer("partitions", partitions, 1, 2**31 - 1)
-        if not isinstance(dry_run, bool):
-            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        boolean("dry_run", dry_run)
         return give_back(self._paths_of_all(), target, named, partitions, dry_run=dry_run)
 
     def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
@@ -749,8 +746,7 @@ class LogStore:
 
         dry_run: True only says what would be removed. OSError, CorruptRecordError.
         """
-        if not isinstance(dry_run, bool):
-            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        boolean("dry_run", dry_run)
         self._check_writing()
         found: dict[str, list[TopicPartition]] = {}
         for directory in self._catalog.live():
@@ -865,8 +861,7 @@ class LogStore:
         A partition that fails is left out, and `health` tells. So is one of which nobody has said how long its records are
         kept, neither the topic nor the store, and of which Kafka's default of 7 days would delete something.
         """
-        if not isinstance(dry_run, bool):
-            raise TypeError(f"dry_run must be True or False, not {dry_run!r}")
+        boolean("dry_run", dry_run)
         groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]
         self._check_writing()
         kept = self._kept_for(groups)
@@ -1120,8 +1115,7 @@ class LogStore:
 def _check_log_options(options: Mapping[str, object]) -> None:
     """What LogWriter would refuse, before anything is touched. TypeError, ValueError."""
     choice("durability", options.get("durability", "none"), DURABILITY)
-    if not isinstance(options.get("keep_cut", False), bool):
-        raise TypeError(f"keep_cut must be True or False, not {options['keep_cut']!r}")
+    boolean("keep_cut", options.get("keep_cut", False))
     clock: Any = options.get("clock")
     if not (clock is None or callable(clock)):
         raise TypeError(f"clock must be a function that returns the time in milliseconds, not {clock!r}")

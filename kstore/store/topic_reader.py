@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
-from kstore.arguments import choice, integer, number
+from kstore.arguments import boolean, choice, integer, number
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
@@ -129,8 +129,7 @@ class TopicReader(Closing, Iterated):
             self.topics = list(known)
             if not self.topics:
                 raise ValueError("topics must name a topic")
-        if not isinstance(follow, bool):
-            raise TypeError(f"follow must be True or False, not {follow!r}")
+        boolean("follow", follow)
         self._follow = follow
         self._timeout = None if timeout is None else number("timeout", timeout, 0)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))

@@ -15,7 +15,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
-from kstore.arguments import choice, integer, moment, number
+from kstore.arguments import boolean, choice, integer, moment, number
 from kstore.engine.append.commit_appender import OffsetCommitter
 from kstore.engine.append.log_appender import LogAppender
 from kstore.engine.record.batch import Record
@@ -116,8 +116,7 @@ def lock_for(home: Home, group: str) -> MemberLock:
 
 def check_commit(durable: object, metadata: object) -> None:
     """TypeError, ValueError for arguments that no commit has."""
-    if not isinstance(durable, bool):
-        raise TypeError(f"durable must be True or False, not {durable!r}")
+    boolean("durable", durable)
     if not isinstance(metadata, str):
         raise TypeError(f"metadata must be a str, not {metadata!r}")
     if metadata and len(metadata.encode()) > MAX_METADATA_BYTES:
@@ -173,8 +172,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     ) -> None:
         self.group = checked_group(group)
         start = checked_place("start", start)
-        if not isinstance(follow, bool):
-            raise TypeError(f"follow must be True or False, not {follow!r}")
+        boolean("follow", follow)
         self._timeout = None if timeout is None else number("timeout", timeout, 0)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
         self._on_error = choice("on_error", on_error, ("raise", "skip"))
