@@ -29,7 +29,18 @@ KIND = "check"  # CPython runs handlers there
 POINTS = 40 if ALL else 1  # of each operation and action
 SHARE = 1 if ALL else 4  # only every fourth of the combinations, otherwise
 ALLOCATIONS = 50 if ALL else 5
-READING = ("get, find", "records, batches", "scan", "follow", "read, send")  # they count the records
+READING = (  # they count the records
+    "get, find",
+    "records, batches",
+    "scan",
+    "follow",
+    "read, send",
+    "follower, of a reader",
+    "cursor, followed",
+    "cursor, iterated by a reader",
+    "cursor.batch",
+    "cursor.batch, of a reader",
+)
 WRITING = [name for name in OPERATIONS if not name.startswith("open")]
 
 
