@@ -2,8 +2,9 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,3 +51,20 @@ def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
     """An empty log, open for writing. Folders that need another have one of their own."""
     with kstore.open(tmp_path / "t-0", "a") as made:
         yield made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """A report of a test in another process may name a file that is no UTF-8, which pytest-xdist cannot send: it would end
+    the whole run, without the names of the tests that failed."""
+    return _sendable((yield))
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_sendable, value))
+    return value
