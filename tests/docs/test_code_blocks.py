@@ -10,12 +10,14 @@ import difflib
 import doctest
 import importlib.util
 import io
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 import unittest
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,17 @@ def run_page(path: Path, directory: Path) -> int:
         shutil.copytree(BROKER, work / "kafka-data")
     with contextlib.chdir(work):
         return Page(path, work).run()
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were() -> Iterator[None]:
+    """Pages show how to listen to loggers; tests that come later in this process must not."""
+    loggers = [logging.getLogger(name) for name in (None, "kstore", "kstore.store")]
+    before = [(each, each.level, each.handlers.copy()) for each in loggers]
+    yield
+    for each, level, handlers in before:
+        each.setLevel(level)
+        each.handlers[:] = handlers
 
 
 @pytest.mark.parametrize(
