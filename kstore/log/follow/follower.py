@@ -3,7 +3,6 @@
 import select
 from collections import deque
 from collections.abc import Iterator
-from threading import get_ident
 from time import monotonic, sleep
 from typing import Generic, Self, TypeVar, cast
 
@@ -15,7 +14,7 @@ from kstore.errors import CorruptRecordError, LogNotFoundError, RecordTooLargeEr
 from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
-from kstore.log.threads.one_thread import BUSY
+from kstore.log.threads.one_thread import Iterated
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -27,7 +26,7 @@ _LOOKS = 20  # at a place that keeps changing while it is read
 _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
-class Follower(Closing, Generic[Item]):
+class Follower(Closing, Iterated, Generic[Item]):
     """An iterator of the records (or batches) from an offset on, which waits for more at the end. log.follow() makes
     one.
 
@@ -61,7 +60,6 @@ class Follower(Closing, Generic[Item]):
         self._is_passing = False  # damage
         self._closed = False
         self._taken = 0
-        self._busy = 0  # the thread that looks for the next one, or waits for it, if any
         self._event = EventFd()
         self._poll = select.epoll()
         self._poll.register(self._event.fileno(), select.EPOLLIN)
@@ -75,14 +73,7 @@ class Follower(Closing, Generic[Item]):
 
         OffsetOutOfRangeError if the position was deleted; CorruptRecordError, OSError.
         """
-        me = get_ident()
-        if self._busy and self._busy != me:
-            raise RuntimeError(BUSY)
-        try:
-            self._busy = me
-            return self._look(_Wait(0))
-        finally:
-            self._busy = 0
+        return self._alone(self._look, _Wait(0))
 
     def _take(self) -> Item | None:
         """The same, of what was there when the source was looked at last."""
@@ -209,19 +200,15 @@ class Follower(Closing, Generic[Item]):
                 return self._pending.popleft()  # type: ignore[return-value] # records, if any
         except IndexError:
             pass  # another thread took it
-        me = get_ident()
-        if self._busy and self._busy != me:
-            raise RuntimeError(BUSY)
-        try:
-            self._busy = me
-            wait = _Wait(self.timeout)
-            while (item := self._look(wait)) is None:
-                if wait.pause is None:
-                    raise StopIteration
-                self._heard(bool(self._poll.poll(wait.pause)), wait)
-            return item
-        finally:
-            self._busy = 0
+        return self._alone(self._waited)
+
+    def _waited(self) -> Item:
+        wait = _Wait(self.timeout)
+        while (item := self._look(wait)) is None:
+            if wait.pause is None:
+                raise StopIteration
+            self._heard(bool(self._poll.poll(wait.pause)), wait)
+        return item
 
     def __aiter__(self) -> Self:
         return self
@@ -233,18 +220,14 @@ class Follower(Closing, Generic[Item]):
         self._taken += 1
         if self._taken % _TURNS == 0:
             await asyncio.sleep(0)
-        me = get_ident()
-        if self._busy and self._busy != me:
-            raise RuntimeError(BUSY)
-        try:
-            self._busy = me
-            while (item := self._look(wait)) is None:
-                if wait.pause is None:
-                    raise StopAsyncIteration
-                self._heard(await self._readable(wait.pause), wait)
-            return item
-        finally:
-            self._busy = 0
+        return await self._alone_async(self._waited_async, wait)
+
+    async def _waited_async(self, wait: "_Wait") -> Item:
+        while (item := self._look(wait)) is None:
+            if wait.pause is None:
+                raise StopAsyncIteration
+            self._heard(await self._readable(wait.pause), wait)
+        return item
 
     def _look(self, wait: "_Wait") -> Item | None:
         """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""
