@@ -333,7 +333,7 @@ def main(arguments: list[str]) -> None:
                 except Broken as e:
                     print(f"{name} | {what} | {kind} | | | all | {str(e).splitlines()[0]}", flush=True)
                     continue
-                for f in found if one else found[len(found) // 2 :][:1] or [None]:
+                for f in (found if one else found[len(found) // 2 :][:1]) or [None]:
                     example = f"{f.nth}: {f.where}: {f.wrong}" if f else ""
                     row = f"{name} | {what} | {kind} | {total} | {tried} | {len(found)} | {example}"
                     print(row, flush=True)
