@@ -176,6 +176,7 @@ def main(master: str = "local[2]") -> None:
         .config("spark.executor.memory", "512m")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.python.unix.domain.socket.enabled", "true")  # docs/spark.md says why
+        .config("spark.python.authenticate.socketTimeout", "120s")  # else 15 s, too few for a busy machine
         .getOrCreate()
     )
     with tempfile.TemporaryDirectory() as directory:

@@ -35,6 +35,7 @@ def session(master: str) -> Any:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.codegen.wholeStage", "false")  # takes longer than it saves here
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )
