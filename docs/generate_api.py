@@ -66,6 +66,9 @@ class Module:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value
             if node.target.id.startswith("_") and ast.unparse(node.annotation) == "TypeAlias"
         } | _DEFAULTS
+        for node in self._body:  # private names for types that another stub has
+            if isinstance(node, ast.ImportFrom) and any(alias.name[0] == "_" for alias in node.names):
+                self._aliases = Module(str(node.module))._aliases | self._aliases
 
     @classmethod
     def of(cls, thing: Any) -> "Module":
@@ -91,6 +94,8 @@ class Module:
             def visit_Name(self, name: ast.Name) -> ast.AST:
                 return self.visit(aliases[name.id]) if name.id in aliases else name
 
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a name that comes later
+            return self.text(ast.parse(node.value, mode="eval").body)
         return ast.unparse(WriteOut().visit(ast.parse(ast.unparse(node)))).replace("kstore.", "")
 
 
@@ -170,15 +175,19 @@ def _class(name: str, cls: type, public: set[str], level: str) -> list[str]:
             lines += [f"It has all that [{base.__name__}](#{base.__name__.lower()}) has.", ""]
             break
     seen: set[str] = set()
+    attributes: list[str] = []
+    methods: list[str] = []
     for owner in cls.__mro__[:-1]:
         if owner is not cls and (owner.__name__ in public or not owner.__module__.startswith("kstore")):
             break
-        lines += _members(name, owner, seen)
-    return lines
+        more = _members(name, owner, seen)
+        attributes += more[0]
+        methods += more[1]
+    return [*lines, *(["Attributes:", "", *attributes, ""] if attributes else []), *methods]
 
 
-def _members(name: str, owner: type, seen: set[str]) -> list[str]:
-    """The attributes of a class as a list, then its methods."""
+def _members(name: str, owner: type, seen: set[str]) -> tuple[list[str], list[str]]:
+    """The attributes of a class as items of a list, and its methods."""
     module = Module.of(owner)
     body = module.class_body(owner.__name__)
     attributes: list[str] = []
@@ -196,7 +205,7 @@ def _members(name: str, owner: type, seen: set[str]) -> list[str]:
         else:
             calls = [signature(module, n, name, bound=True) for n in _functions(body, node.name)]
             methods += [f"### {name}.{node.name}", "", *_code(calls), *doc]
-    return [*(["Attributes:", "", *attributes, ""] if attributes else []), *methods]
+    return attributes, methods
 
 
 def _code(calls: list[str]) -> list[str]:

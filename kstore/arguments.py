@@ -46,7 +46,7 @@ def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSE
             raise ValueError(f"{name} is not a time: {value!r}")
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValueError(
-                f"{name} is a datetime without a time zone: give it one, as in tzinfo=datetime.UTC"
+                f"{name} is a datetime without a time zone: give it one, such as timezone.utc of the module datetime"
             )
         value = (value - _EPOCH) // _MILLISECOND
     elif isinstance(value, float):

@@ -943,7 +943,7 @@ class PartitionLog:
         on_error: "skip" goes on after damaged records, and lists what was left out in the cursor's `.skipped`; by default
             CorruptRecordError.
         wait: how many seconds to wait if another cursor has the partition for this group. If that one's process dies, this
-            one takes over at once.
+            one takes over at once. It blocks meanwhile; in an event loop: await asyncio.to_thread(log.cursor, group, wait=60).
 
         CursorLockedError if another cursor has the partition for this group: it names the process. OSError if the files
         cannot be written. CorruptRecordError if they are damaged.

@@ -947,7 +947,7 @@ class LogStore:
             found = self._catalog.topic(topic)
             if total <= found.count:
                 raise ValueError(
-                    f"topic {topic} has {found.count} partitions already, so total cannot be {total}"
+                    f"topic {topic} has {found.count} partitions already, so there cannot be {total} in all"
                 )
             self._catalog.require_all(found, "given partitions")
             own = self._catalog.own_options(topic)

@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
+from kstore.log.files.lock import is_locked
 from kstore.log.files.option_file import in_python
 from kstore.store import LogStore
 from kstore.tools.numbers import whole
@@ -53,6 +55,17 @@ def options_of(settings: list[str]) -> dict[str, Any]:
 def open_reader(args: argparse.Namespace) -> LogStore:
     """The store that these options name, for reading."""
     return _told(LogStore(args.directory, *args.also))
+
+
+def open_dry(args: argparse.Namespace) -> LogStore:
+    """The same for a dry run, which takes no lock. If there is one, this says that the real command has to wait."""
+    for directory in map(Path, (args.directory, *args.also)):
+        if is_locked(directory):
+            print(
+                f"kstore: {directory} is open for writing now: without --dry-run this would be refused",
+                file=sys.stderr,
+            )
+    return open_reader(args)
 
 
 def _told(store: LogStore) -> LogStore:

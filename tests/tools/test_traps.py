@@ -706,3 +706,44 @@ def test_recovery_says_which_checksums_it_left_out(
     assert out.endswith(
         f"no checksums were checked before offset {point}, as in Kafka: kstore stat --verify {path}\n"
     )
+
+
+def test_records_of_transactions_are_said_to_be_outside_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], feed: Feed
+) -> None:
+    """Copied as JSON Lines, those of aborted transactions would count without a word."""
+    source = str(Path(__file__).parents[1] / "golden" / "data" / "transactions" / "txn-0")
+    for number, isolation in enumerate(("read_uncommitted", "read_committed")):
+        _, lines, _ = run(capsys, "records", source, "--format", "jsonl", "--isolation", isolation)
+        in_transactions = sum(json.loads(line)["batch"]["transactional"] for line in lines.splitlines())
+        assert in_transactions > 0
+        feed(lines)
+        code, _, err = run(capsys, "append", str(tmp_path / f"copy-{number}"), "--format", "jsonl")
+        assert code == 0
+        assert f"kstore: {in_transactions} records were in transactions" in err
+        assert "read_committed" in err
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.csv.gz", "x.xlsx", "x.feather"])
+def test_an_ending_that_names_no_format_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    with kstore.open(tmp_path / "a-0", "a") as log:
+        log.append(b"x")
+    code, _, err = run(capsys, "records", str(tmp_path / "a-0"), "--output", str(tmp_path / name))
+    assert (code, "--format" in err, (tmp_path / name).exists()) == (2, True, False)
+    command = ("records", str(tmp_path / "a-0"), "--format", "text", "--output", str(tmp_path / name))
+    assert run(capsys, *command)[0] == 0
+    assert (tmp_path / name).read_text().endswith("\tx\n")
+
+
+@pytest.mark.parametrize("command", [("delete", "t", "--dry-run"), ("erase", "t", "--key", "k", "--dry-run")])
+def test_a_dry_run_beside_a_writer_of_the_store_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    name, *rest = command
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t")
+        store.append("t", b"v", key=b"k")
+        assert "open for writing now" in run(capsys, name, str(tmp_path), *rest)[2]
+    assert "open for writing now" not in run(capsys, name, str(tmp_path), *rest)[2]

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
@@ -84,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--key-separator needs --format lines")
     separator = None if args.key_separator is None else unescaped(args.key_separator)
     source = sys.stdin.buffer
-    rows = _lines(source, separator) if args.format == "lines" else _objects(source, args.base64)
+    seen: Counter[str] = Counter()
+    rows = _lines(source, separator) if args.format == "lines" else _objects(source, args.base64, seen)
     # nothing is made for input that is wrong from its first line on
     rows = chain([next((row for row in rows if row is not None), None)], rows)
     status = os.fstat(source.fileno())
@@ -101,6 +103,12 @@ def run(args: argparse.Namespace) -> int:
             raise
         end = log.log_end_offset
     print(_summary(first, end))
+    if seen["transactional"]:
+        print(
+            f"kstore: {counted(seen['transactional'], 'record')} were in transactions, and are outside of any now. Those of "
+            "aborted ones are among them, unless `kstore records --isolation read_committed` left them out",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -199,7 +207,8 @@ def _lines(source: BinaryIO, separator: bytes | None) -> Iterator[Row | None]:
             yield Row(rest, key, line=number) if found else Row(value, line=number)
 
 
-def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
+def _objects(source: BinaryIO, is_base64: bool, seen: Counter[str]) -> Iterator[Row | None]:
+    """`seen` counts the records that were in a transaction."""
     number = 0
     for line in _split(source):
         if line is None:
@@ -209,7 +218,10 @@ def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
         if not line.strip():
             continue
         try:
-            yield _row(json.loads(line, object_pairs_hook=_names_once), is_base64)._replace(line=number)
+            fields = json.loads(line, object_pairs_hook=_names_once)
+            yield _row(fields, is_base64)._replace(line=number)
+            batch = fields.get("batch")
+            seen["transactional"] += isinstance(batch, dict) and batch.get("transactional") is True
         except json.JSONDecodeError as e:
             raise ValueError(f"line {number}: no JSON: {e.msg}, at character {e.colno}") from None
         except (ValueError, TypeError, RecursionError) as e:

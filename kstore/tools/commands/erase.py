@@ -11,7 +11,8 @@ from kstore.log.compact.report import Erasure
 from kstore.log.read.progress import ProgressCallback
 from kstore.tools.commands.get import add_key_arguments
 from kstore.tools.progress import Progress
-from kstore.tools.stores import add_also_argument, open_reader, open_store
+from kstore.tools.stores import add_also_argument, open_store
+from kstore.tools.stores import open_dry as open_dry_store
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
@@ -85,7 +86,7 @@ def _erased(
                     progress=progress,
                 ).values()
             return
-        reader = open_reader(args)
+        reader = open_dry_store(args)
         for number in reader.describe(args.topic).partitions:
             with reader.open(args.topic, number) as log:
                 yield preview_erasure(log, keys, what, reason, cut_files=args.cut_files, progress=progress)

@@ -3,6 +3,8 @@
 import argparse
 import csv
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -23,13 +25,15 @@ from kstore.tools.progress import Progress
 from kstore.tools.terminal import for_terminal, one_line
 from kstore.tools.times import time_text
 
+TEXT = ("", "txt", "text", "tsv", "log")  # endings of names
+TABULAR = ("jsonl", "csv")
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 FORMS_HELP = (
     'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
     "null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
     "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a tab or the end "
     "of a line (or with ' and then one of these) and is not a number, gets a ' in front; control characters are written "
-    "as \\xNN; --raw switches both off. "
+    "as \\xNN; --raw switches both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. "
     "text: for people. Control characters are written as \\n, \\t, \\xNN"
 )
 
@@ -75,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("jsonl", "csv", "text", *FORMATS),
         help=f"{FORMS_HELP}. arrow (an IPC stream) and parquet need pyarrow. Default: what the name of --output ends with, "
-        "such as .parquet, else text",
+        "such as .parquet; text without --output, and for names that end with .txt, .tsv, .log or nothing",
     )
     parser.add_argument(
         "--output",
@@ -174,14 +178,13 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
 
 def run(args: argparse.Namespace) -> int:
     """Prints the records."""
+    if args.output is not None:
+        check_output(args.output)
     if args.format is None:
-        suffix = PurePath(args.output or "").suffix.removeprefix(".")
-        args.format = suffix if suffix in ("jsonl", "csv", *FORMATS) else "text"
+        args.format = _format_of(args.output or "")
     check_form(args)
     if args.columns is not None and args.format not in FORMATS:
         raise ValueError("--columns needs --format arrow or parquet")
-    if args.output is not None:
-        check_output(args.output)
     with open_partition(args) as log:
         if args.below_start:
             log = log.from_file_start()
@@ -194,6 +197,23 @@ def run(args: argparse.Namespace) -> int:
         with _output(args.output, text=True) as out:
             _print(log, args, out)
     return 0
+
+
+def _format_of(path: str) -> str:
+    """What the name of a file says. ValueError if it says something else than text, and none that there is."""
+    suffix = PurePath(path).suffix.removeprefix(".").lower()
+    if suffix in (*TABULAR, *FORMATS):
+        return suffix
+    if suffix in TEXT or not stat.S_ISREG(_mode(path)):
+        return "text"
+    raise ValueError(f"--output {path}: no format is known by the ending .{suffix}: give one with --format")
+
+
+def _mode(path: str) -> int:
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116
+    except OSError:
+        return stat.S_IFREG
 
 
 def _output(path: str | None, *, text: bool) -> AbstractContextManager[Any]:
