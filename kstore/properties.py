@@ -11,6 +11,7 @@ def parse_integer(text: str) -> int:
     return int(text)
 
 
+_MOST_BYTES = 16 << 20
 # str.splitlines knows more ends of lines, one of them the second byte of "Å" in UTF-8.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -26,8 +27,12 @@ def _unescape(text: str) -> str:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """What a Java properties file says."""
-    return parse_properties(path.read_bytes())
+    """What a Java properties file says. ValueError if it is longer than any is: a device may have no end. OSError."""
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"{path} is no properties file: it has more than {_MOST_BYTES} bytes")
+    return parse_properties(data)
 
 
 def parse_properties(data: bytes) -> dict[str, str]:

@@ -65,6 +65,7 @@ from kstore.log.recovery.presence import require_partition
 from kstore.log.recovery.refresh import LoadOptions, look, refreshed
 from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
 from kstore.log.send.sending import Outlet, Sent
+from kstore.log.threads.one_thread import Iterated, OneThread
 
 _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 _OnError: TypeAlias = Literal["raise", "skip"]
@@ -592,7 +593,7 @@ class PartitionLog:
             passed_by = (segment for segment in now.segments if segment.end_offset <= start)
             return _told(scan, progress, passed_by, now)
 
-        return self._got(log, now, offsets_of(now, key, scan))
+        return OneThread(Iterated(), partial(self._got, log, now, offsets_of(now, key, scan)))
 
     def _got(self, log: "PartitionLog", now: Loaded, offsets: Iterator[int]) -> Iterator[Record]:
         """The records at these offsets. LogChangedError if it is not damage that is in the way."""

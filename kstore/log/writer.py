@@ -258,7 +258,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._max_timestamps = MaxTimestampIndex(())
         self._transactions = None
         self._deleted = DeletedSegments()
-        self._stored_recovery_point = self._untold_end = -1
+        self._stored_recovery_point = self._untold_end = self._untold_from = -1
         self._told_point = recovery.recovery_point  # what the checkpoint says at most
         if recovery.clean:
             durable = end
@@ -497,10 +497,12 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
+        self._begin_segment(reason, max(first_offset, self._end_offset))
+
+    def _begin_segment(self, reason: str, base: int) -> None:
         if self._flusher is not None:
             self._check_place()
         old, now = self.active, self.clock_ms()
-        base = max(first_offset, self._end_offset)
         if base == old.base_offset and old.size == 0:
             return  # it is new already
         if base < old.base_offset:
@@ -1232,19 +1234,25 @@ class LogWriter(RecordAppender, PartitionLog):
         shorten_transactions(rest)
         self._epoch_checkpoint.truncate_from_end(offset)
         self._producer_states.begin_anew(self._now(), now_ms)
-        self._untold_end = offset if end_of_rest < offset else -1
+        if end_of_rest < offset:
+            self._untold_from, self._untold_end = rest.read_next_offset(), offset
+        else:
+            self._untold_from = self._untold_end = -1
         sync_directory(self._directory)
         if lowered:  # not before: what lies between was deleted, and is gone only now
             self._store(self._point_to_store(), self._start_to_store())
 
     def _tell_end(self) -> None:
         """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes
-        or closes was promised it: so a segment begins there.
+        or closes was promised it: so a segment begins there. An empty one before it says that what lies between is not missing.
         """
         with self._held():
             self._check_place()
             if self._untold_end == self._end_offset:
-                self._roll("truncation", self._untold_end)
+                if self._untold_from > self.active.base_offset:
+                    self._begin_segment("truncation", self._untold_from)
+                    self.active.prepare_indexes()
+                self._begin_segment("truncation", self._untold_end)
             self._untold_end = -1
 
     def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:

@@ -75,8 +75,12 @@ class Bounds:
         try:
             if isinstance(self.offsets, str):
                 choice("offsets", self.offsets, ("earliest", "latest"))
+            elif not isinstance(self.offsets, Mapping):
+                raise TypeError(
+                    f'offsets are "earliest", "latest" or {{topic: {{partition: offset}}}}, not {self.offsets!r:.80}'
+                )
             choice("when_none_later", self.when_none_later, ("error", "latest"))
-        except ValueError as e:
+        except (TypeError, ValueError) as e:
             raise failure("KSTORE_INVALID_OPTION", str(e)) from None
 
     @property
@@ -104,8 +108,17 @@ def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
         for tp in asked:
             logs.root_of(tp)  # if it is there
         return asked
-    names = set(topics.split(",") if isinstance(topics, str) else topics)
-    names = {name.strip() for name in names}
+    given = (
+        topics.split(",")
+        if isinstance(topics, str)
+        else list(topics)
+        if isinstance(topics, Iterable)
+        else [None]
+    )
+    if not all(isinstance(name, str) for name in given):
+        reason = f"topics are a name, names, a compiled pattern or {{topic: partitions}}, not {topics!r:.80}"
+        raise failure("KSTORE_INVALID_OPTION", reason)
+    names = {name.strip() for name in given}
     topics_there = sorted({tp.topic for tp in there})
     for name in sorted(names.difference(topics_there)):
         most = ", ".join(topics_there[:_MOST_NAMED]) or "none at all"

@@ -1119,6 +1119,8 @@ def _check_log_options(options: Mapping[str, object]) -> None:
     clock: Any = options.get("clock")
     if not (clock is None or callable(clock)):
         raise TypeError(f"clock must be a function that returns the time in milliseconds, not {clock!r}")
+    if clock is not None:
+        integer("the time in ms", clock())
     if options.get("leader_epoch") is not None:
         integer("leader_epoch", options["leader_epoch"], 0, MAX_EPOCH)
     for name, least in (("max_decompressed_bytes", 0), ("producer_id_expiration_ms", 1)):

@@ -218,7 +218,15 @@ class TopicCatalog:
         change = self.table.change
         assert change is not None
         moved = self._moved(set(change.make.values()))
-        change = replace(change, make={number: moved.get(path, path) for number, path in change.make.items()})
+        # What lies elsewhere by now was made by this change, too: directories were exchanged.
+        there = {
+            tp.partition: str(directory.path)
+            for directory in self.live()
+            for tp in directory.partitions
+            if change.concerns(tp)
+        }
+        make = {number: there.get(number, moved.get(path, path)) for number, path in change.make.items()}
+        change = replace(change, make=make)
         self.table = replace(self.table, change=change)
         missing = sorted(set(change.make.values()) - {str(directory.path) for directory in self.live()})
         if missing:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from kstore.arguments import choice
+from kstore.arguments import choice, integer
 from kstore.testing.image import Image
 from kstore.testing.recorder import Call, Trace, apply
 
@@ -347,8 +347,14 @@ def crash_states(
 
     `randoms`: how many random subsets at a moment, besides the regular ones. `most`: at most so many states of a model
     at a moment, `moments`: at about so many moments, both chosen evenly by `seed`. What comes twice with the same value
-    is left out. ValueError for another model.
+    is left out. ValueError for another model, or for numbers by which there would be none.
     """
+    if not models:
+        raise ValueError("models is empty: there would be no states")
+    integer("randoms", randoms, 0)
+    for name, number in (("most", most), ("moments", moments)):
+        if number is not None:
+            integer(name, number, 1)
     for model in models:
         choice("model", model, MODELS)
     step = 1 if moments is None else max(len(trace.calls) / moments, 1)

@@ -509,3 +509,23 @@ def test_truncation_gap_is_kept_by_flush_and_close(tmp_path: Path, ended: str) -
     assert (log.log_end_offset, log.recovery.losses) == (3, [])
     assert put(log, rec()).first_offset == 3
     assert offsets(log) == [0, 1, 3]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("ended", ["close", "abandon"])
+def test_a_truncation_gap_is_not_missing(tmp_path: Path, ended: str) -> None:
+    """Beyond Kafka: an empty segment lies before it, however large the batch was that went."""
+    log = opened(tmp_path)
+    put(log, forge.batch(Rec(), Rec(), Rec()), forge.batch(*[Rec()] * 14))
+    log.truncate_to(14)
+    log.flush()
+    put(log, rec())
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 14]
+    getattr(log, ended)()
+    for _ in range(2):
+        with kstore.open(log.path) as reader:
+            assert offsets(reader) == [0, 1, 2, 14]
+            assert not reader.recovery.findings
+        log = opened(tmp_path)
+        assert (log.recovery.findings, log.log_end_offset) == ([], 15)
+        log.close()

@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,15 +38,20 @@ for name in kstore.__all__:
 ROOT = Path(kstore.__file__).parent
 
 
+class WithMemory:
+    """Calls something with the memory that it needs. No closure: a world goes to other processes."""
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        testcapi.remove_mem_hooks()
+        self._call(*args)
+
+
 def spare_the_test(world: Subject) -> None:
     """Its own bookkeeping has memory, and what CPython loses on the way is not complained of."""
-    acknowledge = world.ack
-
-    def ack(first: Any, values: Iterable[bytes]) -> None:
-        testcapi.remove_mem_hooks()
-        acknowledge(first, values)
-
-    world.ack = ack
+    world.ack = WithMemory(world.ack)
     # CPython 3.11 never gives back what a function is called with that has no memory for the cells of its closures: a log
     world.descriptors += 30
     world.may_lose_threads = True

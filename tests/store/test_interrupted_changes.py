@@ -204,6 +204,22 @@ def test_moved_with_an_unfinished_change(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("made", [(), (1,), (0, 1, 2)])
+def test_exchanged_with_an_unfinished_change(tmp_path: Path, made: tuple[int, ...]) -> None:
+    """What the process had made before it died stays where it lies: it is not made a second time."""
+    left_unfinished(tmp_path, "new", (0, 1, 2), 3)
+    for number in made:
+        (tmp_path / "ab"[number % 2] / f"new-{number}").mkdir()
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "b").rename(tmp_path / "a")
+    (tmp_path / "c").rename(tmp_path / "b")
+    for _ in range(2):
+        with opened(tmp_path) as store:
+            assert store.health().ok
+            assert store.topics["new"] == [0, 1, 2]
+            assert len(list(store.scan("old"))) == 2
+
+
 def test_moved_under_other_names(tmp_path: Path) -> None:
     """Nobody knows which is which: it is said, and what to do."""
     left_unfinished(tmp_path / "x", "new", (0, 1), 2)

@@ -747,3 +747,17 @@ def test_a_dry_run_beside_a_writer_of_the_store_says_so(
         store.append("t", b"v", key=b"k")
         assert "open for writing now" in run(capsys, name, str(tmp_path), *rest)[2]
     assert "open for writing now" not in run(capsys, name, str(tmp_path), *rest)[2]
+
+
+def test_properties_without_an_end_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device would be read until no memory is left."""
+    kstore.open(tmp_path / "a-0", "a").close()
+    code, _, err = run(capsys, "retain", str(tmp_path / "a-0"), "--server-properties", "/dev/zero")
+    assert (code, "/dev/zero is no properties file" in err) == (2, True)
+
+
+def test_a_topic_with_a_wrong_name_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "create", str(tmp_path / "new"), "..")[0] == 2
+    with pytest.raises(TypeError, match="the time in ms"):
+        kstore.LogStore(tmp_path / "new", mode="a", clock=lambda: "x")  # type: ignore[arg-type,return-value]
+    assert not list(tmp_path.iterdir())

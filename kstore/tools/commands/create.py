@@ -2,6 +2,7 @@
 
 import argparse
 
+from kstore.store.topic import checked_name
 from kstore.tools.settings import add_config_argument
 from kstore.tools.stores import add_changing_arguments, open_store, options_of, partition_count
 
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Makes the topic."""
     options = options_of(args.config)
+    checked_name(args.topic)  # before any directory is made
     with open_store(args, make=True) as store:
         store.create_topic(args.topic, args.partitions, **options)
     return 0

@@ -198,7 +198,8 @@ def _first_timestamp(segment: Segment, headers: Any) -> int:
 def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
     """Gaps between one segment and the next, in words: a file may be missing.
 
-    Compaction leaves gaps too, also within segments: nothing is said of a log that has such.
+    Compaction leaves gaps too, also within segments: nothing is said of a log that has such. An empty segment before a gap
+    says that the log was truncated inside a batch.
     """
     if any(segment["has_gaps"] for segment in segments):
         return []
@@ -206,7 +207,9 @@ def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]
         f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} are in no segment: a file is "
         "missing, unless the topic was compacted"
         for before, after in pairwise(segments)
-        if before["next_offset"] < after["base_offset"] and after["base_offset"] > log.log_start_offset
+        if before["bytes"]
+        and before["next_offset"] < after["base_offset"]
+        and after["base_offset"] > log.log_start_offset
     ]
 
 
