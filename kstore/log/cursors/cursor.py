@@ -470,7 +470,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             yield record
 
     def _next(self, timeout: float | None) -> Record | None:
-        """The next record; None if there is none within that time. It is `_alone` without a call more for each record."""
+        """The next record; None if there is none within that time."""
         me = get_ident()
         if self._busy and self._busy != me:
             raise RuntimeError(BUSY)
@@ -488,17 +488,21 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._busy = 0
 
     async def _next_async(self, timeout: float | None) -> Record | None:
-        return await self._alone_async(self._followed_next_async, timeout)
-
-    async def _followed_next_async(self, timeout: float | None) -> Record | None:
-        follower = self._at_position(timeout)
+        me = get_ident()
+        if self._busy and self._busy != me:
+            raise RuntimeError(BUSY)
         try:
-            return self._given(follower, await anext(follower, None))
-        except OffsetOutOfRangeError as e:
-            raise self._lost(e) from None
-        except BaseException:
-            self._end_follower()
-            raise
+            self._busy = me
+            follower = self._at_position(timeout)
+            try:
+                return self._given(follower, await anext(follower, None))
+            except OffsetOutOfRangeError as e:
+                raise self._lost(e) from None
+            except BaseException:
+                self._end_follower()
+                raise
+        finally:
+            self._busy = 0
 
     def _wait(self) -> bool:
         """Waits until there is a record behind the position. False if none comes within the timeout."""

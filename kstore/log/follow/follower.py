@@ -3,6 +3,7 @@
 import select
 from collections import deque
 from collections.abc import Iterator
+from threading import get_ident
 from time import monotonic, sleep
 from typing import Generic, Self, TypeVar, cast
 
@@ -14,7 +15,7 @@ from kstore.errors import CorruptRecordError, LogNotFoundError, RecordTooLargeEr
 from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
 from kstore.log.read.left_out import LeftOut
 from kstore.log.threads.closing import Closing
-from kstore.log.threads.one_thread import Iterated
+from kstore.log.threads.one_thread import BUSY
 
 Item = TypeVar("Item", bound=RecordBatch | Record)
 
@@ -26,7 +27,7 @@ _LOOKS = 20  # at a place that keeps changing while it is read
 _TURNS = 32  # items that one asyncio task takes before the others have a turn
 
 
-class Follower(Closing, Iterated, Generic[Item]):
+class Follower(Closing, Generic[Item]):
     """An iterator of the records (or batches) from an offset on, which waits for more at the end. log.follow() makes
     one.
 
@@ -60,6 +61,7 @@ class Follower(Closing, Iterated, Generic[Item]):
         self._is_passing = False  # damage
         self._closed = False
         self._taken = 0
+        self._busy = 0  # the thread that looks for the next one, or waits for it, if any
         self._event = EventFd()
         self._poll = select.epoll()
         self._poll.register(self._event.fileno(), select.EPOLLIN)
@@ -73,7 +75,14 @@ class Follower(Closing, Iterated, Generic[Item]):
 
         OffsetOutOfRangeError if the position was deleted; CorruptRecordError, OSError.
         """
-        return self._alone(self._look, _Wait(0))
+        me = get_ident()
+        if self._busy and self._busy != me:
+            raise RuntimeError(BUSY)
+        try:
+            self._busy = me
+            return self._look(_Wait(0))
+        finally:
+            self._busy = 0
 
     def _take(self) -> Item | None:
         """The same, of what was there when the source was looked at last."""
@@ -200,15 +209,19 @@ class Follower(Closing, Iterated, Generic[Item]):
                 return self._pending.popleft()  # type: ignore[return-value] # records, if any
         except IndexError:
             pass  # another thread took it
-        return self._alone(self._waited)
-
-    def _waited(self) -> Item:
-        wait = _Wait(self.timeout)
-        while (item := self._look(wait)) is None:
-            if wait.pause is None:
-                raise StopIteration
-            self._heard(bool(self._poll.poll(wait.pause)), wait)
-        return item
+        me = get_ident()
+        if self._busy and self._busy != me:
+            raise RuntimeError(BUSY)
+        try:
+            self._busy = me
+            wait = _Wait(self.timeout)
+            while (item := self._look(wait)) is None:
+                if wait.pause is None:
+                    raise StopIteration
+                self._heard(bool(self._poll.poll(wait.pause)), wait)
+            return item
+        finally:
+            self._busy = 0
 
     def __aiter__(self) -> Self:
         return self
@@ -220,14 +233,18 @@ class Follower(Closing, Iterated, Generic[Item]):
         self._taken += 1
         if self._taken % _TURNS == 0:
             await asyncio.sleep(0)
-        return await self._alone_async(self._waited_async, wait)
-
-    async def _waited_async(self, wait: "_Wait") -> Item:
-        while (item := self._look(wait)) is None:
-            if wait.pause is None:
-                raise StopAsyncIteration
-            self._heard(await self._readable(wait.pause), wait)
-        return item
+        me = get_ident()
+        if self._busy and self._busy != me:
+            raise RuntimeError(BUSY)
+        try:
+            self._busy = me
+            while (item := self._look(wait)) is None:
+                if wait.pause is None:
+                    raise StopAsyncIteration
+                self._heard(await self._readable(wait.pause), wait)
+            return item
+        finally:
+            self._busy = 0
 
     def _look(self, wait: "_Wait") -> Item | None:
         """The next one; None where `wait.pause` says how long to sleep before the next look, or that there is none."""

@@ -1,56 +1,28 @@
 """An iteration that two threads do not make at once."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from threading import get_ident
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from weakref import ref
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
 
 BUSY = "this iterator is being read already; each thread needs one of its own"
 
 
 class Iterated:
-    """What is iterated, by one thread at a time: who begins anew goes on from where the one before was.
-
-    Between the look whether somebody is inside and the mark that somebody is, which begins a `try`, CPython neither switches
-    threads nor runs signal handlers.
-    """
+    """What is iterated, by one thread at a time: who begins anew goes on from where the one before was."""
 
     _iteration: "ref[OneThread[Any]] | None" = None  # the last one, unless it has ended
     _busy = 0  # the number of the thread that is inside: one that was interrupted gets in again; 0 for none
-
-    def _alone(self, act: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
-        """Calls it. RuntimeError while another thread is inside."""
-        me = get_ident()
-        if self._busy and self._busy != me:
-            raise RuntimeError(BUSY)
-        try:
-            self._busy = me
-            return act(*args, **options)
-        finally:
-            self._busy = 0
-
-    async def _alone_async(
-        self, act: Callable[_P, Awaitable[_T]], *args: _P.args, **options: _P.kwargs
-    ) -> _T:
-        """Awaits what it gives. RuntimeError while another thread is inside."""
-        me = get_ident()
-        if self._busy and self._busy != me:
-            raise RuntimeError(BUSY)
-        try:
-            self._busy = me
-            return await act(*args, **options)
-        finally:
-            self._busy = 0
 
 
 class OneThread(Generic[_T]):
     """What a generator gives. RuntimeError while another thread is inside it, or has another iteration of the same that has not
     ended: both would read on from one position. One that was broken off is garbage, and has.
 
-    It is asked once for many records.
+    It is asked once for many records. Between the look whether somebody is inside and the mark that somebody is, which begins a
+    `try`, CPython neither switches threads nor runs signal handlers.
     """
 
     def __init__(self, of: Iterated, make: Callable[[], Iterator[_T]]) -> None:
