@@ -218,15 +218,7 @@ class TopicCatalog:
         change = self.table.change
         assert change is not None
         moved = self._moved(set(change.make.values()))
-        # What lies elsewhere by now was made by this change, too: directories were exchanged.
-        there = {
-            tp.partition: str(directory.path)
-            for directory in self.live()
-            for tp in directory.partitions
-            if change.concerns(tp)
-        }
-        make = {number: there.get(number, moved.get(path, path)) for number, path in change.make.items()}
-        change = replace(change, make=make)
+        change = replace(change, make={number: moved.get(path, path) for number, path in change.make.items()})
         self.table = replace(self.table, change=change)
         missing = sorted(set(change.make.values()) - {str(directory.path) for directory in self.live()})
         if missing:
@@ -238,6 +230,12 @@ class TopicCatalog:
         if change.delete and any(directory.failure for directory in self.directories):
             self.unfinished = f"{change}: a directory is not in use"
             return
+        # What lies elsewhere by now was made by this change, too: directories were exchanged.
+        there = {tp.partition: str(d.path) for d in self.live() for tp in d.partitions if change.concerns(tp)}
+        change = replace(
+            change, make={number: there.get(number, path) for number, path in change.make.items()}
+        )
+        self.table = replace(self.table, change=change)
         try:
             self._carry_out(now)
         except OSError as e:  # `health` tells, and the next opening tries again
