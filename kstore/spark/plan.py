@@ -98,7 +98,7 @@ END = Bounds("latest")
 def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
     """The partitions meant: names (also one text with commas), a compiled pattern, or {topic: partitions}.
 
-    KSTORE_TOPIC_NOT_FOUND for a name that is not there; a pattern may match nothing.
+    KSTORE_TOPIC_NOT_FOUND for a name that is not there; a pattern may match nothing. KSTORE_INVALID_OPTION for what is none.
     """
     there = logs.names()
     if isinstance(topics, re.Pattern):
@@ -108,13 +108,9 @@ def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
         for tp in asked:
             logs.root_of(tp)  # if it is there
         return asked
-    given = (
-        topics.split(",")
-        if isinstance(topics, str)
-        else list(topics)
-        if isinstance(topics, Iterable)
-        else [None]
-    )
+    if isinstance(topics, str):
+        topics = topics.split(",")
+    given = list(topics) if isinstance(topics, Iterable) else [topics]
     if not all(isinstance(name, str) for name in given):
         reason = f"topics are a name, names, a compiled pattern or {{topic: partitions}}, not {topics!r:.80}"
         raise failure("KSTORE_INVALID_OPTION", reason)

@@ -198,6 +198,7 @@ class LogStore:
             idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
         self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
         _check_log_options(self._log_options)
+        self._now()  # a clock that tells no time is refused before anything is made
         self._expires_cursors = "offsets_retention_minutes" in options or (
             config is not None and "offsets_retention_minutes" in config.given_options()
         )
@@ -1119,8 +1120,6 @@ def _check_log_options(options: Mapping[str, object]) -> None:
     clock: Any = options.get("clock")
     if not (clock is None or callable(clock)):
         raise TypeError(f"clock must be a function that returns the time in milliseconds, not {clock!r}")
-    if clock is not None:
-        integer("the time in ms", clock())
     if options.get("leader_epoch") is not None:
         integer("leader_epoch", options["leader_epoch"], 0, MAX_EPOCH)
     for name, least in (("max_decompressed_bytes", 0), ("producer_id_expiration_ms", 1)):

@@ -5,12 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kstore.log.files.lock import is_locked
 from kstore.log.files.option_file import in_python
 from kstore.store import LogStore
 from kstore.tools.numbers import whole
 from kstore.tools.settings import settings_of
-from kstore.tools.writing import add_wait_argument
+from kstore.tools.writing import add_wait_argument, note_open
 
 partition_count = whole("a number of partitions", 1, 1 << 20)
 
@@ -57,14 +56,10 @@ def open_reader(args: argparse.Namespace) -> LogStore:
     return _told(LogStore(args.directory, *args.also))
 
 
-def open_dry(args: argparse.Namespace) -> LogStore:
+def open_dry_store(args: argparse.Namespace) -> LogStore:
     """The same for a dry run, which takes no lock. If there is one, this says that the real command has to wait."""
     for directory in map(Path, (args.directory, *args.also)):
-        if is_locked(directory):
-            print(
-                f"kstore: {directory} is open for writing now: without --dry-run this would be refused",
-                file=sys.stderr,
-            )
+        note_open(directory, directory)
     return open_reader(args)
 
 

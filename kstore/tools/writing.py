@@ -122,13 +122,18 @@ def _looked_at(args: argparse.Namespace) -> tuple[Path, int, bool]:
     path = Path(args.directory)
     if not path.is_dir():
         raise not_found(path)
-    is_open = is_locked(directory_of(path))
+    return path, config.index_interval_bytes, note_open(path, directory_of(path))
+
+
+def note_open(path: Path, directory: Path) -> bool:
+    """Whether what lies in a log directory is open for writing; a dry run says so on stderr."""
+    is_open = is_locked(directory)
     if is_open:
         print(
             f"kstore: {path} is open for writing now: without --dry-run this would be refused",
             file=sys.stderr,
         )
-    return path, config.index_interval_bytes, is_open
+    return is_open
 
 
 def open_writer(

@@ -80,9 +80,7 @@ def spark(master: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
             .config("spark.executor.memory", "1g")
             .config("spark.task.maxFailures", "3")  # of a cluster; local[2,3] says it, too
             .config("spark.sql.shuffle.partitions", "2")
-            .config(
-                "spark.python.authenticate.socketTimeout", "120s"
-            )  # else 15 s, too few for a busy machine
+            .config("spark.python.authenticate.socketTimeout", "120s")  # 15 s are too few beside others
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
             .getOrCreate()

@@ -257,3 +257,21 @@ def test_kstore_imports_neither_spark_nor_arrow() -> None:
     assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0
     text = "import sys, kstore; sys.exit('kstore.spark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("topics", "bounds"),
+    [(5, {}), (b"t", {}), ([None], {}), ("t", {"starting": 5}), ("t", {"ending": ["latest"]})],
+)
+def test_what_names_no_topics_or_offsets_is_refused(
+    tmp_path: Path, topics: Any, bounds: dict[str, Any]
+) -> None:
+    kstore.open(tmp_path / "t-0", "a").close()
+    with pytest.raises(SparkSourceError, match="KSTORE_INVALID_OPTION"):
+        plan_splits(tmp_path, topics, **bounds)
+
+
+def test_topics_may_be_any_iterable(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x")
+    assert plan_splits(tmp_path, iter(["t"])) == plan_splits(tmp_path, "t")  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,3 +107,24 @@ def test_a_path_is_recorded_a_second_time(tmp_path: Path) -> None:
     assert {call.path for call in recorder.trace.calls if call.name == "write"} >= {
         "t-0/00000000000000000000.log"
     }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"moments": 0}, ValueError),
+        ({"moments": "x"}, TypeError),
+        ({"most": 0}, ValueError),
+        ({"most": 1.5}, TypeError),
+        ({"randoms": -1}, ValueError),
+        ({"models": []}, ValueError),
+    ],
+)
+def test_a_search_without_states_is_refused(
+    tmp_path: Path, wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    """Else a test that looks at each state would pass without one."""
+    with Recorder(tmp_path) as recorder:
+        kstore.open(tmp_path / "t-0", "a").close()
+    with pytest.raises(error, match=next(iter(wrong))):
+        list(crash_states(recorder.trace, **wrong))

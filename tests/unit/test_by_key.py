@@ -1,6 +1,7 @@
 """The last record of a key, and all of them, against the list of all records."""
 
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,27 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert main(["get", partition, *keys]) == 2
         told = capsys.readouterr()
         assert (told.out, "one key" in told.err) == ("", True)
+
+
+def test_a_history_is_for_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second thread that asks while the first is inside is refused, and takes no record away."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"1", b"2"], [b"k", b"k"])
+        history = log.history(b"k")
+        get = kstore.PartitionLog.get
+        refused: list[BaseException | None] = []
+
+        def other() -> None:
+            with pytest.raises(RuntimeError, match="being read already") as caught:
+                next(history)
+            refused.append(caught.value)
+
+        def get_beside(self: kstore.PartitionLog, offset: int) -> kstore.Record:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            return get(self, offset)
+
+        monkeypatch.setattr(kstore.PartitionLog, "get", get_beside)
+        assert [record.value for record in history] == [b"1", b"2"]
+        assert len(refused) == 2

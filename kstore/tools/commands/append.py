@@ -7,7 +7,6 @@ import os
 import re
 import stat
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
@@ -35,6 +34,7 @@ class Row(NamedTuple):
     timestamp: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     line: int = 0  # which line of the input it was, from 1
+    is_transactional: bool = False  # it was in a transaction where it comes from
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--key-separator needs --format lines")
     separator = None if args.key_separator is None else unescaped(args.key_separator)
     source = sys.stdin.buffer
-    seen: Counter[str] = Counter()
-    rows = _lines(source, separator) if args.format == "lines" else _objects(source, args.base64, seen)
+    rows = _lines(source, separator) if args.format == "lines" else _objects(source, args.base64)
     # nothing is made for input that is wrong from its first line on
     rows = chain([next((row for row in rows if row is not None), None)], rows)
     status = os.fstat(source.fileno())
@@ -94,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     with open_writer(args, "a") as log, Progress(total, "append") as progress:
         first = log.log_end_offset
         try:
-            _append_all(log, rows, args.batch_bytes, progress)
+            transactional = _append_all(log, rows, args.batch_bytes, progress)
             if args.durable:
                 log.flush()
         except BaseException as e:
@@ -103,9 +102,9 @@ def run(args: argparse.Namespace) -> int:
             raise
         end = log.log_end_offset
     print(_summary(first, end))
-    if seen["transactional"]:
+    if transactional:
         print(
-            f"kstore: {counted(seen['transactional'], 'record')} were in transactions, and are outside of any now. Those of "
+            f"kstore: {counted(transactional, 'record')} were in transactions, and are outside of any now. Those of "
             "aborted ones are among them, unless `kstore records --isolation read_committed` left them out",
             file=sys.stderr,
         )
@@ -135,10 +134,10 @@ def _summary(first: int, end: int) -> str:
     )
 
 
-def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> None:
-    """ValueError, InvalidRecordError, RecordTooLargeError for a line: all lines before it are appended then."""
+def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, progress: Progress) -> int:
+    """How many of them were in transactions. ValueError, InvalidRecordError, RecordTooLargeError for a line: all lines before it are appended then."""
     chunk: list[Row] = []
-    done = 0
+    done = transactional = 0
     wrong: ValueError | None = None
     while True:
         try:
@@ -150,6 +149,7 @@ def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, pr
             break
         if row is not None:
             chunk.append(row)
+            transactional += row.is_transactional
             done += len(row.value or b"") + len(row.key or b"") + 1
         if chunk and (row is None or len(chunk) == CHUNK):
             _append(log, chunk, batch_bytes)
@@ -159,6 +159,7 @@ def _append_all(log: LogWriter, rows: Iterator[Row | None], batch_bytes: int, pr
         _append(log, chunk, batch_bytes)
     if wrong is not None:
         raise wrong
+    return transactional
 
 
 def _split(source: BinaryIO) -> Iterator[bytes | None]:
@@ -207,8 +208,7 @@ def _lines(source: BinaryIO, separator: bytes | None) -> Iterator[Row | None]:
             yield Row(rest, key, line=number) if found else Row(value, line=number)
 
 
-def _objects(source: BinaryIO, is_base64: bool, seen: Counter[str]) -> Iterator[Row | None]:
-    """`seen` counts the records that were in a transaction."""
+def _objects(source: BinaryIO, is_base64: bool) -> Iterator[Row | None]:
     number = 0
     for line in _split(source):
         if line is None:
@@ -218,10 +218,7 @@ def _objects(source: BinaryIO, is_base64: bool, seen: Counter[str]) -> Iterator[
         if not line.strip():
             continue
         try:
-            fields = json.loads(line, object_pairs_hook=_names_once)
-            yield _row(fields, is_base64)._replace(line=number)
-            batch = fields.get("batch")
-            seen["transactional"] += isinstance(batch, dict) and batch.get("transactional") is True
+            yield _row(json.loads(line, object_pairs_hook=_names_once), is_base64)._replace(line=number)
         except json.JSONDecodeError as e:
             raise ValueError(f"line {number}: no JSON: {e.msg}, at character {e.colno}") from None
         except (ValueError, TypeError, RecursionError) as e:
@@ -254,11 +251,13 @@ def _row(fields: Any, is_base64: bool) -> Row:
     timestamp = fields.get("timestamp")
     if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
         raise TypeError(f"timestamp {timestamp!r} is not a number of ms")
+    batch = fields.get("batch")
     return Row(
         _data("value", fields["value"], is_base64),
         _data("key", fields.get("key"), is_base64),
         timestamp,
         headers,
+        is_transactional=isinstance(batch, dict) and batch.get("transactional") is True,
     )
 
 

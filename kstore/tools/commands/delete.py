@@ -2,7 +2,7 @@
 
 import argparse
 
-from kstore.tools.stores import add_changing_arguments, open_dry, open_store
+from kstore.tools.stores import add_changing_arguments, open_dry_store, open_store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Deletes the topic, or prints a line for each partition that would go."""
     if args.dry_run:
-        reader = open_dry(args)
+        reader = open_dry_store(args)
         for number in reader.describe(args.topic).partitions:
             with reader.open(args.topic, number) as log:
                 print(

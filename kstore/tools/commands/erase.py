@@ -11,8 +11,7 @@ from kstore.log.compact.report import Erasure
 from kstore.log.read.progress import ProgressCallback
 from kstore.tools.commands.get import add_key_arguments
 from kstore.tools.progress import Progress
-from kstore.tools.stores import add_also_argument, open_store
-from kstore.tools.stores import open_dry as open_dry_store
+from kstore.tools.stores import add_also_argument, open_dry_store, open_store
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 

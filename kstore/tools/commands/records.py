@@ -3,12 +3,10 @@
 import argparse
 import csv
 import json
-import os
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import PurePath
+from pathlib import Path
 from typing import Any, TextIO
 
 from kstore.arguments import warn_of_seconds
@@ -25,8 +23,8 @@ from kstore.tools.progress import Progress
 from kstore.tools.terminal import for_terminal, one_line
 from kstore.tools.times import time_text
 
-TEXT = ("", "txt", "text", "tsv", "log")  # endings of names
-TABULAR = ("jsonl", "csv")
+ENDINGS = ("jsonl", "csv", *FORMATS)  # of names, and formats
+TEXT = ("", "txt", "text", "tsv", "log")  # endings, too
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 FORMS_HELP = (
     'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
@@ -201,19 +199,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _format_of(path: str) -> str:
     """What the name of a file says. ValueError if it says something else than text, and none that there is."""
-    suffix = PurePath(path).suffix.removeprefix(".").lower()
-    if suffix in (*TABULAR, *FORMATS):
+    file = Path(path)
+    suffix = file.suffix.removeprefix(".").lower()
+    if suffix in ENDINGS:
         return suffix
-    if suffix in TEXT or not stat.S_ISREG(_mode(path)):
+    if suffix in TEXT or (file.exists() and not file.is_file()):  # a pipe or a device
         return "text"
     raise ValueError(f"--output {path}: no format is known by the ending .{suffix}: give one with --format")
-
-
-def _mode(path: str) -> int:
-    try:
-        return os.stat(path).st_mode  # noqa: PTH116
-    except OSError:
-        return stat.S_IFREG
 
 
 def _output(path: str | None, *, text: bool) -> AbstractContextManager[Any]:
