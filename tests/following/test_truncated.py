@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.helpers.children import run
 from tests.interrupts.injector import Injector, raiser
 
 
@@ -187,13 +186,7 @@ def test_a_segment_that_is_gone(tmp_path: Path) -> None:
     "make", [follower, cursor, following_cursor, store_follower], ids=lambda make: make.__name__
 )
 def test_a_look_that_is_interrupted(ram: Path, make: Callable[[Any, Path], Any]) -> None:
-    """The next look tells what that one would have told. In a child, which has one thread: beside the thread of pytest-xdist,
-    one run in seven met freed memory, whose is not known."""
-    ended = run(lambda: interrupt_looks(ram, make), 200)
-    assert not ended.wrong, f"{ended.wrong}\n{ended.text}"
-
-
-def interrupt_looks(ram: Path, make: Callable[[Any, Path], Any]) -> None:
+    """The next look tells what that one would have told."""
     nth, stopped = 0, True
     while stopped:
         nth += 2

@@ -93,9 +93,12 @@ class Injector:
         self.count = 0
         self.where: list[str] = []
         self.done = False
+        # Held here: where the garbage collector runs as a call begins, and this raises in what it calls (a weak
+        # reference's callback), CPython 3.11 forgets its tracer, and then calls it for the call that had begun.
+        self._tracer = self._call
 
     def __enter__(self) -> Self:
-        sys.settrace(self._call)
+        sys.settrace(self._tracer)
         return self
 
     def __exit__(self, *error: object) -> None:

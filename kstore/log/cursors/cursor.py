@@ -13,7 +13,8 @@ from functools import partial
 from itertools import chain
 from threading import get_ident
 from types import TracebackType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
+from weakref import ref
 
 from kstore.arguments import boolean, choice, integer, moment, number
 from kstore.engine.append.commit_appender import OffsetCommitter
@@ -205,6 +206,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._left: OffsetAndMetadata | None = None  # what was committed when a seek led away from it
             # of the last look: what the view showed, up to where it is read, and when (s) it is time for another look
             self._looked: tuple[object, int, float] = None, -1, 0.0
+            self._batch: _OpenBatch | None = None  # whose block has not been left
             self._goes_on = False  # whether it is read on with the look that it was read with before the others had their turn
             if self._committed is None:
                 if wait:  # the view is from before it
@@ -233,6 +235,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     @property
     def _position(self) -> int:
+        batch = self._batch
+        if batch is not None and batch.held() is None:  # its block was left, and nothing could be done at its end
+            self._end_batch(batch)
         reader = self._reader
         return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._place
 
@@ -244,6 +249,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._left_out.note(reader.skipped)
         self._place = offset
         self._reader = None
+
+    def _end_batch(self, batch: "_OpenBatch") -> None:
+        """Goes back to where it began, but not before what is committed: a commit that failed may be on the disk."""
+        self._position = max(batch.start, self._floor)
+        self._batch = batch.outer
 
     @property
     def _behind_given(self) -> int:
@@ -718,10 +728,16 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         )
 
 
+class _OpenBatch(NamedTuple):
+    held: "ref[CursorBatch]"  # if that is dead, its end was broken off before its first line
+    start: int  # where the cursor was
+    outer: "_OpenBatch | None"
+
+
 class CursorBatch:
     """Some records of a cursor, which are committed when the `with` block ends well. cursor.batch() makes one."""
 
-    _before = -1  # where the cursor was; also if making this is interrupted
+    _open: _OpenBatch | None = None
 
     def __init__(self, cursor: Cursor, count: int, timeout: float) -> None:
         self._cursor = cursor
@@ -729,29 +745,43 @@ class CursorBatch:
         self._timeout = timeout
 
     def __enter__(self) -> list[Record]:
-        self._before = self._cursor.position
-        return self._gather([])
+        self._begin()
+        return self._gather([], self._timeout)
 
-    def _gather(self, records: list[Record]) -> list[Record]:
+    async def __aenter__(self) -> list[Record]:
+        self._begin()
+        try:
+            first = await self._cursor._next_async(self._timeout)
+        except BaseException:
+            self._end()
+            raise
+        return [] if first is None else self._gather([first], 0)
+
+    def _begin(self) -> None:
         cursor = self._cursor
+        self._open = cursor._batch = _OpenBatch(ref(self), cursor.position, cursor._batch)
+
+    def _gather(self, records: list[Record], timeout: float) -> list[Record]:
+        cursor, batch = self._cursor, self._open
+        assert batch is not None
         again = False
         try:
             while len(records) < self._count:
                 try:
-                    record = cursor._next(0 if records else self._timeout)
+                    record = cursor._next(0 if records else timeout)
                 except OffsetOutOfRangeError:
                     if again or not records:
                         raise
                     # some of these were read ahead, and were cut off meanwhile: perhaps not all of them
                     again = True
                     records.clear()
-                    cursor._position = max(self._before, cursor._floor)
+                    cursor._position = max(batch.start, cursor._floor)
                     continue
                 if record is None:
                     break
                 records.append(record)
         except BaseException:
-            self._back()
+            self._end()
             raise
         return records
 
@@ -760,42 +790,36 @@ class CursorBatch:
     ) -> None:
         try:
             if error is None:
-                if self._cursor.position != self._before:
+                if self._has_moved():
                     self._cursor.commit()
-                self._before = -1
+                self._leave()
         finally:
-            self._back()
-
-    async def __aenter__(self) -> list[Record]:
-        cursor = self._cursor
-        self._before = cursor.position
-        try:
-            first = await cursor._next_async(self._timeout)
-        except BaseException:
-            self._back()
-            raise
-        self._timeout = 0
-        return [] if first is None else self._gather([first])
+            self._end()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             if error is None:
-                if self._cursor.position != self._before:
+                if self._has_moved():
                     await self._cursor.commit_async()
-                self._before = -1
+                self._leave()
         finally:
-            self._back()
+            self._end()
 
-    def _back(self) -> None:
-        """To where it was, unless all went well, but not before what is committed: a commit that failed may be on the disk."""
-        if self._before >= 0:
-            self._cursor._position = max(self._before, self._cursor._floor)
-            self._before = -1
+    def _has_moved(self) -> bool:
+        return self._open is not None and self._cursor.position != self._open.start
 
-    def __del__(self) -> None:
-        self._back()  # a signal handler may have broken the end of the block off before its first line
+    def _leave(self) -> None:
+        """All went well: the cursor stays where it is."""
+        if self._open is not None:
+            self._cursor._batch, self._open = self._open.outer, None
+
+    def _end(self) -> None:
+        """To where it was, unless all went well."""
+        if self._open is not None:
+            self._cursor._end_batch(self._open)
+            self._open = None
 
 
 def commit_all(cursors: Iterable[tuple[Cursor, int]], durable: bool, metadata: str = "") -> None:
