@@ -497,6 +497,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
+        self._mark_gap()
         self._begin_segment(reason, max(first_offset, self._end_offset))
 
     def _begin_segment(self, reason: str, base: int) -> None:
@@ -1244,16 +1245,19 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _tell_end(self) -> None:
         """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes
-        or closes was promised it: so a segment begins there. An empty one before it says that what lies between is not missing.
+        or closes was promised it: so a segment begins there.
         """
         with self._held():
             self._check_place()
             if self._untold_end == self._end_offset:
-                if self._untold_from > self.active.base_offset:
-                    self._begin_segment("truncation", self._untold_from)
-                    self.active.prepare_indexes()
-                self._begin_segment("truncation", self._untold_end)
+                self._roll("truncation", self._untold_end)
             self._untold_end = -1
+
+    def _mark_gap(self) -> None:
+        """If a segment is to begin at such an end, an empty one before it says that what lies between is not missing."""
+        if self._untold_end == self._end_offset and self._untold_from > self.active.base_offset:
+            self._begin_segment("truncation", self._untold_from)
+            self.active.prepare_indexes()
 
     def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Takes segments out of the directory, the last one first: what is left at any moment is a log."""

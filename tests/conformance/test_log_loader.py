@@ -513,13 +513,15 @@ def test_truncation_gap_is_kept_by_flush_and_close(tmp_path: Path, ended: str) -
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("ended", ["close", "abandon"])
-def test_a_truncation_gap_is_not_missing(tmp_path: Path, ended: str) -> None:
+@pytest.mark.parametrize("then", ["flush", "roll", "append"])
+def test_a_truncation_gap_is_not_missing(tmp_path: Path, ended: str, then: str) -> None:
     """Beyond Kafka: an empty segment lies before it, however large the batch was that went."""
-    log = opened(tmp_path)
+    log = opened(tmp_path, internal_segment_bytes=320)
     put(log, forge.batch(Rec(), Rec(), Rec()), forge.batch(*[Rec()] * 14))
     log.truncate_to(14)
-    log.flush()
-    put(log, rec())
+    if then != "append":
+        getattr(log, then)()
+    put(log, rec(b"-" * 200))  # there is no room for it in the first segment
     assert [segment.base_offset for segment in log.segments] == [0, 3, 14]
     getattr(log, ended)()
     for _ in range(2):

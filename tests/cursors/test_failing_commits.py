@@ -236,7 +236,9 @@ def test_a_signal_in_the_commit_of_a_batch(ram: Path) -> None:
     assert seen == {0, 8}
 
 
-@pytest.mark.skipif(_testcapi is None, reason="this Python is without its own tests, which can let allocations fail")
+@pytest.mark.skipif(
+    _testcapi is None, reason="this Python is without its own tests, which can let allocations fail"
+)
 def test_no_memory_to_leave_a_batch(tmp_path: Path) -> None:
     """Its records are given once more."""
     with kstore.open(filled(tmp_path, 0)).cursor("g") as jobs:

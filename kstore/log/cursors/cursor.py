@@ -236,7 +236,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     @property
     def _position(self) -> int:
         batch = self._batch
-        if batch is not None and batch.held() is None:  # its block was left, and nothing could be done at its end
+        if (
+            batch is not None and batch.held() is None
+        ):  # its block was left, and nothing could be done at its end
             self._end_batch(batch)
         reader = self._reader
         return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._place
