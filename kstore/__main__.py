@@ -177,7 +177,7 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Gives a program that was started with closed streams (>&-) such that lead nowhere.
+    """Gives a program that was started with closed streams (>&-) such that lead nowhere; of stdout, who writes is told.
 
     Otherwise the first files that are opened, segments of the log, get the numbers of stdout and stderr.
     """
@@ -185,9 +185,9 @@ def _replace_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the least number that is free
+            os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)  # the least number that is free
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the rest of the program
+        sys.stdout = open(1, "w", closefd=False)  # noqa: PTH123, SIM115 - for the rest of the program
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
