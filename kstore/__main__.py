@@ -187,7 +187,7 @@ def _replace_closed_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)  # the least number that is free
     if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)  # noqa: PTH123, SIM115 - for the rest of the program
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the rest of the program
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
