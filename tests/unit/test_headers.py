@@ -1,12 +1,14 @@
 """The headers that `extend` takes, as bytes of a record."""
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kstore
 from kstore.engine.columns.column_input import header_input_list
 from tests.helpers.varint import varint
 
@@ -105,6 +107,20 @@ def test_names_without_utf8() -> None:
     assert type(caught.value) is ValueError
     with pytest.raises(ValueError, match="headers of record 1: the name"):
         header_input_list([None, {"\ud800": b""}], 2)
+
+
+def test_names_without_utf8_elsewhere(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for call in (
+            lambda: log.append(b"v", headers=[("\ud800", b"")]),
+            lambda: kstore.encode_batch([(-1, None, b"v", {"\ud800": b""})]),
+            lambda: log.scan(header="\ud800"),
+            lambda: log.scan(header={"\ud800": b""}),
+        ):
+            with pytest.raises(ValueError, match=r"headers?: the name .* has no UTF-8") as caught:
+                call()
+            assert type(caught.value) is ValueError
+        assert log.append(b"v") == 0
 
 
 @pytest.mark.parametrize("found", [1, 3])

@@ -69,7 +69,10 @@ cdef bytes encode_headers(object headers):
         name, value = pair
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is a str, not {type(name).__name__}")
-        raw = name.encode()
+        try:
+            raw = name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"headers: the name {name!r} has no UTF-8") from None
         parts += (varint(len(raw)), raw)
         if value is None:
             parts.append(varint(-1))

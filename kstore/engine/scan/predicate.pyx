@@ -69,7 +69,10 @@ cdef class Predicate:
         cdef ks_wanted *wanted
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is a str, not {type(name).__name__}")
-        raw = name.encode()
+        try:
+            raw = name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"header: the name {name!r} has no UTF-8") from None
         wanted = <ks_wanted *>PyMem_RawRealloc(f.wanted, <size_t>(f.wanted_count + 1) * sizeof(ks_wanted))
         if wanted is NULL:
             raise MemoryError()

@@ -120,7 +120,11 @@ def check_commit(durable: object, metadata: object) -> None:
     boolean("durable", durable)
     if not isinstance(metadata, str):
         raise TypeError(f"metadata must be a str, not {metadata!r}")
-    if metadata and len(metadata.encode()) > MAX_METADATA_BYTES:
+    try:
+        size = len(metadata.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"metadata has no UTF-8: {metadata!r:.80}") from None
+    if size > MAX_METADATA_BYTES:
         raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
 
 
