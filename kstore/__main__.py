@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from kstore._version import __version__
 from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError
@@ -96,6 +96,16 @@ COMMANDS = {
 }
 
 
+class _Command(argparse.ArgumentParser):
+    """The parser of one subcommand, which says its own usage also of options that it does not know."""
+
+    def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
+        found, unknown = super().parse_known_args(*args, **options)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
     parser = argparse.ArgumentParser(
@@ -105,7 +115,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kstore {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Command)
     for name, (module, text) in COMMANDS.items():
         sub = commands.add_parser(name, help=text, description=module.__doc__)
         module.add_arguments(sub)

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -294,6 +295,21 @@ def test_any_call_fails(ram: Path, sample: tuple[Path, list[kstore.Record], int]
         finally:
             fail_call(0)
         check_interrupted(directory, before)
+
+
+def test_offsets_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line that people can read."""
+    with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact") as log:
+        log.extend([b"v"] * 8, [b"a", b"b", b"a", b"a", b"a", b"b", b"c", b"a"])
+        log.extend([b"v"] * 200, [b"c", b"d"] * 100)
+        log.roll()
+    command = ["erase", str(tmp_path / "t-0"), "--dry-run", "--key"]
+    assert main([*command, "a"]) == 0
+    assert "\n  offsets 0, 2 to 4, 7\n" in capsys.readouterr().out
+    assert main([*command, "d"]) == 0
+    assert re.search(
+        r"\n  offsets 9, 11, .*, 105, 107 and 50 others, which --json lists\n", capsys.readouterr().out
+    )
 
 
 def test_command(ram: Path, capsys: pytest.CaptureFixture[str]) -> None:

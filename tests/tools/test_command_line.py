@@ -43,6 +43,10 @@ def test_errors_and_exit_codes(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     with pytest.raises(SystemExit) as caught:
         main(["find", TXN])
     assert caught.value.code == 2
+    with pytest.raises(SystemExit) as caught:
+        main(["find", TXN, "--earliest", "--fromat", "x"])
+    assert caught.value.code == 2
+    assert "\nkstore find: error: unrecognized arguments: --fromat x\n" in capsys.readouterr().err
     assert run(capsys, "dump")[0] == 2
     log = f"{TXN}/{'0' * 20}.log"
     code, out, err = run(capsys, "dump", "--key-decoder-class", "com.example.Mine", log)

@@ -3,16 +3,20 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Literal
 
 from kstore.log.compact.preview import preview_erasure
 from kstore.log.compact.report import Erasure
 from kstore.log.read.progress import ProgressCallback
 from kstore.tools.commands.get import add_key_arguments
+from kstore.tools.numbers import counted
 from kstore.tools.progress import Progress
 from kstore.tools.stores import add_also_argument, open_dry_store, open_store
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
+
+_MOST_ROWS = 50  # of offsets, on one line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,8 +110,16 @@ def _tell(done: Erasure, args: argparse.Namespace) -> None:
             print(json.dumps(each._asdict() | more))
             continue
         print(f"{each.path}: {each.bytes_before} -> {each.bytes_after} bytes")
-        print(f"  offsets {', '.join(map(str, each.offsets))}")
+        print(f"  offsets {_in_words(each.offsets)}")
         print(f"  SHA-256 {each.sha256_before} -> {each.sha256_after or '?'}")
     verb = "would be removed" if done.dry_run else "removed"
     for path in done.cut_files:
         print(json.dumps({"path": path} | more) if args.json else f"{path}: {verb}")
+
+
+def _in_words(offsets: Iterable[int]) -> str:
+    """Those in a row together; the first ones, if they are many."""
+    rows = [list(row) for _, row in groupby(enumerate(offsets), lambda pair: pair[1] - pair[0])]
+    words = [f"{row[0][1]}" if len(row) == 1 else f"{row[0][1]} to {row[-1][1]}" for row in rows[:_MOST_ROWS]]
+    left = sum(map(len, rows[_MOST_ROWS:]))
+    return ", ".join(words) + f" and {counted(left, 'other')}, which --json lists" * (left > 0)
