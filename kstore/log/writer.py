@@ -448,16 +448,19 @@ class LogWriter(RecordAppender, PartitionLog):
 
         A power cut or a truncation may have taken records that they have read, or an older copy was put in the place of the
         log; and others get those offsets now. The epoch of a committed position tells them. It is kept aside, because an epoch
-        without a record is forgotten with the process.
+        without a record is forgotten with the process, as one is whose records were lost.
         """
         home = Home.of(self._directory)
         if not self._has_own_epochs or not home.has_id:
             return
-        epoch = home.least_epoch()
-        begin = begin or home.is_read_beyond(self._end_offset)
-        if epoch is None or (begin and epoch <= self._epoch):
-            epoch = min(max(self._epoch, 0) + 1, MAX_EPOCH)
+        least = home.least_epoch()
+        read_end, read_epoch = home.furthest_position()
+        used = max(self._epoch, read_epoch, 0)
+        if begin or least is None or (read_end > self._end_offset and least <= used):
+            epoch = min(max(used, least or 0) + 1, MAX_EPOCH)
             home.keep_least_epoch(epoch)
+        else:
+            epoch = least
         if epoch > self._epoch:
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)

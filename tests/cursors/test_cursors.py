@@ -141,6 +141,23 @@ def test_a_batch_is_committed_when_it_ends_well(path: Path) -> None:
         assert jobs.committed.offset == 10
 
 
+def test_one_batch_at_a_time(path: Path) -> None:
+    """Nothing in its block leads the cursor behind records that it would not go back to."""
+    with kstore.open(path).cursor("g") as jobs:
+        for wrong in (lambda: jobs.seek(7), lambda: jobs.batch(2).__enter__()):
+            with pytest.raises(RuntimeError, match="a batch of this cursor is open"), jobs.batch(4):
+                wrong()
+            assert (jobs.position, jobs.committed) == (0, None)
+        with pytest.raises(ZeroDivisionError), jobs.batch(4) as records:
+            jobs.commit(records[1])
+            records[0].offset / 0
+        assert jobs.position == 2
+        batch = jobs.batch(4)
+        for wanted in ([2, 3, 4, 5], [6, 7, 8, 9]):
+            with batch as records:
+                assert offsets(records) == wanted
+
+
 def test_it_waits_for_more(path: Path) -> None:
     with (
         kstore.open(path, "a") as log,

@@ -13,7 +13,11 @@ import kstore
 
 def read_all(log: kstore.PartitionLog) -> None:
     with log.cursor("g") as jobs:
-        list(jobs)
+        try:
+            list(jobs)
+        except kstore.OffsetOutOfRangeError as e:
+            jobs.seek(e.end)
+            list(jobs)
         jobs.commit()
 
 
@@ -28,6 +32,23 @@ def lose(path: Path) -> None:
     read_all(log)
     log.abandon()
     os.truncate(file, size)
+
+
+def lose_what_followed_a_crash(path: Path) -> None:
+    """They had a leader epoch of their own, which is lost with them."""
+    log = kstore.open(path, "a")
+    log.extend([b"old"] * 5)
+    log.flush()
+    read_all(log)
+    log.abandon()
+    file = path / f"{0:020d}.log"
+    size = file.stat().st_size
+    for _ in range(2):
+        log = kstore.open(path, "a")
+        log.extend([b"old"] * 5)
+        read_all(log)
+        log.abandon()
+        os.truncate(file, size)
 
 
 def truncate(path: Path) -> None:
@@ -57,8 +78,25 @@ def put_an_older_copy_back(path: Path) -> None:
     copy.rename(path)
 
 
+def put_it_back_twice(path: Path) -> None:
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 5)
+        log.cursor("g").close()
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy)
+    for _ in range(2):
+        with kstore.open(path, "a") as log:
+            log.extend([b"old"] * 5)
+            read_all(log)
+        shutil.rmtree(path)
+        shutil.copytree(copy, path)
+
+
 @pytest.mark.parametrize("openings", [1, 3])
-@pytest.mark.parametrize("loss", [lose, truncate, start_again, put_an_older_copy_back])
+@pytest.mark.parametrize(
+    "loss",
+    [lose, lose_what_followed_a_crash, truncate, start_again, put_an_older_copy_back, put_it_back_twice],
+)
 def test_offsets_that_others_have_now_are_told(
     tmp_path: Path, loss: Callable[[Path], None], openings: int
 ) -> None:
@@ -358,3 +396,70 @@ def test_a_truncation_of_what_was_not_given_yet_is_no_loss(
             jobs.commit()
         with kstore.open(path).cursor("g") as jobs:
             assert (jobs.position, list(jobs)) == (9, [])
+
+
+def delete_all(log: kstore.LogWriter) -> None:
+    log.delete_records(-1)
+
+
+def begin_at_six(log: kstore.LogWriter) -> None:
+    log.truncate_fully_and_start_at(6)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("has_read", [False, True])
+@pytest.mark.parametrize("empty", [delete_all, begin_at_six])
+def test_a_position_in_a_log_without_records(
+    tmp_path: Path, empty: Callable[[kstore.LogWriter], None], has_read: bool, follow: bool
+) -> None:
+    """The record before it is gone, and its epoch with it; a truncation below it is told all the same."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 6)
+        if has_read:
+            read_all(log)
+        empty(log)
+        with kstore.open(path).cursor("g", "latest", follow=follow, timeout=0) as jobs:
+            assert (list(jobs), jobs.position) == ([], 6)
+            jobs.commit(durable=False)
+        log.truncate_to(2)
+        log.extend([b"new"] * 8)
+    with kstore.open(path).cursor("g") as jobs:
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(jobs)
+        jobs.seek(caught.value.end)
+        assert [record.offset for record in jobs] == list(range(2, 10))
+
+
+@pytest.mark.parametrize("appended", [0, 4])
+def test_a_position_in_a_log_without_records_holds(tmp_path: Path, appended: int) -> None:
+    """In whatever epoch the next record is."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", leader_epoch=3) as log:
+        log.extend([b"old"] * 6)
+        begin_at_six(log)
+        with log.cursor("g", "latest") as jobs:
+            jobs.commit()
+        log.extend([b"new"] * appended)
+        log.assign_leader_epoch(7)
+        log.extend([b"new"] * 2)
+    with kstore.open(path).cursor("g") as jobs:
+        assert [record.offset for record in jobs] == list(range(6, 8 + appended))
+
+
+def test_the_seek_that_an_error_names(tmp_path: Path) -> None:
+    """Of a batch that was truncated inside, nothing is left, while the next record has an offset above."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"a"] * 6)
+        view = kstore.open(path)  # its positions are those of another view
+        log.extend([b"b"] * 10)
+        read_all(kstore.open(path))
+        log.truncate_to(11)
+        view.refresh()
+        with view.cursor("g") as jobs:
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(jobs)
+            assert jobs.seek(caught.value.end) == 6
+            log.append(b"c")
+            assert [record.offset for record in jobs] == [11]

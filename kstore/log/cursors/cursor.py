@@ -219,6 +219,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 self._place = offset_of(self._view, start)
             else:
                 self._place = self._committed.offset
+            self._begins = -1, -1  # where the log began then, and the leader epoch of a position there
             # the leader epochs and the end of the view that the position was read from; None if a follower went on, with
             # batches of these epochs
             self._shown: tuple[tuple[tuple[int, int], ...], int] | None = self._showing()
@@ -256,10 +257,21 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._place = offset
         self._reader = None
 
+    def _settle(self) -> None:
+        """Ends a batch whose block was left, if nothing could be done at its end."""
+        batch = self._batch
+        if batch is not None and batch.held() is None:
+            self._end_batch(batch)
+
+    def _check_no_batch(self) -> None:
+        self._settle()
+        if self._batch is not None:
+            raise RuntimeError("a batch of this cursor is open: leave its `with` block first")
+
     def _end_batch(self, batch: "_OpenBatch") -> None:
         """Goes back to where it began, but not before what is committed: a commit that failed may be on the disk."""
         self._position = max(batch.start, self._floor)
-        self._batch = batch.outer
+        self._batch = None
 
     @property
     def _behind_given(self) -> int:
@@ -292,10 +304,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
         place: "earliest", "latest", an offset, or a datetime: the first record with this timestamp or a later one.
         Nothing is written before the next commit(), which may go back to this position. OffsetOutOfRangeError for an
-        offset outside the log.
+        offset outside the log, RuntimeError in the block of a batch().
         """
         place = checked_place("place", place)
         self._check_open()
+        self._check_no_batch()
         return self._go_to(*self._found(place))
 
     def _found(self, place: str | int | datetime) -> tuple[int, int]:
@@ -337,7 +350,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         ):
             cut = self._end_of_epoch(committed.leader_epoch)
         if 0 <= cut < position:
-            raise _cut_off(position, first, cut)
+            raise _cut_off(position, view, cut)
         self._cut = -1  # the position is before it now
         if not first <= position <= end:
             raise _told(OffsetOutOfRangeError(position, first, end))
@@ -350,7 +363,17 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return self._view.end_offset_for_epoch(epoch)[1]
 
     def _showing(self) -> tuple[tuple[tuple[int, int], ...], int]:
+        self._begins = self._beginning()
         return self._view.leader_epochs, self._view.log_end_offset
+
+    def _beginning(self) -> tuple[int, int]:
+        """The log start offset, and the leader epoch for a position there: of the record before, which is deleted, nobody
+        knows it. The first one that there is, or any before it, tells just as well whether the log is cut off below."""
+        view = self._view
+        epochs, start, end = view.leader_epochs, view.log_start_offset, view.log_end_offset
+        if epochs:
+            return start, epochs[0][0]
+        return start, 0 if start == end else -1  # records without an epoch: it may only be unknown yet
 
     def _refresh(self) -> None:
         """Lets the view show the log as it is now, and finds out whether records that were read have been cut off."""
@@ -545,7 +568,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 self._cut = error.end
             self._check_range()
         elif 0 <= self._cut < self._position:
-            return _cut_off(self._position, error.first, self._cut)
+            return _cut_off(self._position, self._view, self._cut)
         return _told(error)
 
     def _at_position(self, timeout: float | None) -> Any:
@@ -559,6 +582,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._check_range()
             # first: without what is shown they say in which epochs the position is
             self._followed_epochs = tuple(e for e in self._view.leader_epochs if e[1] < self._position)
+            self._begins = self._beginning()
             self._shown = None
             follower = self._view.follow(
                 self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
@@ -590,7 +614,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         exception: `with jobs.batch(100, timeout=1) as records:`. `async with` works too.
 
         It gives what is there. If that is nothing, it waits up to `timeout` seconds for the first record; then the list may
-        be empty. After an exception the cursor stands where it was before the batch.
+        be empty. After an exception the cursor stands where it was before the batch, or behind what was committed in the
+        block. A cursor has one batch at a time: RuntimeError for another one in its block.
         """
         count = integer("count", count, 1)
         timeout = number("timeout", timeout, 0)
@@ -613,8 +638,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             entries = epochs.entries if self._shown is not None else self._followed_epochs
             epoch, start = entries[-1] if entries else (-1, -1)
             key = self._file.key_of(self._home.tp)
-            with self._file.lock_file.mutex:
-                self._prepare(self._home.tp, epochs, epoch, start, key, self._id)
+            if epoch >= 0:
+                with self._file.lock_file.mutex:
+                    self._prepare(self._home.tp, epochs, epoch, start, key, self._id)
 
     def _find_out(self, commit: Commit) -> None:
         _find_out(self._file, [(self, commit)])
@@ -648,7 +674,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             if offset > view.log_end_offset:
                 raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
         if 0 <= self._cut < offset:
-            raise _cut_off(offset, view.log_start_offset, self._cut)
+            raise _cut_off(offset, view, self._cut)
 
     def _check_floor(self, offset: int) -> None:
         if offset < self._floor:
@@ -665,6 +691,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         if offset > end:
             epochs = self._view.leader_epochs
         epoch = _epoch_before(epochs, offset)
+        if epoch < 0 and offset == self._begins[0]:
+            epoch = self._begins[1]
         return Commit(OffsetAndMetadata(offset, epoch, metadata, time.time_ns() // 1_000_000), self._id)
 
     def _check(self, entries: Mapping[TopicPartition, Entry]) -> None:
@@ -737,7 +765,6 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 class _OpenBatch(NamedTuple):
     held: "ref[CursorBatch]"  # if that is dead, its end was broken off before its first line
     start: int  # where the cursor was
-    outer: "_OpenBatch | None"
 
 
 class CursorBatch:
@@ -765,7 +792,8 @@ class CursorBatch:
 
     def _begin(self) -> None:
         cursor = self._cursor
-        self._open = cursor._batch = _OpenBatch(ref(self), cursor.position, cursor._batch)
+        cursor._check_no_batch()
+        self._open = cursor._batch = _OpenBatch(ref(self), cursor.position)
 
     def _gather(self, records: list[Record], timeout: float) -> list[Record]:
         cursor, batch = self._cursor, self._open
@@ -819,7 +847,7 @@ class CursorBatch:
     def _leave(self) -> None:
         """All went well: the cursor stays where it is."""
         if self._open is not None:
-            self._cursor._batch, self._open = self._open.outer, None
+            self._cursor._batch = self._open = None
 
     def _end(self) -> None:
         """To where it was, unless all went well."""
@@ -888,9 +916,10 @@ def _epoch_before(epochs: tuple[tuple[int, int], ...], offset: int) -> int:
     return epochs[at - 1][0] if at else -1
 
 
-def _cut_off(position: int, first: int, cut: int) -> OffsetOutOfRangeError:
+def _cut_off(position: int, view: View, cut: int) -> OffsetOutOfRangeError:
+    cut = min(cut, view.log_end_offset)  # of a batch that was cut inside, nothing is left
     return _told(
-        OffsetOutOfRangeError(position, first, cut),
+        OffsetOutOfRangeError(position, view.log_start_offset, cut),
         f"records from offset {cut} on were cut off after they had been read, and others may have their offsets: "
         f"seek({cut}) goes on with those",
     )

@@ -1,4 +1,5 @@
-"""How far any group has read, for who opens a partition for writing: one that ends before that is an older copy."""
+"""How far any group has read, and in which leader epoch, for who opens a partition for writing: one that ends before that is
+an older copy."""
 
 import os
 from contextlib import suppress
@@ -19,15 +20,15 @@ class _Directory(NamedTuple):
 
     itself: State
     files: dict[str, State]  # of the groups
-    offsets: dict[tuple[TopicPartition, bytes], int]
+    read: dict[tuple[TopicPartition, bytes], tuple[int, int]]
 
 
 _known: dict[str, _Directory] = {}
 
 
-def furthest_position(directory: str, tp: TopicPartition, partition_id: bytes) -> int:
-    """The greatest offset that a group has committed for the partition with this id; -1 if none has. What a file that is
-    damaged, or cannot be read, has to say is not known.
+def furthest_position(directory: str, tp: TopicPartition, partition_id: bytes) -> tuple[int, int]:
+    """The greatest offset that a group has committed for the partition with this id, and the greatest leader epoch; -1 if
+    none has. What a file that is damaged, or cannot be read, has to say is not known.
 
     All partitions of a store ask when it is opened: it is read once, as long as the directory and the files stay as they are.
     OSError.
@@ -36,22 +37,24 @@ def furthest_position(directory: str, tp: TopicPartition, partition_id: bytes) -
     groups = known.files if known is not None and known.itself == itself else groups_in(directory)
     files = {group: _state_of(path_of(directory, group)) for group in groups}
     if known is None or known.files != files:
-        known = _Directory(itself, files, _offsets(directory, files))
+        known = _Directory(itself, files, _read(directory, files))
     elif known.itself != itself:
         known = known._replace(itself=itself)
     if len(_known) >= _MOST and directory not in _known:
         _known.clear()
     _known[directory] = known
-    return known.offsets.get((tp, partition_id), -1)
+    return known.read.get((tp, partition_id), (-1, -1))
 
 
-def _offsets(directory: str, groups: dict[str, State]) -> dict[tuple[TopicPartition, bytes], int]:
-    found: dict[tuple[TopicPartition, bytes], int] = {}
+def _read(directory: str, groups: dict[str, State]) -> dict[tuple[TopicPartition, bytes], tuple[int, int]]:
+    found: dict[tuple[TopicPartition, bytes], tuple[int, int]] = {}
     for group in groups:
         with suppress(OSError, CorruptRecordError, DataLossWarning):  # a warning may be an error
             for tp, (commit, _) in read_positions(directory, group).items():
                 whose = tp, commit.partition_id
-                found[whose] = max(found.get(whose, -1), commit.position.offset)
+                offset, epoch = found.get(whose, (-1, -1))
+                position = commit.position
+                found[whose] = max(offset, position.offset), max(epoch, position.leader_epoch)
     return found
 
 

@@ -79,13 +79,13 @@ class Home(NamedTuple):
         """Keeps it, durably. OSError."""
         write_whole(f"{self.partition}/{_EPOCH}", _epoch_text(epoch))
 
-    def is_read_beyond(self, end: int) -> bool:
-        """Whether a group has committed an offset beyond this one, as far as that can be told."""
+    def furthest_position(self) -> tuple[int, int]:
+        """The greatest offset, and the greatest leader epoch, that a group has committed; -1 if none is known."""
         try:
             known = self.known_id()
-            return known is not None and furthest_position(self.directory, self.tp, known) > end
+            return (-1, -1) if known is None else furthest_position(self.directory, self.tp, known)
         except (OSError, CorruptCheckpointError):
-            return False
+            return -1, -1
 
     def trace(self) -> tuple[int, int]:
         """What tells cheaply that the id is still the same file; (0, 0) if there is none."""
