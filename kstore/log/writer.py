@@ -500,10 +500,12 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _roll(self, reason: str, first_offset: int) -> None:
         """Seals the active segment and begins the next (spec 5.3). Where that fails, the active one stays what it was."""
-        self._mark_gap()
-        self._begin_segment(reason, max(first_offset, self._end_offset))
+        is_behind_gap = self._untold_end == self._end_offset
+        if is_behind_gap:
+            self._mark_gap()
+        self._begin_segment(reason, max(first_offset, self._end_offset), is_behind_gap=is_behind_gap)
 
-    def _begin_segment(self, reason: str, base: int) -> None:
+    def _begin_segment(self, reason: str, base: int, *, is_behind_gap: bool = False) -> None:
         if self._flusher is not None:
             self._check_place()
         old, now = self.active, self.clock_ms()
@@ -522,6 +524,10 @@ class LogWriter(RecordAppender, PartitionLog):
                 for kind in layout.SEGMENT_KINDS:
                     unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
                 old.seal()
+                if is_behind_gap:  # or a power cut brings back an index that names what was cut off, or forgets the mark
+                    for file in old.files():
+                        file.sync()
+                    sync_directory(self._directory)
                 active = self._make_active(stem, base, now, self._end_offset)
                 self._producer_states.write_snapshot(base)
                 sealed = self._make_segment()(old.stem, old.base_offset, end_offset=base)
@@ -1258,8 +1264,8 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _mark_gap(self) -> None:
         """If a segment is to begin at such an end, an empty one before it says that what lies between is not missing."""
-        if self._untold_end == self._end_offset and self._untold_from > self.active.base_offset:
-            self._begin_segment("truncation", self._untold_from)
+        if self._untold_from > self.active.base_offset:
+            self._begin_segment("truncation", self._untold_from, is_behind_gap=True)
             self.active.prepare_indexes()
 
     def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:

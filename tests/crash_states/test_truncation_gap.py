@@ -1,0 +1,45 @@
+"""A truncation inside a batch leaves offsets that no record has. No power cut makes a loss of them."""
+
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.testing import Recorder, crash_states
+
+
+@pytest.mark.parametrize("then", ["flush", "roll", "close"])
+@pytest.mark.parametrize("before", [0, 1])
+def test_no_loss_is_told(ram: Path, before: int, then: str) -> None:
+    own, image = ram / "own", ram / "image"
+    own.mkdir()
+    with kstore.open(own / "t-0", "a", segment_index_bytes=800) as log:
+        for _ in range(before):
+            log.append(b"a")
+        log.extend([b"b"] * 10)
+    log = kstore.open(own / "t-0", "a")
+    with Recorder(own) as recorder:
+        log.truncate_to(3)
+        recorder.mark("truncated")
+        getattr(log, then)()
+        recorder.mark("done")
+        log.abandon()
+    tried = set()
+    for state in crash_states(recorder.trace, models=["strict"]):
+        if state.value is None:
+            continue  # the truncation was under way
+        tried.add(state.value)
+        image.mkdir()
+        state.image.write_to(image)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for opening in range(3):
+                again = kstore.open(image / "t-0", "a")
+                assert [record.offset for record in again][:before] == list(range(before))
+                if opening == 1:
+                    assert again.append(b"c") in (before, 3)
+                again.abandon()
+        shutil.rmtree(image)
+    assert tried == {"truncated", "done"}
