@@ -8,6 +8,8 @@ from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.log.partition import PartitionLog
 from kstore.tools.numbers import byte_count, int32_bytes
 
+# what is as it should be: files that are deleted, and room for batches
+HARMLESS = ("leftover", "preallocated")
 # what Kafka's recovery would cut off
 LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 
@@ -63,9 +65,7 @@ def open_partition(args: argparse.Namespace, *, lists: bool = False) -> Partitio
 
 def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
     """Says on stderr, in one line, that the log is not as a clean shutdown leaves it: most of all, what is left out."""
-    found = [
-        f for f in log.recovery.findings if f.kind != "leftover"
-    ]  # files that are deleted are as they should be
+    found = [f for f in log.recovery.findings if f.kind not in HARMLESS]
     left_out = [f for f in found if f.kind in LEFT_OUT and f.size > 0]
     if left_out:
         log._told_of = log.recovery  # or a warning would say it again

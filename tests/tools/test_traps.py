@@ -764,3 +764,22 @@ def test_a_topic_with_a_wrong_name_makes_nothing(tmp_path: Path, capsys: pytest.
     with pytest.raises(TypeError, match="the time in ms"):
         kstore.LogStore(tmp_path / "new", mode="a", clock=lambda: "x")  # type: ignore[arg-type,return-value]
     assert not list(tmp_path.iterdir())
+
+
+def test_room_that_was_set_aside_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside who writes with preallocate, and after it was killed."""
+    path = str(tmp_path / "t-0")
+    log = kstore.open(path, "a", preallocate=True, internal_segment_bytes=2000)
+    for step in (lambda: log.append(b"v"), log.roll, lambda: log.append(b"v"), log.abandon):
+        step()
+        code, out, err = run(capsys, "stat", path, "--verify")
+        assert (code, err) == (0, "")
+        assert "nothing looks wrong" in out
+        assert run(capsys, "records", path, "--format", "jsonl")[2] == ""
+    findings = kstore.open(path, clean=False).recovery.findings
+    assert [(f.kind, f.size) for f in findings] == [("preallocated", 1931)]
+    file = tmp_path / "t-0" / f"{1:020d}.log"
+    with file.open("r+b") as data:
+        data.seek(-1, 2)
+        data.write(b"x")
+    assert run(capsys, "stat", path, "--verify")[0] == 1

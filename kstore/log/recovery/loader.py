@@ -25,7 +25,7 @@ from kstore.log.files.log_dir_state import State, read_state
 from kstore.log.recovery.directory_listing import BITS, DirectoryListing, names_of
 from kstore.log.recovery.gaps import Gap, Gaps, offset_named
 from kstore.log.recovery.presence import not_found
-from kstore.log.recovery.remains import Remains, has_sound_batch, remains_of
+from kstore.log.recovery.remains import Remains, has_sound_batch, is_spare_room, remains_of
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
@@ -339,7 +339,7 @@ class _Loader:
             if not bits & _INDEX:
                 # Kafka recovers such a segment even after a clean shutdown
                 # A writer gives an empty segment its indexes at the first append.
-                if end_offset != MAX64 or segment.size:
+                if end_offset != MAX64 or not is_spare_room(segment, 0):
                     self.note(Code.NO_OFFSET_INDEX, segment)
                 if self.recover:
                     segments[-1:] = self._recovered(segment)[0]
@@ -429,6 +429,8 @@ class _Loader:
         self._lose(segment.path, beyond, remains, promised, followed)
         self.recovery.truncated_bytes += beyond
         keep = promised or followed or remains is not None
+        if code is Code.CORRUPT_BATCH and not keep and is_spare_room(segment, size):
+            code = Code.SPARE_ROOM
         self.note(
             code,
             segment,

@@ -3,10 +3,13 @@
 from typing import NamedTuple
 
 from kstore.config import MAX64
+from kstore.engine.io.file import File
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, RecordTooLargeError
+
+_PIECE = 1 << 20  # bytes that are read at a time
 
 
 class Remains(NamedTuple):
@@ -37,6 +40,16 @@ def remains_of(segment: Segment, position: int) -> Remains | None:
         last = batch.last_offset
         count += 1
     return Remains(count, first, last) if count else None
+
+
+def is_spare_room(segment: Segment, position: int) -> bool:
+    """Whether a segment's file has zeros only from a byte on. OSError."""
+    file = File(segment.path)
+    while piece := file.read(position, _PIECE):
+        if piece.count(0) < len(piece):
+            return False
+        position += len(piece)
+    return True
 
 
 def has_sound_batch(segment: Segment) -> bool:

@@ -34,6 +34,7 @@ class Code(StrEnum):
     OFFSETS_FAR_APART = "offsets_far_apart"
     TORN_TAIL = "torn_tail"
     CORRUPT_BATCH = "corrupt_batch"
+    SPARE_ROOM = "spare_room"
     OFFSETS_FALL = "offsets_fall"
     BEHIND_DAMAGE = "behind_damage"
     BELOW_LOG_START = "below_log_start"
@@ -80,6 +81,7 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.OFFSETS_FAR_APART: ("split", "{be} split into {detail} segments: offsets too far apart"),
     Code.TORN_TAIL: ("torn_tail", "{bytes} {were} cut off{remains}: {detail}"),
     Code.CORRUPT_BATCH: ("corrupt_batch", "{bytes} {were} cut off{remains}: {detail}"),
+    Code.SPARE_ROOM: ("preallocated", "{bytes} {were} cut off: zeros, as preallocation leaves them"),
     Code.OFFSETS_FALL: ("corrupt_batch", "{be} emptied{remains}: {detail}"),
     Code.BEHIND_DAMAGE: ("beyond", "{be} deleted: it comes after what was cut off{remains}"),
     Code.BELOW_LOG_START: ("beyond", "{be} deleted: it is below the log start offset{remains}"),
@@ -113,9 +115,10 @@ class Finding(NamedTuple):
     """Something that is not as a clean shutdown leaves it.
 
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
-    would remove), "leftover" (a .deleted, .cleaned or .swap file), "orphan" (an index without log, or a name that is no
-    segment's), "missing_index", "broken_index", "split", "gap" (offsets, or bytes, that are in no batch between two
-    segments), "checkpoint". `position` and `size` are in bytes, -1 if they mean nothing. `code` is a Code, which
+    would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the last batch),
+    "orphan" (an index without log, or a name that is no segment's), "missing_index", "broken_index", "split", "gap"
+    (offsets, or bytes, that are in no batch between two segments), "checkpoint". `position` and `size` are in bytes, -1
+    if they mean nothing. `code` is a Code, which
     tells more kinds apart.
     """
 

@@ -21,7 +21,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
 from kstore.store import LogStore
 from kstore.tools.numbers import counted
-from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.opening import HARMLESS, add_open_arguments, open_partition
 from kstore.tools.progress import Progress
 from kstore.tools.times import time_text
 
@@ -216,7 +216,7 @@ def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]
 def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
     """Figures of a partition, of each of its segments, and everything that looks wrong."""
     findings = log.recovery.findings
-    wrong = [f"{f.kind}: {f.file}: {f.text}" for f in findings if f.kind != "leftover"]
+    wrong = [f"{f.kind}: {f.file}: {f.text}" for f in findings if f.kind not in HARMLESS]
     named = {(f.file, f.position): f"{f.kind}: {f.file}: {f.text}" for f in findings if f.size > 0}
     segments = []
     epoch = -1
