@@ -56,6 +56,17 @@ def test_a_child_that_closes_or_ends(tmp_path: Path) -> None:
     assert kstore.open(tmp_path / "t-0").recovery.clean
 
 
+def test_what_an_appender_has_gathered_is_its_parents(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        out = log.appender(linger_ms=60_000)
+        ticket = out.append(b"gathered")
+        for call in (out.flush, ticket.wait, lambda: out.append(b"child")):
+            assert in_child(call) == "LogFailedError"
+        assert in_child(out.close) == ""
+        out.close()
+        assert [record.value for record in log] == [b"gathered"]
+
+
 @pytest.mark.parametrize("end", ["appender", "log", "read"])
 def test_forks_while_threads_append(tmp_path: Path, end: str) -> None:
     log = kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=20_000, durability="none")

@@ -183,7 +183,7 @@ def test_a_forked_process_can_let_go_of_it(log: kstore.LogWriter) -> None:
                     code = 1
                     try:
                         out.append(b"x")
-                    except kstore.LogClosedError:
+                    except kstore.LogFailedError:
                         out.close()
                         code = 0
                     finally:

@@ -24,7 +24,7 @@ from libkstore.format cimport KS_LOG_APPEND_TIME
 
 from kstore.arguments import integer, number
 from kstore.engine.append.batch_validation import NO_KEY
-from kstore.errors import InvalidRecordError, LogClosedError, RecordTooLargeError, ReentrantCallError
+from kstore.errors import InvalidRecordError, LogClosedError, LogFailedError, RecordTooLargeError, ReentrantCallError
 
 TOO_LARGE = "record larger than max.message.bytes"
 
@@ -106,6 +106,7 @@ cdef class RecordAccumulator:
     cdef bint gathering           # a batch is open, and has a record
     cdef bint finished            # it is closed, and not yet written
     cdef bint closed
+    cdef bint is_parents          # this is a child of fork
 
     def __cinit__(self, RecordAppender log not None, batch_bytes=16384, **options):
         ks_owned_lock_init(&self.mutex)
@@ -151,6 +152,7 @@ cdef class RecordAccumulator:
         self.acquire()
         try:
             if self.closed:
+                self.refuse_child()
                 raise LogClosedError("the appender is closed")
             builder = self.builder
             if timestamp is None or self.log.log_append_time or not self.gathering:
@@ -211,8 +213,10 @@ cdef class RecordAccumulator:
     def flush(self):
         """Appends the records that were gathered, and returns the log end offset after that.
 
-        If the durability of the log is "group" or "each", they are on the disk then.
+        If the durability of the log is "group" or "each", they are on the disk then. LogFailedError in a child of fork: what was
+        gathered is appended by the parent.
         """
+        self.refuse_child()
         self.acquire()
         try:
             if self.gathering:
@@ -234,6 +238,7 @@ cdef class RecordAccumulator:
                 if batch.base_offset >= 0:
                     return 0
                 if not self.gathering or batch is not self.batch or self.closed:
+                    self.refuse_child()
                     raise LogClosedError("the appender was closed before the record was in the log")
                 if self.finished:  # it failed to be written: who waits meets it now, and tries again
                     self.write()
@@ -306,4 +311,9 @@ cdef class RecordAccumulator:
         """In a forked process: takes nothing more, and writes nothing. A thread that is not here may hold the mutex."""
         ks_owned_lock_init(&self.mutex)
         self.gathering = self.finished = False
-        self.closed = True
+        self.closed = self.is_parents = True
+
+    cdef int refuse_child(self) except -1:
+        if self.is_parents:
+            raise LogFailedError("the appender was made in another process, which appends what it has gathered")
+        return 0

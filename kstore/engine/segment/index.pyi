@@ -126,7 +126,7 @@ class TransactionIndex:
         """(transactions overlapping the range, whether later segments need not be asked) as spec 3.4 has it."""
     def truncate_to(self, offset: int) -> None:
         """Removes everything from the first entry with last offset >= `offset` on."""
-    def sanity_check(self) -> None:
+    def sanity_check(self, end_offset: int = ...) -> None:
         """CorruptIndexError when a marker lies below the segment; Kafka runs this when it loads a log."""
     def to_bytes(self) -> bytes:
         """The entries as a file holds them."""

@@ -574,17 +574,20 @@ cdef class TransactionIndex:
                 del self._entries[slot:]
                 return
 
-    def sanity_check(self):
-        """CorruptIndexError when a marker lies below the segment; Kafka runs this when it loads a log."""
+    def sanity_check(self, int64_t end_offset=INT64_MAX):
+        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not behind the one
+        before it, or not behind its transaction's first record. Kafka looks at the first of these when it loads a log."""
+        cdef int64_t least = self.base_offset
         for slot, txn in enumerate(self._entries):
-            if txn.last_offset < self.base_offset:
+            if not max(least, txn.first_offset) <= txn.last_offset < end_offset:
                 raise CorruptIndexError(
                     "last offset of an aborted transaction",
                     file=self.path,
                     position=slot * KS_ABORTED_ENTRY,
-                    expected=f"at least {self.base_offset}",
+                    expected=f"from {max(least, txn.first_offset)} to {end_offset - 1}",
                     found=txn.last_offset,
                 )
+            least = txn.last_offset + 1
 
     def to_bytes(self):
         """The entries as a file holds them."""

@@ -400,8 +400,14 @@ class _Loader:
     def _check_transactions(self, segment: Segment) -> bool:
         try:
             path, rest = segment.path_of(".txnindex"), 0
-            with contextlib.suppress(FileNotFoundError):  # it was removed just now
+            try:
                 rest = Path(path).stat().st_size % _TRANSACTION
+            except FileNotFoundError:  # it was removed just now
+                if Path(path).is_symlink():
+                    what, found = "transaction index", "a symbolic link to nowhere"
+                    raise CorruptIndexError(
+                        what, file=path, position=0, expected="a file", found=found
+                    ) from None
             if rest:
                 raise CorruptIndexError(
                     "size of a transaction index",
@@ -410,7 +416,7 @@ class _Loader:
                     expected=f"a multiple of {_TRANSACTION}",
                     found=f"{rest} bytes more",
                 )
-            segment.transaction_index.sanity_check()
+            segment.transaction_index.sanity_check(segment.end_offset)
         except CorruptIndexError as e:
             self.note(Code.BROKEN_TRANSACTION_INDEX, segment, e.position, detail=e)
             return False
