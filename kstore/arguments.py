@@ -2,10 +2,13 @@
 
 import sys
 import warnings
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from math import inf
 from operator import index
+from typing import TypeVar
 
+Kind = TypeVar("Kind")
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
 # What holds if nothing else is given.
@@ -30,10 +33,29 @@ def integer(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) ->
     elif isinstance(value, bool | type) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is an int, not {value!r} ({type(value).__name__})")
     else:
-        number = index(value)
+        number = _index(name, value, "an int")
     if not least <= number <= most:
         raise ValueError(f"{name} is from {least} to {most}, not {number}")
     return number
+
+
+def _index(name: str, value: object, kind: str) -> int:
+    try:
+        return index(value)  # type: ignore[arg-type] # an array has __index__, too, and refuses
+    except TypeError:
+        raise TypeError(f"{name} is {kind}, not {value!r:.80} ({type(value).__name__})") from None
+
+
+def instance(name: str, value: object, kind: type[Kind]) -> Kind:
+    """`value`. TypeError unless it is an instance of that class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is of the class {kind.__name__}, not {value!r:.80} ({type(value).__name__})")
+    return value
+
+
+def instances(name: str, values: Iterable[object], kind: type[Kind]) -> list[Kind]:
+    """`values` as a list. TypeError unless each is an instance of that class."""
+    return [instance(f"each of {name}", value, kind) for value in values]
 
 
 def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
@@ -113,7 +135,8 @@ def number(name: str, value: object, least: float, most: float = inf) -> float:
     ValueError for one out of range, and for nan."""
     if isinstance(value, bool | type) or not (isinstance(value, float) or hasattr(value, "__index__")):
         raise TypeError(f"{name} is a number, not {value!r} ({type(value).__name__})")
-    if not least <= value <= most:  # type: ignore[operator]
+    value = value if isinstance(value, float) else _index(name, value, "a number")
+    if not least <= value <= most:
         bounds = f"at least {least}" if most == inf else f"from {least} to {most}"
         raise ValueError(f"{name} is a number {bounds}, not {value!r}")
     try:

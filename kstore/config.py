@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypedDict
 
-from kstore.arguments import INDEX_INTERVAL_BYTES
+from kstore.arguments import INDEX_INTERVAL_BYTES, instances
 from kstore.errors import InvalidConfigError
 from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
 from kstore.properties import read_properties
@@ -465,6 +465,7 @@ class LogConfig:
         Raises InvalidConfigError for a value that is not allowed, OSError if the file cannot be read.
         """
         properties = broker if isinstance(broker, Mapping) else read_properties(Path(broker))
+        instances("the names of broker", properties, str)
         _warn_of_idle(properties)
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
@@ -633,6 +634,7 @@ def _topic_options(topic: Mapping[str, object]) -> dict[str, Any]:
     if not isinstance(topic, Mapping):
         raise TypeError(f"topic is a mapping of option names and values, not {topic!r:.80}")
     options = {}
+    instances("the names of topic", topic, str)
     for name, value in topic.items():
         if name not in _TOPIC_NAMES:
             raise _unknown(name, "no such topic configuration", _dotted)

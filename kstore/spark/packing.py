@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from kstore.arguments import instances
 from kstore.spark.plan import TARGET_BYTES, Split, check_numbers
 
 OPEN_COST_BYTES = 64 << 10  # what a task reads in the time that a split takes beside its bytes, about 0.13 ms
@@ -22,9 +23,9 @@ def pack_splits(
     `parallelism` is how many tasks can run at once (default 200): no task gets more than its share of all bytes, so that
     all have something to do. Nor does it get more than `target_bytes`, or than `max_records_per_partition` offsets. A
     split counts for its size, and for `open_cost_bytes` before the next one; one that is larger has a task for itself.
-    This is the formula of Spark's file sources. SparkSourceError.
+    This is the formula of Spark's file sources. SparkSourceError, TypeError.
     """
-    splits = list(splits)
+    splits = instances("splits", splits, Split)
     check_numbers(
         ("parallelism", parallelism, 1),
         ("maxRecordsPerPartition", max_records_per_partition, 1),

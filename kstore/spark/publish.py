@@ -19,7 +19,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TypeVar
 
-from kstore.arguments import boolean, number
+from kstore.arguments import boolean, instance, instances, number
 from kstore.config import MAX64, LogConfig, given_in_text
 from kstore.engine.io.file import make_directory
 from kstore.errors import KstoreError, LogNotFoundError
@@ -84,8 +84,8 @@ class Sink:
             return {}
 
     def job_directory(self, job: str) -> str:
-        """Where a job stages, as this machine sees it."""
-        return mapped_root(f"{self.staging}/{job}")
+        """Where a job stages, as this machine sees it. TypeError, ValueError for what is no name."""
+        return mapped_root(f"{self.staging}/{_checked_name('job', job)}")
 
     def stage(
         self,
@@ -98,7 +98,8 @@ class Sink:
         task: int = 0,
     ) -> Stage:
         """Where one attempt of a task writes its rows: a directory that nobody had before, and nobody gets again."""
-        directory = f"{self.staging}/{job}/{attempt}-{secrets.token_hex(8)}"
+        own = f"{_checked_name('attempt', attempt)}-{secrets.token_hex(8)}"
+        directory = f"{self.staging}/{_checked_name('job', job)}/{own}"
         return Stage(
             directory,
             Configurations(self.root, self.config),
@@ -120,8 +121,10 @@ class Sink:
 
         `counts` tells how many partitions to make of topics that there are none of; `source` tells the input of a
         micro-batch from that of others. An error before the journal names the transaction, or before its first record,
-        leaves nothing; after a later one the next call, for whatever transaction, finishes it. SparkSourceError.
+        leaves nothing; after a later one the next call, for whatever transaction, finishes it. SparkSourceError, TypeError.
         """
+        instance("transaction", transaction, Transaction)
+        staged = instances("staged", staged, Staged)
         try:
             make_directory(self.root)
             with self._locked():
@@ -168,13 +171,17 @@ class Sink:
             raise translated(e, file=self.root) from e
 
     def discard(self, transaction: Transaction, job: str, staged: Sequence[Staged] | None = None) -> None:
-        """Removes what a job staged (`staged`, else all), unless it was begun to be published: then it is needed."""
+        """Removes what a job staged (`staged`, else all), unless it was begun to be published: then it is needed.
+        TypeError, ValueError for what is no job's name."""
+        instance("transaction", transaction, Transaction)
+        directory = f"{self.staging}/{_checked_name('job', job)}"
+        staged = None if staged is None else instances("staged", staged, Staged)
         with contextlib.suppress(FileNotFoundError), self._locked():
             pending = Journal.read(self.root).pending
             if pending is not None and pending.transaction == transaction:
                 return
         if staged is None:
-            shutil.rmtree(f"{self.staging}/{job}", ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
         else:
             self._remove(staged)
 
@@ -410,6 +417,15 @@ class Sink:
         ):
             with contextlib.suppress(OSError):
                 directory.rmdir()
+
+
+def _checked_name(what: str, name: object) -> str:
+    """A name in the staging directory: not another one, which would be removed."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is a str, not {name!r:.80} ({type(name).__name__})")
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ValueError(f"{what} is the name of a directory in staging, not {name!r:.80}")
+    return name
 
 
 def _is_there(path: Path) -> bool:

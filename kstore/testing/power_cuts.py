@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from kstore.arguments import choice, integer
+from kstore.arguments import choice, instance, integer
 from kstore.testing.image import Image
 from kstore.testing.recorder import Call, Trace, apply
 
@@ -347,8 +347,10 @@ def crash_states(
 
     `randoms`: how many random subsets at a moment, besides the regular ones. `most`: at most so many states of a model
     at a moment, `moments`: at about so many moments, both chosen evenly by `seed`. What comes twice with the same value
-    is left out. ValueError for another model, or for numbers by which there would be none.
+    is left out. ValueError for another model, or for numbers by which there would be none; TypeError for what no Recorder
+    gave.
     """
+    instance("trace", trace, Trace)
     if not models:
         raise ValueError("models is empty: there would be no states")
     integer("randoms", randoms, 0)

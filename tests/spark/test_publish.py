@@ -14,6 +14,7 @@ import kstore
 from kstore.engine.io.file import calls_made, fail_call
 from kstore.spark import publish, transfer
 from kstore.spark.errors import SparkSourceError
+from kstore.spark.packing import pack_splits
 from kstore.spark.publish import JOURNAL, Sink, Transaction
 from kstore.spark.staging import Staged
 
@@ -169,6 +170,34 @@ def test_what_is_staged_is_needed_until_it_is_published(ram: Path) -> None:
     stage(sink, "c")
     sink.sweep(0)
     assert not Path(sink.staging).exists()
+
+
+@pytest.mark.parametrize("job", ["", ".", "..", "../log", "a/../../log", "a\0", 5])
+def test_what_is_no_name_of_a_job(ram: Path, job: Any) -> None:
+    """Nothing is removed, in staging or elsewhere."""
+    sink = Sink(ram / "log")
+    assert sink.publish(Transaction("a"), stage(sink, "a"), counts={"t": 3})
+    staged = stage(sink, "b")
+    there = sorted(ram.rglob("*"))
+    for call in (
+        lambda: sink.discard(Transaction("b"), job),
+        lambda: sink.stage(job, "p0"),
+        lambda: sink.stage("b", job),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"job|attempt"):
+            call()
+    for wrong in (
+        lambda: sink.discard("b", "b"),  # type: ignore[arg-type]
+        lambda: sink.discard(Transaction("b"), "b", [job]),
+        lambda: sink.publish("b", staged),  # type: ignore[arg-type]
+        lambda: sink.publish(Transaction("b"), [job]),
+        lambda: pack_splits([job]),
+    ):
+        with pytest.raises(TypeError, match=r"transaction|staged|splits"):
+            wrong()
+    assert sorted(ram.rglob("*")) == there
+    assert sink.publish(Transaction("b"), staged)
+    assert values(ram / "log") == expected("a", "b")
 
 
 def test_other_writers_may_come_between(ram: Path, way: None) -> None:

@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 import kstore
+from kstore.testing import crash_states
 
 END = 2**63 - 1
 CALLS: list[tuple[str, Callable[[kstore.LogWriter, Any], object], int, int]] = [
@@ -36,7 +37,7 @@ def written(directory: Path) -> kstore.LogWriter:
     return log
 
 
-NO_INTS = [1.5, 2.0, numpy.float64(25), True, numpy.True_, "7", None, b"1", [3]]
+NO_INTS = [1.5, 2.0, numpy.float64(25), True, numpy.True_, "7", None, b"1", [3], numpy.arange(2)]
 
 
 @pytest.mark.parametrize(
@@ -150,3 +151,20 @@ def test_the_last_offset(tmp_path: Path, room: int) -> None:
             assert [record.offset for record in log] == list(range(END - room, END))
             assert log.log_end_offset == END
             assert not log.recovery.losses
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda log: log.appender(linger_ms=numpy.arange(2)), "linger_ms is a number"),
+        (lambda log: log.follow(timeout=numpy.arange(2)), "timeout is a number"),
+        (lambda log: kstore.LogConfig.from_topic({1: "2"}), "the names of topic"),
+        (lambda log: kstore.LogConfig.from_server_properties({1: "2"}), "the names of broker"),
+        (lambda log: list(crash_states("x")), "trace"),
+    ],
+)
+def test_what_has_another_class(
+    tmp_path: Path, call: Callable[[kstore.LogWriter], object], name: str
+) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log, pytest.raises(TypeError, match=name):
+        call(log)

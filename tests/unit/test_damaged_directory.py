@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import kstore
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "data"
 Damage = Callable[[Any, kstore.RecordBatch], object]
 LAST: dict[str, Damage] = {
     "cut short": lambda file, batch: file.truncate(batch.position + batch.size - 1),
@@ -349,3 +351,25 @@ def test_a_transaction_index_of_another_size_is_made_again(tmp_path: Path, size:
         assert [finding.code for finding in log.recovery.findings] == ["broken_transaction_index"]
         assert [record.value for record in log.records(isolation="read_committed")] == [b"ok"]
     assert (index.read_bytes() == content) == (mode == "a")
+
+
+@pytest.mark.parametrize("wrong", ["that of another segment", "a link to nowhere"])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_transaction_index_of_other_markers_is_made_again(tmp_path: Path, mode: Any, wrong: str) -> None:
+    """An entry of a later segment would also end the search for those between."""
+    own = shutil.copytree(GOLDEN / "transactions", tmp_path / "own") / "txn-0"
+    committed = [r.offset for r in kstore.open(own).records(isolation="read_committed")]
+    names = sorted(path.name for path in own.glob("*.txnindex"))
+    for index in names:
+        for other in names if wrong.startswith("that") else [""]:
+            if other == index:
+                continue
+            copy = shutil.copytree(own.parent, tmp_path / f"{index}{other}") / own.name
+            (copy / index).unlink()
+            if other:
+                shutil.copy(own / other, copy / index)
+            else:
+                (copy / index).symlink_to("nowhere")
+            with kstore.open(copy, mode) as log:
+                assert [finding.code for finding in log.recovery.findings] == ["broken_transaction_index"]
+                assert [r.offset for r in log.records(isolation="read_committed")] == committed

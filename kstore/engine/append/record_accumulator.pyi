@@ -48,7 +48,8 @@ class RecordAccumulator:
     def flush(self) -> int:
         """Appends the records that were gathered, and returns the log end offset after that.
 
-        If the durability of the log is "group" or "each", they are on the disk then."""
+        If the durability of the log is "group" or "each", they are on the disk then. LogFailedError in a child of fork:
+        what was gathered is appended by the parent."""
     def _began(self) -> None: ...
     @property
     def _open_batch(self) -> PendingBatch: ...

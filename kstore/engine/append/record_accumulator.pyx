@@ -213,8 +213,8 @@ cdef class RecordAccumulator:
     def flush(self):
         """Appends the records that were gathered, and returns the log end offset after that.
 
-        If the durability of the log is "group" or "each", they are on the disk then. LogFailedError in a child of fork: what was
-        gathered is appended by the parent.
+        If the durability of the log is "group" or "each", they are on the disk then. LogFailedError in a child of fork:
+        what was gathered is appended by the parent.
         """
         self.refuse_child()
         self.acquire()

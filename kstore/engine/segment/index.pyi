@@ -127,6 +127,7 @@ class TransactionIndex:
     def truncate_to(self, offset: int) -> None:
         """Removes everything from the first entry with last offset >= `offset` on."""
     def sanity_check(self, end_offset: int = ...) -> None:
-        """CorruptIndexError when a marker lies below the segment; Kafka runs this when it loads a log."""
+        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not behind the
+        one before it, or not behind its transaction's first record. Kafka looks for markers below the segment only."""
     def to_bytes(self) -> bytes:
         """The entries as a file holds them."""

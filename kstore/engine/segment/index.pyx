@@ -575,8 +575,8 @@ cdef class TransactionIndex:
                 return
 
     def sanity_check(self, int64_t end_offset=INT64_MAX):
-        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not behind the one
-        before it, or not behind its transaction's first record. Kafka looks at the first of these when it loads a log."""
+        """CorruptIndexError if a marker does not lie in the segment, which ends before `end_offset`, or not behind the
+        one before it, or not behind its transaction's first record. Kafka looks for markers below the segment only."""
         cdef int64_t least = self.base_offset
         for slot, txn in enumerate(self._entries):
             if not max(least, txn.first_offset) <= txn.last_offset < end_offset:

@@ -225,7 +225,8 @@ class MemberLock:
 def _drop(file: LockFile, byte: int, token: User) -> None:
     known = file.held.get(byte)
     if known is not None and known[0] is token:
-        if file.pid == os.getpid():
+        # Garbage may be collected after the file was closed: its users are known by weak references.
+        if file.pid == os.getpid() and file.file is not None:
             file.unlocker(byte)()
             keep_no_more(file.fd, byte + _KEPT)
         del file.held[byte]  # last: who is interrupted does it again
