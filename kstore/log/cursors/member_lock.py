@@ -179,7 +179,13 @@ class MemberLock:
         self._byte = byte
         self._token = User()
         self._name = f"{directory}: {what} of group {group!r}"
-        file = self.file = LockFile.of(directory, self._token)
+        try:
+            file = self.file = LockFile.of(directory, self._token)
+        except BaseException:  # an interrupt: it may be one of the users already
+            known = _files.get(f"{directory}/{NAME}")
+            if known is not None:
+                known.leave(self._token)
+            raise
         try:
             with file.mutex:
                 if file.is_mine(byte):
