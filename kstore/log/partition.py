@@ -884,7 +884,8 @@ class PartitionLog:
         on_error: _OnError = "raise",
         records: bool = True,
     ) -> Follower[RecordBatch] | Follower[Record]:
-        """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end offset.
+        """An iterator of the records from `offset` on, which waits for more at the end. Default: the log end offset, or with
+        isolation="read_committed" the last stable offset.
 
         `for record in log.follow(offset)` and `async for` work. While it waits it uses no processor time. It goes on
         through new segments and deletions, whoever writes them, and ends if nothing was appended for `timeout` seconds,
@@ -898,13 +899,18 @@ class PartitionLog:
         OffsetOutOfRangeError if `offset` is outside the log, or is deleted before the iterator reaches it; see
         Follower. LogNotFoundError if the partition was deleted, or deleted and made again.
         """
-        self._is_committed(isolation)
+        is_committed = self._is_committed(isolation)
         choice("on_error", on_error, _ON_ERROR)
         boolean("records", records)
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
         now = self._now()
-        offset = now.log_end_offset if offset is None else any_integer("offset", offset)
+        if offset is not None:
+            offset = any_integer("offset", offset)
+        elif is_committed:
+            offset = max(self.last_stable_offset(), now.log_start_offset)
+        else:
+            offset = now.log_end_offset
         if offset < 0:  # no number of Kafka's that stands for an end
             raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
         feed = self._source(isolation)

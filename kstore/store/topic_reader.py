@@ -565,7 +565,7 @@ class StoreFollower(TopicReader):
                 except LogNotFoundError:  # it is being deleted
                     continue
                 log._traffic = self._traffic_of(tp.topic)
-                at = start if isinstance(start, int) else offset_of(log, start)
+                at = start if isinstance(start, int) else offset_of(log, start, self._isolation)
                 self._places[tp] = _Position(log, at, self._isolation, self._on_error, self._left_out)
                 self._pending[tp] = None
         self._watch_all()

@@ -1,10 +1,12 @@
 """Records that a group has read and a power cut or a truncation took away: others have their offsets now."""
 
+import itertools
 import os
 import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -464,3 +466,117 @@ def test_the_seek_that_an_error_names(tmp_path: Path) -> None:
             assert jobs.seek(caught.value.end) == 6
             log.append(b"c")
             assert [record.offset for record in jobs] == [11]
+
+
+def test_an_older_copy_of_another_history(tmp_path: Path) -> None:
+    """It is longer than what the group has read, but not what the group has read."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"a"] * 10, batch_bytes=80)
+        log.cursor("g").close()
+        shutil.copytree(path, tmp_path / "copy")
+        log.truncate_to(5)
+        log.extend([b"b"] * 3)
+        read_all(log)
+    shutil.rmtree(path)
+    (tmp_path / "copy").rename(path)
+    with kstore.open(path, "a") as log:
+        log.extend([b"c"] * 10)
+        with log.cursor("g") as jobs:
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(jobs)
+            assert jobs.seek(caught.value.end) == 0
+            assert len(list(jobs)) == 20
+
+
+def _cursor(path: Path) -> Any:
+    return kstore.open(path).cursor("g")
+
+
+def _following(path: Path) -> Any:
+    return kstore.open(path).cursor("g", follow=True, timeout=0)
+
+
+def _follower(path: Path) -> Any:
+    return kstore.open(path).follow(0, timeout=0)
+
+
+def _of_store(path: Path) -> Any:
+    return kstore.LogStore(path.parent).cursor("g", ["t"])
+
+
+def _follower_of_store(path: Path) -> Any:
+    return kstore.LogStore(path.parent).follow(["t"], start="earliest", timeout=0)
+
+
+@pytest.mark.parametrize("cut", [24, 36])
+@pytest.mark.parametrize("make", [_cursor, _following, _follower, _of_store, _follower_of_store])
+def test_a_truncation_far_behind_the_position_is_no_loss(
+    tmp_path: Path, make: Callable[[Path], Any], cut: int
+) -> None:
+    """It removes whole segments, and a part of another one."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", internal_segment_bytes=500, file_delete_delay_ms=0) as log:
+        log.extend([b"v%02d" % i for i in range(40)], batch_bytes=100)
+        assert len(log.segments) == 3
+        with make(path) as source:
+            assert [record.offset for record in itertools.islice(source, 3)] == [0, 1, 2]
+            log.truncate_to(cut)
+            assert [record.offset for record in source] == list(range(3, log.segments[-1].read_next_offset()))
+
+
+def test_columns_of_a_cursor_are_told_of_no_such_loss(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", internal_segment_bytes=500, file_delete_delay_ms=0) as log:
+        log.extend([b"v%02d" % i for i in range(40)], batch_bytes=100)
+        with kstore.open(path).cursor("g") as jobs:
+            first = next(iter(jobs.scan(["offset"], batch_rows=3)))
+            assert first.column("offset").values.tolist() == [0, 1, 2]
+            log.truncate_to(24)
+            log.extend([b"new"] * 9)
+            rest = [o for batch in jobs.scan(["offset"]) for o in batch.column("offset").values.tolist()]
+            assert rest == [record.offset for record in log][3:]
+
+
+def test_who_stands_by_is_told_of_no_loss_before_its_time(tmp_path: Path) -> None:
+    """The log was opened before a truncation, and the group has read only what came after that."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"a"] * 10)
+        view = kstore.open(path)
+        log.truncate_to(0)
+        log.extend([b"b"] * 10)
+        read_all(kstore.open(path))
+        log.append(b"c")
+        with view.cursor("g", wait=60) as jobs:
+            assert [record.value for record in jobs] == [b"c"]
+
+
+@pytest.mark.parametrize("how", ["start", "seek", "store", "follow", "follow a store"])
+def test_the_latest_committed_record(tmp_path: Path, how: str) -> None:
+    """An open transaction may be committed after the cursor was made."""
+    path = tmp_path / "t-0"
+    now = 1_700_000_000_000
+    own: Any = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    with kstore.open(path, "a", clock=lambda: now) as log:
+        log.append(b"before")
+        log.append_batches(kstore.encode_batch([(now, None, b"open", None)], base_sequence=0, **own))
+        log.append(b"behind")
+        isolation: Any = "read_committed"
+        view, store = kstore.open(path), kstore.LogStore(tmp_path)
+        if how == "start":
+            source: Any = view.cursor("g", "latest", isolation=isolation)
+        elif how == "seek":
+            source = view.cursor("g", isolation=isolation)
+            source.seek("latest")
+        elif how == "store":
+            source = store.cursor("g", ["t"], "latest", isolation=isolation)
+        elif how == "follow":
+            source = view.follow(timeout=0, isolation=isolation)
+        else:
+            source = store.follow(["t"], timeout=0, isolation=isolation)
+        with source:
+            assert list(source) == []
+            commit = kstore.encode_batch([(now, b"\0\0\0\1", bytes(6), None)], control=True, **own)
+            log.append_batches(commit, origin="coordinator", transaction_version=0)
+            assert [record.value for record in source] == [b"open", b"behind"]

@@ -128,7 +128,7 @@ def check_commit(durable: object, metadata: object) -> None:
         raise ValueError(f"metadata has more than {MAX_METADATA_BYTES} bytes")
 
 
-def offset_of(view: View, place: str | int | datetime) -> int:
+def offset_of(view: View, place: str | int | datetime, isolation: str) -> int:
     """Which offset a place is. OffsetOutOfRangeError."""
     first, end = view.log_start_offset, view.log_end_offset
     if isinstance(place, datetime):
@@ -138,8 +138,11 @@ def offset_of(view: View, place: str | int | datetime) -> int:
             found = next((batch for batch in view.scan(["offset"], since=place, batch_rows=1)), None)
             return end if found is None else int(found.column("offset").values[0])
         return end if found is None else max(int(found.offset), first)
-    if isinstance(place, str):
-        return first if place == "earliest" else end
+    if place == "earliest":
+        return first
+    if place == "latest":  # open transactions may be committed yet
+        return end if isolation == "read_uncommitted" else max(min(view.last_stable_offset(), end), first)
+    assert isinstance(place, int)
     if not first <= place <= end:
         raise OffsetOutOfRangeError(place, first, end)
     return place
@@ -212,11 +215,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._looked: tuple[object, int, float] = None, -1, 0.0
             self._batch: _OpenBatch | None = None  # whose block has not been left
             self._goes_on = False  # whether it is read on with the look that it was read with before the others had their turn
+            if wait or (self._committed is not None and lock is None):  # the view may be from before it
+                view.refresh()
+                self._found_in = view._loaded
             if self._committed is None:
-                if wait:  # the view is from before it
-                    view.refresh()
-                    self._found_in = view._loaded
-                self._place = offset_of(self._view, start)
+                self._place = offset_of(self._view, start, self._isolation)
             else:
                 self._place = self._committed.offset
             self._begins = -1, -1  # where the log began then, and the leader epoch of a position there
@@ -302,7 +305,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     def seek(self, place: str | int | datetime) -> int:
         """Goes to another position, forwards or backwards, and returns it.
 
-        place: "earliest", "latest", an offset, or a datetime: the first record with this timestamp or a later one.
+        place: "earliest", "latest" (with isolation="read_committed" the last stable offset), an offset, or a datetime: the
+            first record with this timestamp or a later one.
         Nothing is written before the next commit(), which may go back to this position. OffsetOutOfRangeError for an
         offset outside the log, RuntimeError in the block of a batch().
         """
@@ -316,7 +320,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         view = self._view
         view.refresh()
         cuts_seen = view._cuts.count
-        return offset_of(view, place), cuts_seen
+        return offset_of(view, place, self._isolation), cuts_seen
 
     def _go_to(self, offset: int, cuts_seen: int) -> int:
         self._position = self._floor = offset
@@ -348,19 +352,26 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             and committed.offset == position
             and committed is not self._left
         ):
-            cut = self._end_of_epoch(committed.leader_epoch)
+            cut = self._end_of_epoch(committed.leader_epoch, position)
         if 0 <= cut < position:
             raise _cut_off(position, view, cut)
         self._cut = -1  # the position is before it now
         if not first <= position <= end:
             raise _told(OffsetOutOfRangeError(position, first, end))
 
-    def _end_of_epoch(self, epoch: int) -> int:
-        """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not known."""
-        epochs = self._view.leader_epochs
+    def _end_of_epoch(self, epoch: int, position: int) -> int:
+        """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not known. The record
+        before the position had this epoch."""
+        view = self._view
+        epochs = view.leader_epochs
         if epochs and epoch < epochs[0][0]:
             return epochs[0][1]
-        return self._view.end_offset_for_epoch(epoch)[1]
+        end = view.end_offset_for_epoch(epoch)[1]
+        if epochs and not 0 <= end < position and all(known != epoch for known, _ in epochs):
+            return (
+                view.log_start_offset
+            )  # a copy from before that epoch: nobody knows up to where it is what was read
+        return end
 
     def _showing(self) -> tuple[tuple[tuple[int, int], ...], int]:
         self._begins = self._beginning()
@@ -395,7 +406,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             return cut
         epochs, end = self._shown or (self._followed_epochs, position)
         if epochs != view.leader_epochs and position <= end:
-            cut = self._end_of_epoch(_epoch_before(epochs, position))
+            cut = self._end_of_epoch(_epoch_before(epochs, position), position)
             if 0 <= cut < position:
                 return cut
         # who writes the log is told by its cuts

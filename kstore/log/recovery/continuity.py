@@ -56,6 +56,8 @@ def kept_until(
                 return kept
             position = old.base_offset
             changed, mark = True, None
+        elif _is_here(old, now):
+            return position  # the log was cut behind it, if at all
         elif all(segment.base_offset != old.base_offset for segment in now):
             changed = True  # an empty one that is gone: the log was cut before it
         end = old.base_offset
@@ -92,11 +94,11 @@ def _kept_in(
         if here and at_end and old._last_header is not None:
             # if it was written over, nobody knows from where on
             return position if old.has_its_last_batch() else old.base_offset
-        if here and (changed or now[at].base_offset != old.base_offset):
-            return old.base_offset  # it was cut: others begin where its batches were
         found = _batch_before(now[at], position)
         if mark is not None and found is not None and (found.last_offset, found.crc) == mark:
             return position
+        if here and (changed or now[at].base_offset != old.base_offset):
+            return old.base_offset  # it was cut: others begin where its batches were
         if here:
             return position if mark is None else old.base_offset
         try:
