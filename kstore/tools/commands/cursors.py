@@ -281,7 +281,7 @@ def _reset(args: argparse.Namespace) -> None:
             log = kstore.open(home.partition)
             try:
                 if args.dry_run:
-                    new = offset_of(log, args.reset_to)
+                    new = offset_of(log, args.reset_to, "read_uncommitted")
                 else:
                     cursor = stack.enter_context(Cursor(log, args.group))
                     new = cursor.seek(args.reset_to)
