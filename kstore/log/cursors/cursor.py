@@ -37,7 +37,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import Cuts, kept_until
+from kstore.log.recovery.continuity import Cuts, Mark, kept_until
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
@@ -222,6 +222,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 self._place = offset_of(self._view, start, self._isolation)
             else:
                 self._place = self._committed.offset
+            self._mark: tuple[int, Mark | None] = -1, None  # of the batch before a position, as it was read
             self._begins = -1, -1  # where the log began then, and the leader epoch of a position there
             # the leader epochs and the end of the view that the position was read from; None if a follower went on, with
             # batches of these epochs
@@ -257,6 +258,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         if reader is not None:
             reader.stop()  # first: whatever interrupts this, an iteration goes on from the position that there is
             self._left_out.note(reader.skipped)
+            self._mark = offset, reader._last_batch() if reader.next_offset == offset else None
+        elif offset != self._place:
+            self._mark = offset, None
         self._place = offset
         self._reader = None
 
@@ -324,6 +328,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     def _go_to(self, offset: int, cuts_seen: int) -> int:
         self._position = self._floor = offset
+        self._mark = offset, None
         self._shown, self._cut, self._follower_at = self._showing(), -1, -1
         self._cuts_seen, self._left, self._found_in = cuts_seen, self._committed, self._view._loaded
         return offset
@@ -414,7 +419,10 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         if is_changed and position <= view.log_end_offset:
             reached = min(given, before.log_end_offset)
             reader = self._reader
-            mark = reader._last_batch() if reader is not None and reader.next_offset == reached else None
+            if reader is not None:
+                mark = reader._last_batch() if reader.next_offset == reached else None
+            else:
+                mark = self._mark[1] if self._mark[0] == reached else None
             kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
             if kept < reached:
                 return kept

@@ -56,8 +56,6 @@ def kept_until(
                 return kept
             position = old.base_offset
             changed, mark = True, None
-        elif _is_here(old, now):
-            return position  # the log was cut behind it, if at all
         elif all(segment.base_offset != old.base_offset for segment in now):
             changed = True  # an empty one that is gone: the log was cut before it
         end = old.base_offset
