@@ -524,9 +524,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 for kind in layout.SEGMENT_KINDS:
                     unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
                 old.seal()
-                if (
-                    is_behind_gap
-                ):  # or a power cut brings back an index that names what was cut off, or forgets the mark
+                if is_behind_gap:
+                    # or a power cut brings back an index that names what was cut off, or forgets the mark
                     for file in old.files():
                         file.sync()
                     sync_directory(self._directory)

@@ -489,6 +489,21 @@ def test_an_older_copy_of_another_history(tmp_path: Path) -> None:
             assert len(list(jobs)) == 20
 
 
+def test_the_end_is_told_if_the_last_epoch_is_gone(tmp_path: Path) -> None:
+    """As a broker leaves it, which begins no epoch for that."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", leader_epoch=0) as log:
+        log.extend([b"a"] * 5)
+        log.assign_leader_epoch(1)
+        log.extend([b"b"] * 5)
+        read_all(log)
+        log.truncate_to(5)
+    with kstore.open(path).cursor("g") as jobs:
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(jobs)
+        assert caught.value.end == 5
+
+
 def _cursor(path: Path) -> Any:
     return kstore.open(path).cursor("g")
 

@@ -245,9 +245,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     @property
     def _position(self) -> int:
         batch = self._batch
-        if (
-            batch is not None and batch.held() is None
-        ):  # its block was left, and nothing could be done at its end
+        if batch is not None and batch.held() is None:  # as _settle does: this is asked for each record
             self._end_batch(batch)
         reader = self._reader
         return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._place
@@ -372,10 +370,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         if epochs and epoch < epochs[0][0]:
             return epochs[0][1]
         end = view.end_offset_for_epoch(epoch)[1]
-        if epochs and not 0 <= end < position and all(known != epoch for known, _ in epochs):
-            return (
-                view.log_start_offset
-            )  # a copy from before that epoch: nobody knows up to where it is what was read
+        if 0 <= end < position or position > view.log_end_offset:
+            return end
+        if epochs and all(known != epoch for known, _ in epochs):
+            # a copy from before that epoch: nobody knows up to where it is what was read
+            return view.log_start_offset
         return end
 
     def _showing(self) -> tuple[tuple[tuple[int, int], ...], int]:

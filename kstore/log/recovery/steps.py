@@ -118,8 +118,7 @@ class Finding(NamedTuple):
     would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the last batch),
     "orphan" (an index without log, or a name that is no segment's), "missing_index", "broken_index", "split", "gap"
     (offsets, or bytes, that are in no batch between two segments), "checkpoint". `position` and `size` are in bytes, -1
-    if they mean nothing. `code` is a Code, which
-    tells more kinds apart.
+    if they mean nothing. `code` is a Code, which tells more kinds apart.
     """
 
     kind: str
