@@ -8,7 +8,7 @@ from math import inf
 from operator import index
 from typing import TypeVar
 
-Kind = TypeVar("Kind")
+_Instance = TypeVar("_Instance")
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
 # What holds if nothing else is given.
@@ -46,14 +46,14 @@ def _index(name: str, value: object, kind: str) -> int:
         raise TypeError(f"{name} is {kind}, not {value!r:.80} ({type(value).__name__})") from None
 
 
-def instance(name: str, value: object, kind: type[Kind]) -> Kind:
+def instance(name: str, value: object, kind: type[_Instance]) -> _Instance:
     """`value`. TypeError unless it is an instance of that class."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} is of the class {kind.__name__}, not {value!r:.80} ({type(value).__name__})")
     return value
 
 
-def instances(name: str, values: Iterable[object], kind: type[Kind]) -> list[Kind]:
+def instances(name: str, values: Iterable[object], kind: type[_Instance]) -> list[_Instance]:
     """`values` as a list. TypeError unless each is an instance of that class."""
     return [instance(f"each of {name}", value, kind) for value in values]
 

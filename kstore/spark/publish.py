@@ -85,7 +85,10 @@ class Sink:
 
     def job_directory(self, job: str) -> str:
         """Where a job stages, as this machine sees it. TypeError, ValueError for what is no name."""
-        return mapped_root(f"{self.staging}/{_checked_name('job', job)}")
+        return mapped_root(self._of_job(job))
+
+    def _of_job(self, job: str) -> str:
+        return f"{self.staging}/{_checked_name('job', job)}"
 
     def stage(
         self,
@@ -99,7 +102,7 @@ class Sink:
     ) -> Stage:
         """Where one attempt of a task writes its rows: a directory that nobody had before, and nobody gets again."""
         own = f"{_checked_name('attempt', attempt)}-{secrets.token_hex(8)}"
-        directory = f"{self.staging}/{_checked_name('job', job)}/{own}"
+        directory = f"{self._of_job(job)}/{own}"
         return Stage(
             directory,
             Configurations(self.root, self.config),
@@ -174,7 +177,7 @@ class Sink:
         """Removes what a job staged (`staged`, else all), unless it was begun to be published: then it is needed.
         TypeError, ValueError for what is no job's name."""
         instance("transaction", transaction, Transaction)
-        directory = f"{self.staging}/{_checked_name('job', job)}"
+        directory = self._of_job(job)
         staged = None if staged is None else instances("staged", staged, Staged)
         with contextlib.suppress(FileNotFoundError), self._locked():
             pending = Journal.read(self.root).pending

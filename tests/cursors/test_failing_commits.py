@@ -14,11 +14,6 @@ from typing import Any
 
 import pytest
 
-try:
-    import _testcapi
-except ImportError:
-    _testcapi = None
-
 import kstore
 from kstore.engine.io.file import calls_made, fail_call, trace_calls
 from kstore.log.cursors import member_lock
@@ -236,24 +231,22 @@ def test_a_signal_in_the_commit_of_a_batch(ram: Path) -> None:
     assert seen == {0, 8}
 
 
-@pytest.mark.skipif(
-    _testcapi is None, reason="this Python is without its own tests, which can let allocations fail"
-)
 def test_no_memory_to_leave_a_batch(tmp_path: Path) -> None:
     """Its records are given once more."""
+    testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
     with kstore.open(filled(tmp_path, 0)).cursor("g") as jobs:
         for i in range(3):
 
             def work() -> None:
                 with jobs.batch(3):
-                    _testcapi.set_nomemory(0, 0)
+                    testcapi.set_nomemory(0, 0)
                     raise ZeroDivisionError
 
             try:
                 with pytest.raises((ZeroDivisionError, MemoryError)):
                     work()
             finally:
-                _testcapi.remove_mem_hooks()
+                testcapi.remove_mem_hooks()
             assert jobs.position == 3 * i
             assert next(iter(jobs)).offset == 3 * i
             with jobs.batch(2) as records:

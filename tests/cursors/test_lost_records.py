@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.readers import READERS
 
 
 def read_all(log: kstore.PartitionLog) -> None:
@@ -67,31 +68,22 @@ def start_again(path: Path) -> None:
         log.truncate_fully_and_start_at(5)
 
 
-def put_an_older_copy_back(path: Path) -> None:
+def put_an_older_copy_back(path: Path, times: int = 1) -> None:
     with kstore.open(path, "a") as log:
         log.extend([b"old"] * 5)
         log.cursor("g").close()
     copy = path.with_name("copy")
     shutil.copytree(path, copy)
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 5)
-        read_all(log)
-    shutil.rmtree(path)
-    copy.rename(path)
-
-
-def put_it_back_twice(path: Path) -> None:
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 5)
-        log.cursor("g").close()
-    copy = path.with_name("copy")
-    shutil.copytree(path, copy)
-    for _ in range(2):
+    for _ in range(times):
         with kstore.open(path, "a") as log:
             log.extend([b"old"] * 5)
             read_all(log)
         shutil.rmtree(path)
         shutil.copytree(copy, path)
+
+
+def put_it_back_twice(path: Path) -> None:
+    put_an_older_copy_back(path, 2)
 
 
 @pytest.mark.parametrize("openings", [1, 3])
@@ -504,28 +496,8 @@ def test_the_end_is_told_if_the_last_epoch_is_gone(tmp_path: Path) -> None:
         assert caught.value.end == 5
 
 
-def _cursor(path: Path) -> Any:
-    return kstore.open(path).cursor("g")
-
-
-def _following(path: Path) -> Any:
-    return kstore.open(path).cursor("g", follow=True, timeout=0)
-
-
-def _follower(path: Path) -> Any:
-    return kstore.open(path).follow(0, timeout=0)
-
-
-def _of_store(path: Path) -> Any:
-    return kstore.LogStore(path.parent).cursor("g", ["t"])
-
-
-def _follower_of_store(path: Path) -> Any:
-    return kstore.LogStore(path.parent).follow(["t"], start="earliest", timeout=0)
-
-
 @pytest.mark.parametrize("cut", [24, 36])
-@pytest.mark.parametrize("make", [_cursor, _following, _follower, _of_store, _follower_of_store])
+@pytest.mark.parametrize("make", READERS)
 def test_a_truncation_far_behind_the_position_is_no_loss(
     tmp_path: Path, make: Callable[[Path], Any], cut: int
 ) -> None:

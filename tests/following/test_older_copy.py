@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.helpers.readers import READERS
 
 
 def fill(path: Path, count: int, mark: bytes, **options: Any) -> None:
@@ -38,29 +39,6 @@ def write_over(path: Path, copy: Path) -> None:
             file.unlink()
     for file in files_of(copy):
         shutil.copyfile(file, path / file.name)
-
-
-def from_cursor(path: Path) -> Any:
-    return kstore.open(path).cursor("g")
-
-
-def from_following_cursor(path: Path) -> Any:
-    return kstore.open(path).cursor("g", follow=True, timeout=0)
-
-
-def from_follower(path: Path) -> Any:
-    return kstore.open(path).follow(0, timeout=0)
-
-
-def from_store_cursor(path: Path) -> Any:
-    return kstore.LogStore(path.parent).cursor("g", ["t"])
-
-
-def from_store_follower(path: Path) -> Any:
-    return kstore.LogStore(path.parent).follow(["t"], start="earliest", timeout=0)
-
-
-READERS = (from_cursor, from_following_cursor, from_follower, from_store_cursor, from_store_follower)
 
 
 def values(source: Any) -> Iterator[bytes]:

@@ -223,7 +223,6 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             else:
                 self._place = self._committed.offset
             self._mark: tuple[int, Mark | None] = -1, None  # of the batch before a position, as it was read
-            self._begins = -1, -1  # where the log began then, and the leader epoch of a position there
             # the leader epochs and the end of the view that the position was read from; None if a follower went on, with
             # batches of these epochs
             self._shown: tuple[tuple[tuple[int, int], ...], int] | None = self._showing()
@@ -244,9 +243,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     @property
     def _position(self) -> int:
-        batch = self._batch
-        if batch is not None and batch.held() is None:  # as _settle does: this is asked for each record
-            self._end_batch(batch)
+        if self._batch is not None:
+            self._settle()
         reader = self._reader
         return reader.next_offset if reader is not None and reader.next_offset >= 0 else self._place
 
@@ -378,7 +376,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return end
 
     def _showing(self) -> tuple[tuple[tuple[int, int], ...], int]:
-        self._begins = self._beginning()
+        self._begins = self._beginning()  # then, as the rest
         return self._view.leader_epochs, self._view.log_end_offset
 
     def _beginning(self) -> tuple[int, int]:
