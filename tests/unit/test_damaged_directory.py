@@ -279,6 +279,25 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
         assert f.read(12) == b"in the midst"
 
 
+@pytest.mark.parametrize("data", [b"", bytes(1000)])
+def test_a_hole_behind_the_end_is_not_read(tmp_path: Path, data: bytes) -> None:
+    """It is room that was set aside, of whatever size."""
+    log = kstore.open(tmp_path / "t-0", "a")
+    log.append(b"v")
+    log.abandon()
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    size = path.stat().st_size
+    with path.open("r+b") as f:
+        f.truncate(1 << 40)
+        f.seek(1 << 30)
+        f.write(data)
+    read = bytes_read()
+    with kstore.open(tmp_path / "t-0", clean=False) as view:
+        (finding,) = view.recovery.findings
+        assert (finding.kind, finding.size) == ("preallocated", (1 << 40) - size)
+    assert bytes_read() - read < 256 << 20
+
+
 def one_batch_a_segment(directory: Path) -> list[Path]:
     """A log of five segments after a crash, of which nothing was noted as flushed; the .log files."""
     log = kstore.open(directory, "a", internal_segment_bytes=600)

@@ -1,5 +1,7 @@
 """What can still be read of bytes that recovery cuts off."""
 
+import errno
+import os
 from typing import NamedTuple
 
 from kstore.config import MAX64
@@ -43,13 +45,19 @@ def remains_of(segment: Segment, position: int) -> Remains | None:
 
 
 def is_spare_room(segment: Segment, position: int) -> bool:
-    """Whether a segment's file has zeros only from a byte on. OSError."""
+    """Whether a segment's file has zeros only from a byte on. Holes are not read: they may be larger than the disk. OSError."""
     file = File(segment.path)
-    while piece := file.read(position, _PIECE):
-        if piece.count(0) < len(piece):
-            return False
-        position += len(piece)
-    return True
+    try:
+        while True:
+            position = os.lseek(file.fd, position, os.SEEK_DATA)
+            piece = file.read(position, _PIECE)
+            if piece.count(0) < len(piece):
+                return False
+            position += len(piece)
+    except OSError as e:
+        if e.errno == errno.ENXIO:  # nothing but a hole, or the end
+            return True
+        raise
 
 
 def has_sound_batch(segment: Segment) -> bool:
