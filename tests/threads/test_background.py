@@ -42,7 +42,7 @@ def test_a_thread_that_has_just_begun_finds_no_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Wakeup, "set", no_memory)
     thread = Background(target=lambda: None, name="kstore-tried", daemon=True)
     thread.start()
-    until(lambda: thread.ident is not None and not thread.is_alive())
+    until(lambda: thread.is_begun and thread._started.is_set() and not thread.is_alive())
     assert thread.is_over
 
 
