@@ -512,6 +512,24 @@ def test_a_truncation_far_behind_the_position_is_no_loss(
             assert [record.offset for record in source] == list(range(3, log.segments[-1].read_next_offset()))
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("rows", range(1, 24))
+def test_a_truncation_far_behind_columns_is_no_loss(
+    tmp_path: Path, rows: int, compression: str | None
+) -> None:
+    """At the end of a batch, and within one."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", internal_segment_bytes=500, compression_type=compression) as log:
+        log.extend([b"v%02d" % i for i in range(40)], batch_bytes=100)
+        with kstore.open(path).cursor("g") as jobs:
+            next(iter(jobs.scan(batch_rows=rows)))
+            assert jobs.position == rows
+            for cut in (36, 24):
+                log.truncate_to(cut)
+            log.extend([b"w"] * 30, batch_bytes=100)
+            assert [record.offset for record in jobs] == [r.offset for r in log if r.offset >= rows]
+
+
 @pytest.mark.parametrize("scans", [False, True])
 def test_segments_that_come_again_are_other_ones(tmp_path: Path, scans: bool) -> None:
     """Those behind the position have the offsets that they had, and the one that holds it was cut below it."""

@@ -52,6 +52,7 @@ class Wanted:
                     if cursor._closed:
                         return
                     at = cursor._position = int(batch.column(_OFFSET).values[-1]) + 1
+                    cursor._mark = at, scan._batch_before(at)
                     yield self.shown(batch)
                     if cursor._position != at:  # by a seek
                         break
