@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.helpers.readers import READERS
+from tests.helpers.readers import (
+    READERS,
+    from_cursor,
+    from_following_cursor,
+    from_following_store_cursor,
+    from_store_cursor,
+)
 
 
 def read_all(log: kstore.PartitionLog) -> None:
@@ -591,3 +597,123 @@ def test_the_latest_committed_record(tmp_path: Path, how: str) -> None:
             commit = kstore.encode_batch([(now, b"\0\0\0\1", bytes(6), None)], control=True, **own)
             log.append_batches(commit, origin="coordinator", transaction_version=0)
             assert [record.value for record in source] == [b"open", b"behind"]
+
+
+CURSORS = (from_cursor, from_following_cursor, from_store_cursor, from_following_store_cursor)
+
+
+def go_to(jobs: Any, offset: int) -> None:
+    jobs.seek(offset) if isinstance(jobs, kstore.Cursor) else jobs.seek(offset, "t", 0)
+
+
+def offsets_in(jobs: Any) -> list[int]:
+    return [each.offset if isinstance(jobs, kstore.Cursor) else each.record.offset for each in jobs]
+
+
+def told(jobs: Any) -> int:
+    """What an error names as the end of what is kept. Who follows a store may look later."""
+    with pytest.raises(kstore.OffsetOutOfRangeError) as caught:  # noqa: PT012
+        while not list(jobs):
+            assert not isinstance(jobs, kstore.Cursor)
+    return caught.value.end
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("make", CURSORS)
+def test_who_was_told_is_told_again_until_it_seeks(
+    tmp_path: Path, make: Callable[[Path], Any], commits: bool
+) -> None:
+    """Though the log has grown beyond the position meanwhile."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v%02d" % i for i in range(30)], batch_bytes=100)
+        with make(path) as jobs:
+            assert len(list(jobs)) == 30
+            if commits:
+                jobs.commit()
+            log.truncate_to(10)
+            assert told(jobs) == told(jobs) == 9  # where the batch of 10 begins
+            log.append(b"w")
+            assert told(jobs) == 9
+            log.extend([b"w"] * 30)
+            assert jobs.lag if isinstance(jobs, kstore.Cursor) else jobs.lag()
+            assert told(jobs) == told(jobs) == 9
+            if not commits:
+                with pytest.raises(kstore.OffsetOutOfRangeError):
+                    jobs.commit()
+            go_to(jobs, 9)
+            assert offsets_in(jobs) == list(range(10, 41))
+            jobs.commit()
+
+
+@pytest.mark.parametrize("make", CURSORS)
+def test_an_offset_that_was_told_before_another_truncation(
+    tmp_path: Path, make: Callable[[Path], Any]
+) -> None:
+    """One truncation looks like several to who reads beside it."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v%02d" % i for i in range(30)], batch_bytes=100)
+        with make(path) as jobs:
+            list(jobs)
+            log.truncate_to(20)
+            assert told(jobs) == 18
+            log.truncate_to(12)
+            with pytest.raises(kstore.OffsetOutOfRangeError):
+                go_to(jobs, 18)
+            log.truncate_to(9)
+            log.extend([b"w"] * 30)
+            go_to(jobs, 18)
+            assert told(jobs) == 9
+            go_to(jobs, 20)  # with what is known now
+            assert offsets_in(jobs)[0] == 20
+
+
+@pytest.mark.parametrize(
+    "make", CURSORS[:3]
+)  # who follows a store takes it for a new partition, and reads all of it
+@pytest.mark.parametrize("first", ["commit", "lag", "iterate"])
+def test_an_older_copy_is_put_back_under_an_open_cursor(
+    tmp_path: Path, make: Callable[[Path], Any], first: str
+) -> None:
+    """Nobody has committed what the cursor has read beyond it, so no leader epoch tells it from what came then."""
+    path, copy = tmp_path / "t-0", tmp_path / "copy"
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 10)
+    kstore.open(path).cursor("g").close()
+    shutil.copytree(path, copy)
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 5)
+    with make(path) as jobs:
+        assert len(list(jobs)) == 15
+        path.rename(tmp_path / "away")
+        copy.rename(path)
+        with kstore.open(path, "a") as log:
+            if first == "lag":
+                lag = jobs.lag if isinstance(jobs, kstore.Cursor) else jobs.lag()["t", 0]
+                assert lag == 0
+            log.extend([b"new"] * 12)
+            if first == "iterate":
+                assert told(jobs) == 10
+            with pytest.raises(kstore.OffsetOutOfRangeError):
+                jobs.commit()
+            assert told(jobs) == 10
+            go_to(jobs, 10)
+            assert offsets_in(jobs) == list(range(10, 22))
+            jobs.commit()
+
+
+@pytest.mark.parametrize("make", CURSORS)
+def test_deleted_records_are_told_again_until_it_seeks(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 30)
+        with make(path) as jobs:
+            list(jobs)
+            log.extend([b"v"] * 3)
+            log.delete_records(33)
+            told(jobs)
+            log.append(b"w")
+            told(jobs)
+            go_to(jobs, 33)
+            assert offsets_in(jobs) == [33]

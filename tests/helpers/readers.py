@@ -22,6 +22,10 @@ def from_store_cursor(path: Path) -> Any:
     return kstore.LogStore(path.parent).cursor("g", ["t"])
 
 
+def from_following_store_cursor(path: Path) -> Any:
+    return kstore.LogStore(path.parent).cursor("g", ["t"], follow=True, timeout=0)
+
+
 def from_store_follower(path: Path) -> Any:
     return kstore.LogStore(path.parent).follow(["t"], start="earliest", timeout=0)
 

@@ -23,7 +23,6 @@ from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped
 from kstore.errors import (
     CursorLockedError,
-    LogChangedError,
     LogClosedError,
     LogNotFoundError,
     OffsetOutOfRangeError,
@@ -316,17 +315,18 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return self._go_to(*self._found(place))
 
     def _found(self, place: str | int | datetime) -> tuple[int, int]:
-        """Which offset a place is, and how many cuts the view had seen when it was looked up."""
-        view = self._view
-        view.refresh()
-        cuts_seen = view._cuts.count
-        return offset_of(view, place, self._isolation), cuts_seen
+        """Which offset a place is, and from which offset on records were cut off since that was told; -1 if none were."""
+        told = self._cut
+        self._refresh()
+        offset, cut = offset_of(self._view, place, self._isolation), self._cut
+        # an offset was said of a log that has been cut further below since: iterating tells that
+        return offset, cut if isinstance(place, int) and cut < min(told, offset) else -1
 
-    def _go_to(self, offset: int, cuts_seen: int) -> int:
+    def _go_to(self, offset: int, cut: int) -> int:
         self._position = self._floor = offset
         self._mark = offset, None
-        self._shown, self._cut, self._follower_at = self._showing(), -1, -1
-        self._cuts_seen, self._left, self._found_in = cuts_seen, self._committed, self._view._loaded
+        self._shown, self._follower_at = self._showing(), -1
+        self._cut, self._left = cut, self._committed
         return offset
 
     def _check_place(self) -> None:
@@ -337,23 +337,23 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 raise LogNotFoundError(
                     f"{self._home.partition} was deleted, or made anew, since this cursor of group {self.group!r} was opened"
                 )
+            self._refresh()  # it may be a copy, and an older one
             self._trace = trace
 
     def _check_range(self) -> None:
         """OffsetOutOfRangeError if the position was deleted, or cut off and written anew in a later leader epoch."""
+        self._check_place()  # after the view has read it
         view, position = self._view, self._position
         first, end = view.log_start_offset, view.log_end_offset
-        self._check_place()  # after the view has read it
         committed = self._committed
         cut = self._cut
         if (
-            cut < 0
-            and committed is not None
+            committed is not None
             and committed.leader_epoch >= 0
             and committed.offset == position
             and committed is not self._left
         ):
-            cut = self._end_of_epoch(committed.leader_epoch, position)
+            cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
         if 0 <= cut < position:
             raise _cut_off(position, view, cut)
         self._cut = -1  # the position is before it now
@@ -389,20 +389,24 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return start, 0 if start == end else -1  # records without an epoch: it may only be unknown yet
 
     def _refresh(self) -> None:
-        """Lets the view show the log as it is now, and finds out whether records that were read have been cut off."""
+        """Lets the view show the log as it is now, and finds out whether records that were read have been cut off. That is
+        known until a seek leads away."""
         view = self._view
         view.refresh()
-        if self._cut < 0:
-            now, position, cuts_seen = view._loaded, self._position, view._cuts.count
-            self._cut = self._cut_since(position)
-            # last: who is interrupted before finds it out again
-            self._found_in, self._given_before, self._cuts_seen = now, position, cuts_seen
+        now, position, cuts_seen = view._loaded, self._position, view._cuts.count
+        # what is behind an earlier cut is not what was read anyway
+        self._cut = _lower(self._cut, self._cut_since(_lower(self._cut, position)))
+        # last: who is interrupted before finds it out again
+        self._found_in, self._given_before, self._cuts_seen = now, position, cuts_seen
 
     def _cut_since(self, position: int) -> int:
         """From which offset on, below the position, records were cut off since that was found out last; -1 if none were."""
         view, before = self._view, self._found_in
-        # What a follower has given since may be what was written after a truncation: it tells if not.
-        given = position if self._shown is not None else min(position, self._given_before)
+        given, is_copy = position, self._home.trace() != self._trace
+        if self._shown is None and not is_copy:
+            # What a follower has given since may be what was written after a truncation: it tells if not. Of a copy that was
+            # put in place of what it read it tells nothing.
+            given = min(position, self._given_before)
         cut = view._cuts.since(self._cuts_seen)
         if 0 <= cut < given:
             return cut
@@ -411,9 +415,10 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             cut = self._end_of_epoch(_epoch_before(epochs, position), position)
             if 0 <= cut < position:
                 return cut
+        if position > view.log_end_offset:
+            return view.log_end_offset
         # who writes the log is told by its cuts
-        is_changed = view._loaded is not before and not isinstance(view, LogAppender)
-        if is_changed and position <= view.log_end_offset:
+        if view._loaded is not before and not isinstance(view, LogAppender):
             reached = min(given, before.log_end_offset)
             reader = self._reader
             if reader is not None:
@@ -421,7 +426,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             else:
                 mark = self._mark[1] if self._mark[0] == reached else None
             kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
-            if kept < reached:
+            if kept < reached or (is_copy and reached < given):
                 return kept
         return -1
 
@@ -534,7 +539,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             follower = self._at_position(timeout)
             try:
                 return self._given(follower, next(follower, None))
-            except OffsetOutOfRangeError as e:
+            except (OffsetOutOfRangeError, LogNotFoundError) as e:
                 raise self._lost(e) from None
             except BaseException:
                 self._end_follower()  # it may have gone on already, which the position has not
@@ -551,7 +556,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             follower = self._at_position(timeout)
             try:
                 return self._given(follower, await anext(follower, None))
-            except OffsetOutOfRangeError as e:
+            except (OffsetOutOfRangeError, LogNotFoundError) as e:
                 raise self._lost(e) from None
             except BaseException:
                 self._end_follower()
@@ -565,7 +570,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._follower_at = -1  # it will be ahead
         try:
             return next(follower, None) is not None
-        except OffsetOutOfRangeError as e:
+        except (OffsetOutOfRangeError, LogNotFoundError) as e:
             raise self._lost(e) from None
 
     async def _wait_async(self) -> bool:
@@ -573,19 +578,18 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._follower_at = -1
         try:
             return await anext(follower, None) is not None
-        except OffsetOutOfRangeError as e:
+        except (OffsetOutOfRangeError, LogNotFoundError) as e:
             raise self._lost(e) from None
 
-    def _lost(self, error: OffsetOutOfRangeError) -> OffsetOutOfRangeError:
+    def _lost(self, error: OffsetOutOfRangeError | LogNotFoundError) -> Exception:
         """What to say of a follower that has met something else than what it had read: so is what commits are asked for."""
-        if self._cut < 0 and not self._closed:
+        self._end_follower()
+        if not self._closed:
             self._refresh()  # the leader epochs tell it better
-            if self._cut < 0 and error.end < self._position and not isinstance(error, LogChangedError):
+            if type(error) is OffsetOutOfRangeError and self._cut < 0 and error.end < self._position:
                 self._cut = error.end
             self._check_range()
-        elif 0 <= self._cut < self._position:
-            return _cut_off(self._position, self._view, self._cut)
-        return _told(error)
+        return _told(error) if isinstance(error, OffsetOutOfRangeError) else error
 
     def _at_position(self, timeout: float | None) -> Any:
         """A follower of what comes behind the position. If the cursor is closed, it has ended."""
@@ -689,8 +693,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._refresh()
             if offset > view.log_end_offset:
                 raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
+        self._check_cut(offset)
+
+    def _check_cut(self, offset: int) -> None:
         if 0 <= self._cut < offset:
-            raise _cut_off(offset, view, self._cut)
+            raise _cut_off(offset, self._view, self._cut)
 
     def _check_floor(self, offset: int) -> None:
         if offset < self._floor:
@@ -895,6 +902,7 @@ def _news(
     for cursor, commit in commits:
         if is_whole:
             cursor._check(entries)
+            cursor._check_cut(commit.position.offset)
         elif not cursor._is_fresh():
             return None
         cursor._check_floor(commit.position.offset)  # once more: another thread may have been here
@@ -917,6 +925,11 @@ def _find_out(file: GroupFile, commits: Sequence[tuple[Cursor, Commit]]) -> None
             known = entries.get(cursor._home.tp)
             if known is not None and known.member == file.member and known.commit == commit:
                 cursor._done(commit.position)
+
+
+def _lower(cut: int, offset: int) -> int:
+    """The lower one of two offsets, of which -1 is none."""
+    return max(cut, offset) if min(cut, offset) < 0 else min(cut, offset)
 
 
 def _is_same(a: Commit, b: Commit) -> bool:
