@@ -139,7 +139,11 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
         self.asked = asked
         self.first = first
         self.end = end
-        super().__init__(f"offset {asked} is outside the log, which holds {first} to {end} (exclusive)")
+        if first <= asked < end:
+            what = f"no record has offset {asked} or a later one, though the log ends at {end}: transaction markers have them, or they were compacted away"
+        else:
+            what = f"offset {asked} is outside the log, which holds {first} to {end} (exclusive)"
+        super().__init__(what)
 
 
 class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):

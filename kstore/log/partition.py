@@ -782,7 +782,8 @@ class PartitionLog:
             time zone. "earliest" gives the log start offset, "latest" the log end offset, "max" the first record with
             the largest timestamp. kstore.EARLIEST, LATEST, MAX_TIMESTAMP and so on are Kafka's numbers for these.
 
-        The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md). CorruptRecordError for damage on the way.
+        The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md): a transaction marker is found as a record is,
+        though get() passes it over. CorruptRecordError for damage on the way.
 
         As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it. If those of
         its records that are as late lie below log_start_offset or were compacted away, or if it has no timestamps and the

@@ -351,6 +351,8 @@ def crash_states(
     gave.
     """
     instance("trace", trace, Trace)
+    if isinstance(models, str):
+        raise TypeError(f"models must be a list of names, not {models!r}")
     if not models:
         raise ValueError("models is empty: there would be no states")
     integer("randoms", randoms, 0)

@@ -1184,3 +1184,21 @@ def test_open_transactions_do_not_expire(tmp_path: Path, clock: Clock) -> None:
 def test_expiration_is_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="producer_id_expiration_ms"):
         opened(tmp_path, producer_id_expiration_ms=0)
+
+
+def test_get_at_a_marker_that_ends_the_log(tmp_path: Path) -> None:
+    """It is passed over, though find() gives it, as a broker does."""
+    log = opened(tmp_path)
+    one = Producer(1)
+    put(log, one.data(2))
+    end(log, one.marker(COMMIT))
+    assert log.log_end_offset == 3
+    found = log.find(offset=2)
+    assert found is not None
+    assert found.offset == 2
+    with pytest.raises(kstore.OffsetOutOfRangeError, match="no record has offset 2 or a later one"):
+        log.get(2)
+    log.append(b"v")
+    assert log.get(2).offset == 3
+    with pytest.raises(kstore.OffsetOutOfRangeError, match=r"outside the log, which holds 0 to 4"):
+        log.get(4)

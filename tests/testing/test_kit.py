@@ -118,6 +118,7 @@ def test_a_path_is_recorded_a_second_time(tmp_path: Path) -> None:
         ({"most": 1.5}, TypeError),
         ({"randoms": -1}, ValueError),
         ({"models": []}, ValueError),
+        ({"models": "ordered"}, TypeError),
     ],
 )
 def test_a_search_without_states_is_refused(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kstore
 from kstore.engine.columns.column_input import timestamp_input_list, timestamp_input_outliving
 from tests.unit.capsules import Source, i64
 
@@ -229,3 +230,25 @@ def test_times_outlive_their_source() -> None:
         assert (
             timestamp_input_outliving(lambda: pyarrow.array(numbers().view("M8[ms]")), 10_000, 0) == expected
         )
+
+
+@needs_pyarrow
+def test_a_series_of_pandas_whose_missing_times_are_nulls() -> None:
+    """Arrow's nulls are records without a timestamp; a NaT is a mistake, in whatever column of pandas."""
+
+    class Series:
+        def __init__(self, *times: int | None) -> None:
+            self.times = pyarrow.chunked_array([pyarrow.array(times, pyarrow.timestamp("ms", "UTC"))])
+            self.__arrow_c_stream__ = self.times.__arrow_c_stream__
+
+        def isna(self) -> Any:
+            return self.times.is_null().to_numpy()
+
+        def __len__(self) -> int:
+            return len(self.times)
+
+    assert timestamp_input_list(Series(1, 2).times, 2, 0) == [1, 2]
+    assert timestamp_input_list(Series(1, None).times, 2, 0) == [1, -1]
+    assert timestamp_input_list(Series(1, 2), 2, 0) == [1, 2]
+    with pytest.raises(kstore.InvalidTimestampError, match=r"record 1: not a time \(NaT\)"):
+        timestamp_input_list(Series(1, None), 2, 0)

@@ -145,6 +145,7 @@ cdef class TimestampInput:
             if self.count and timestamps.dtype.kind in "iu":
                 warn_of_seconds(self.data[0])
         elif type(timestamps) is not list and type(timestamps) is not tuple and is_arrow(timestamps):
+            refuse_missing(timestamps)
             column = ChunkedArray.of(timestamps, "timestamps", count)
             check_count("timestamps", column.count, count)
             self.take_column(column)
@@ -277,6 +278,12 @@ cdef inline int warn_of_seconds(int64_t ms) except -1:
     if first_second <= ms <= last_second:
         warn("timestamp", ms)
     return 0
+
+
+cdef int refuse_missing(object timestamps) except -1:
+    """Of a column of pandas, which makes a NaT a null when it gives its Arrow."""
+    if hasattr(timestamps, "isna") and (missing := timestamps.isna()).any():
+        raise_time(INT64_MIN, int(missing.argmax()))
 
 
 cdef int raise_time(object number, int64_t i) except -1:
