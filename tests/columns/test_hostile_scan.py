@@ -6,7 +6,7 @@ import pytest
 
 import kstore
 from tests.columns.plain import expected, scanned
-from tests.hostile.material import bit_flips, segment_bytes, write_partition
+from tests.hostile.material import STEP, bit_flips, segment_bytes, write_partition
 
 pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
 
@@ -59,7 +59,7 @@ def test_turned_bits_that_the_checksum_covers(tmp_path: Path, log_bytes: bytes) 
     for start, end in zip(starts, [*starts[1:], len(log_bytes)], strict=True):
         if log_bytes[start + 16] != 2:
             continue
-        for bit in range(8 * (start + 21), 8 * end, 11):
+        for bit in range(8 * (start + 21), 8 * end, 11 * STEP):
             changed = bytearray(log_bytes)
             changed[bit // 8] ^= 1 << bit % 8
             changed[start + 17 : start + 21] = crc32c(bytes(changed[start + 21 : end])).to_bytes(4, "big")

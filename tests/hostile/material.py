@@ -1,5 +1,6 @@
 """Small real bytes to damage: one batch of every kind that Kafka wrote in the golden data, put into one segment."""
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import kstore
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 SOURCES = ("codec_mixed", "headers", "transactions", "magic0", "magic1", "nulls", "compact_2_cleaned")
+STEP = int(os.environ.get("KSTORE_BIT_STEP", "1"))  # only each STEPth bit is turned
 
 
 def smallest_batches() -> list[kstore.RecordBatch]:
@@ -53,8 +55,8 @@ def write_partition(directory: Path, log: bytes) -> Path:
 
 
 def bit_flips(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(bit, the bytes with that bit turned), for every bit."""
-    for bit in range(8 * len(data)):
+    """(bit, the bytes with that bit turned), for every bit, or each STEPth."""
+    for bit in range(0, 8 * len(data), STEP):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << (bit % 8)
         yield bit, bytes(changed)

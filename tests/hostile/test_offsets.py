@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.hostile.material import STEP
 
 Row = tuple[int, bytes | None]
 FIELDS = (("base_offset", 0, 8), ("length", 8, 4), ("last_offset_delta", 23, 4))
@@ -129,7 +130,7 @@ def test_every_bit_of_what_no_checksum_covers(made: Path, truth: list[Row], part
     """Turned while a view of the log is there, and before it is opened. All bits, each in one of the parts."""
     told = 0
     for number, (batch, field, bit) in enumerate(flips(made, 1)):
-        if number % 8 != part:
+        if number % 8 != part or number // 8 % STEP:
             continue
         note = (batch.base_offset, field, bit)
         file = Path(batch.file)
