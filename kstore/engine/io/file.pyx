@@ -760,7 +760,12 @@ cdef class FileHandle:
         while idle_count >= most_to_keep() and close_one():
             pass
         if file is None:
-            file = self.find(path)
+            try:
+                file = self.find(path)
+            except FileNotFoundError:
+                # Between its looks at two names another thread may have kept the file open, and given both to others.
+                if self.file is None:
+                    raise
         if self.file is not None:  # another thread was quicker
             return self.file
         if idle_count == idle_room:

@@ -175,7 +175,7 @@ class Segment:
     def check_followed_by(self, after: Segment, offset: int) -> None:
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
         one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
-        segments aside in order. OSError."""
+        segments aside in order, but when the one that takes their place is there as .swap. OSError."""
     def check_last_batch(self) -> None:
         """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last
         segment of the log, was empty, and is gone. OSError."""

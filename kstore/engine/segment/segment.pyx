@@ -154,14 +154,13 @@ cdef class Segment:
             raise self.changed(what, self.base_offset) from None
 
     cdef bint has_final_name(self) except -1:
-        """Whether its files were called .swap, and are no longer: from now on it knows them by their final names."""
-        if not self.suffixes or self._handle.inode == 0:
+        """Whether its files were called .swap, which the .log is no longer: from now on they are known by their final
+        names, under which a further compaction may have set them aside already."""
+        if not self.suffixes or self.suffixes.get(".log", ".swap") != ".swap" or self._handle.inode == 0:
             return False
-        for name in (f"{self.directory}/{self.stem}.log", f"{self.directory}/{self.stem}.log.deleted"):
-            if self._handle.is_at(name):
-                self.suffixes = self._path = None
-                return True
-        return False
+        self.suffixes = self._path = None
+        self._was_swap = True
+        return True
 
     cdef object changed(self, str what, int64_t offset):
         """What to say of a segment whose file is no longer what it was."""
@@ -244,8 +243,10 @@ cdef class Segment:
 
         An index gets the suffix .deleted after its .log did. So if the .log has its name, the index has its own, and
         what lies there as .deleted was left by an earlier segment. LogChangedError if the .log is gone: an index that
-        is not there may be gone, too. Others than .txnindex are compared with the batches, whosever they are."""
+        is not there may be gone, too. Others than .txnindex are compared with the batches, whosever they are, or made
+        anew by whoever still has the .log open."""
         cdef File file
+        cdef bint replaced_again = False
         path = self.path_of(kind)
         try:
             file = File(path)
@@ -260,11 +261,15 @@ cdef class Segment:
             if kind != ".txnindex":
                 return file
         except FileNotFoundError:
-            file = None
-        if self._handle.is_at(self.path + ".deleted"):
+            file = None  # or the next compaction of this name has removed it, and comes to the .log
+            replaced_again = os.path.lexists(f"{self.directory}/{self.stem}.log.swap")
+        if self._handle.is_at(self.path + ".deleted") and not replaced_again:
             return file
         if self.has_final_name():
             return self.index_file(kind)
+        if kind != ".txnindex":
+            self.opened()
+            return None
         raise self.changed("it was deleted", self.base_offset)
 
     def is_file_of_its_name(self):
@@ -421,9 +426,16 @@ cdef class Segment:
     def transaction_index(self):
         """The aborted transactions whose markers are in this segment. CorruptIndexError if the file is damaged."""
         if self._transaction_index is None:
-            self._transaction_index = TransactionIndex(
-                self.base_offset, self.contents(".txnindex", KS_ABORTED_ENTRY) or b"", path=self.path_of(".txnindex")
-            )
+            try:
+                entries = self.contents(".txnindex", KS_ABORTED_ENTRY) or b""
+            except LogChangedError:
+                if self._transaction_index is None:
+                    raise
+            # a compaction in another thread takes it up before it sets the file aside, and may do so right now
+            if self._transaction_index is None:
+                self._transaction_index = TransactionIndex(
+                    self.base_offset, entries, path=self.path_of(".txnindex")
+                )
         return self._transaction_index
 
     @property
@@ -903,8 +915,8 @@ cdef class Segment:
     def check_followed_by(self, Segment after not None, int64_t offset):
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
         one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
-        segments aside in order. OSError."""
-        if not after.is_there() and self.is_file_of_its_name():
+        segments aside in order, but when the one that takes their place is there as .swap. OSError."""
+        if not (self.suffixes or self._was_swap) and not after.is_there() and self.is_file_of_its_name():
             raise self.changed("it was truncated", offset)
 
     def head(self, position):

@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
+from time import sleep, time
 from typing import NamedTuple
 
 from kstore.config import MAX64
@@ -31,6 +31,7 @@ class LoadOptions(NamedTuple):
 
 
 _LOOKS = 40  # at a log that changes while it is looked at
+_LOOKS_AT_SWAP = 5  # of these, at one where a compaction puts files in the place of others
 
 
 def look(path: Path, options: LoadOptions) -> Loaded:
@@ -41,7 +42,9 @@ def look(path: Path, options: LoadOptions) -> Loaded:
     before = None  # as a look found it damaged; a healthy one pays nothing
     for attempt in range(_LOOKS):
         try:
-            return load(path, **options._asdict())
+            loaded = load(path, **options._asdict())
+            if attempt >= _LOOKS_AT_SWAP or not _is_being_replaced(path, loaded):
+                return loaded
         except LogNotFoundError:
             raise
         except (FileNotFoundError, CorruptFileError) as e:
@@ -56,6 +59,14 @@ def look(path: Path, options: LoadOptions) -> Loaded:
                 raise LogChangedError(e.filename or str(path), 0, 0, 0, "it was deleted") from e
         sleep(0.001 * attempt)
     raise AssertionError
+
+
+def _is_being_replaced(path: Path, loaded: Loaded) -> bool:
+    """Whether files of the log have the suffix .swap, and not since long: a moment later they will have lost it. What a
+    compaction has left that was broken off stays so until somebody writes."""
+    if not any(segment.suffixes for segment in loaded.segments):
+        return False
+    return abs(time() - path.stat().st_mtime) < 1
 
 
 def _traces(path: Path) -> list[tuple[str, int, int, int]]:
