@@ -1269,13 +1269,16 @@ class LogWriter(RecordAppender, PartitionLog):
             self._begin_segment("truncation", self._untold_from, is_behind_gap=True)
             self.active.prepare_indexes()
 
-    def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:
-        """Takes segments out of the directory, the last one first: what is left at any moment is a log."""
+    def _remove(self, segments: Sequence[Segment], now_ms: int, *, in_order: bool = False) -> None:
+        """Takes segments out of the directory, the last one first: what is left at any moment is a log. `in_order`: on the
+        disk, too."""
         due = now_ms + self._config.file_delete_delay_ms
         for segment in reversed(segments):
             self._deleted.set_aside(segment, due)
             snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
             self._deleted.set_rest_aside(segment, snapshot, due)
+            if in_order:
+                sync_directory(self._directory)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes all records, durably. The next record gets `offset`.
@@ -1294,7 +1297,8 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._unfinished(f"starting again at offset {offset}") as change:
             try:
                 # If a crash leaves no file, this is all that is known: it must not begin at 0, nor miss anything.
-                self._store(min(self._point_to_store(), offset, self._first_base()), self._start)
+                point = min(self._point_to_store(), offset, self._first_base())
+                self._store(point, self._start)
                 self._log_dir.lower_cleaner_offset(offset)
             except OSError:
                 change.undone()
@@ -1302,7 +1306,13 @@ class LogWriter(RecordAppender, PartitionLog):
             self._stored_recovery_point = -1
             segments = self._now().segments
             self.active.seal()
-            self._remove(segments, now_ms)
+            first = max(offset, self._start)
+            beyond = tuple(s for s in segments if min(s.end_offset, self._end_offset) > first)
+            # A crash leaves the old log, or a part of it from its start on, until the start is written: from then on an
+            # opening begins there, whatever segments it finds.
+            self._remove(beyond, now_ms, in_order=True)
+            self._store(point, first)
+            self._remove(segments[: len(segments) - len(beyond)], now_ms)
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
             self._publish(SealedSegments(), active)
             self._move_end(offset, offset)
