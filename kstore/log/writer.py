@@ -506,7 +506,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._begin_segment(reason, max(first_offset, self._end_offset), is_behind_gap=is_behind_gap)
 
     def _begin_segment(self, reason: str, base: int, *, is_behind_gap: bool = False) -> None:
-        if self._flusher is not None:
+        if self._log_dir.is_moved:  # that it is usable was looked at before; an append may be half done
             self._check_place()
         old, now = self.active, self.clock_ms()
         if base == old.base_offset and old.size == 0:
@@ -576,14 +576,25 @@ class LogWriter(RecordAppender, PartitionLog):
         duplicate = self._producer_states.analyze(batches, origin, transaction_version, self.clock_ms())
         if duplicate is None:
             self._producer_states.hold(self.last_stable_offset())
+            if aborted := self._producer_states.producers.aborted_by(batches):
+                self.active.write_aborted(aborted)
         return duplicate
 
     def _forget_analysis(self) -> None:
         self._producer_states.let_go()
+        try:
+            self.active.drop_ahead()
+        except OSError as e:  # readers of committed records must not meet it
+            self._refuse(f"a transaction that was not aborted is in the index: {e}")
 
     def _account(self, batches: list[RecordBatch]) -> None:
         active = self.active
-        self._producer_states.enter(batches, active.append_aborted, self._end_offset)
+        try:
+            self._producer_states.enter(batches, active.append_aborted, self._end_offset)
+        except OSError as e:  # its batches came to lie in a segment that was begun for them
+            raise LogFailedError(
+                f"{self.path}: batches were appended, but not all transactions that they abort are in the index: open it again"
+            ) from e
         if active.transaction_file is not None:
             self._owe_sync([active.transaction_file], True)
 

@@ -215,7 +215,7 @@ cdef class LogAppender:
     #                                 nothing; returns the bytes to append, or raises: nothing is appended.
     # RecordAppender._analyze         For batches of producers, before they are staged. Returns the Appended of a
     #                                 duplicate, or None. Changes no producer; it may keep readers of committed data
-    #                                 from going on, which _forget_analysis or _account ends.
+    #                                 from going on, and write ahead, which _forget_analysis or _account ends.
     # RecordAppender._account         After batches of producers, or a part of them, are written. If it raises, the log
     #                                 refuses all further writes.
     # RecordAppender._forget_analysis  After an append has failed of which nothing is in the log, analyzed or not. Must

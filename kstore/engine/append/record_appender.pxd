@@ -44,7 +44,8 @@ cdef class RecordAppender(LogAppender):
     cdef list parsed(self)
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
     cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1
-    cdef int64_t put_each(self, int64_t now) except -1
+    cdef int account(self, list batches) except -1
+    cdef int64_t put_each(self, int64_t now, list batches=*) except -1
     cdef int64_t put_joined(self, const ks_arrival *found, int64_t now) except -1
     cdef int note_epochs(self, const ks_arrival *found) except -1
     cdef int stage_given(self, const ks_arrival *found) except -1

@@ -483,7 +483,9 @@ cdef class RecordAppender(LogAppender):
         transaction_version: that of the transactions that markers end, 0 to 2.
 
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
-        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then.
+        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then. Of several
+        batches, those before the one at which the system failed may be there, as `log_end_offset` tells. LogFailedError: the
+        log refuses to write until it is opened again.
         """
         cdef ks_rules rules
         cdef ks_arrival found
@@ -631,22 +633,35 @@ cdef class RecordAppender(LogAppender):
         change = self._unfinished("an append of producers").__enter__()
         try:  # no `with`: Cython's ends the process if there is no memory for a traceback
             try:
-                last = self.put_joined(found, now) if joined else self.put_each(now)
+                last = self.put_joined(found, now) if joined else self.put_each(now, batches)
             except BaseException:
                 if self.refusal is None:
                     self.active.unstage()
-                    self._account([batch for batch in batches if batch.last_offset < self.end])
+                    self.account(batches)
                     change.undone()
                 raise
-            self._account(batches)
+            self.account(batches)
         except BaseException as e:
             change.__exit__(type(e), e, None)
             raise
         change.__exit__(None, None, None)
         return last
 
-    cdef int64_t put_each(self, int64_t now) except -1:
-        """Places and writes the batches given, each as an append of its own; the last offset."""
+    cdef int account(self, list batches) except -1:
+        """Takes the producers of those batches into account that are in the log, and takes these from the list."""
+        written = [batch for batch in batches if batch.last_offset < self.end]
+        del batches[:len(written)]
+        try:
+            self._account(written)
+        except BaseException as e:
+            self.refusal = self.refusal or "an append of producers was not finished"
+            self.refusal = f"{self.refusal}: {type(e).__name__}: {e}"
+            raise
+        return 0
+
+    cdef int64_t put_each(self, int64_t now, list batches=None) except -1:
+        """Places and writes the batches given, each as an append of its own; the last offset. `batches`: the same, if their
+        producers are to be taken into account before a segment begins, whose snapshot tells of them."""
         cdef ks_batch b
         cdef int64_t at = 0, sent = 0
         while at < self.given_size:
@@ -657,6 +672,8 @@ cdef class RecordAppender(LogAppender):
             ) != ROLL_NOT:
                 self.write_out(self.given + sent, at - sent)
                 sent = at
+                if batches is not None:
+                    self.account(batches)
             self.place(&b, now)
             at += b.size
         self.write_out(self.given + sent, at - sent)

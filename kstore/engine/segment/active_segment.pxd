@@ -46,6 +46,7 @@ cdef class ActiveSegment:
     cdef MappedFile time_map
     cdef object _transaction_index
     cdef readonly File transaction_file   # made when there is something for it
+    cdef bytes ahead                # of its entries, those whose markers are yet to be written
     cdef ks_extent staged
     cdef ks_extent published
     cdef public object _keys        # of all its views

@@ -324,6 +324,7 @@ cdef class ActiveSegment:
 
         The blocks allocated ahead are given back. LogFailedError if another program has shortened an index file."""
         cdef int status = 0
+        self.drop_ahead()
         if self.offsets is not None:  # those on the disk may be of before a recovery
             self.prepare()
         if self.time_map is not None:
@@ -381,14 +382,42 @@ cdef class ActiveSegment:
             files.append(self.transaction_file)
         return files
 
+    def write_aborted(self, txns):
+        """Writes aborted transactions to the .txnindex, which is made when the first one comes (spec 3.4), before their
+        markers are in the log: if that fails, nothing has happened. They count once they are appended. OSError."""
+        self.drop_ahead()
+        if self.transaction_file is None:
+            self.transaction_file = File(self.path_of(".txnindex"), "a")
+        position = len(self._transaction_index.to_bytes())
+        entries = TransactionIndex(self.base_offset)
+        for txn in txns:
+            entries.append(txn)
+        self.ahead = entries.to_bytes()  # first: a part of it may be there if it fails
+        self.transaction_file.write(position, self.ahead)
+
     def append_aborted(self, txn):
-        """Adds an aborted transaction to the .txnindex, which is made when the first one comes (spec 3.4). OSError."""
+        """Adds an aborted transaction, and writes it if that was not done. OSError."""
         before = self._transaction_index.to_bytes()
         if self.transaction_file is None:
             self.transaction_file = File(self.path_of(".txnindex"), "a")
         self._transaction_index.append(txn)
-        after = self._transaction_index.to_bytes()
-        self.transaction_file.write(len(before), after[len(before):])
+        entry = self._transaction_index.to_bytes()[len(before):]
+        if self.ahead is not None and self.ahead.startswith(entry):
+            self.ahead = self.ahead[len(entry):] or None
+        else:
+            self.transaction_file.write(len(before), entry)
+
+    def drop_ahead(self):
+        """Takes back what was written of transactions whose markers did not come. OSError."""
+        if self.ahead is None:
+            return
+        size = len(self._transaction_index.to_bytes())
+        if size:
+            self.transaction_file.truncate(size)
+        else:
+            unlink(self.path_of(".txnindex"), missing_ok=True)
+            self.transaction_file = None
+        self.ahead = None
 
     def after_fork(self):
         """Another thread, which a child of fork does not have, may have been publishing."""

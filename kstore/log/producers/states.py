@@ -294,6 +294,20 @@ class ProducerStates:
                     working.current_txn_first_offset = batch.base_offset
         return None
 
+    def aborted_by(self, batches: Sequence[RecordBatch]) -> list[AbortedTxn]:
+        """The transactions that batches would abort. Nothing is changed."""
+        if not any(batch.is_control for batch in batches):
+            return []
+        trial = ProducerStates()
+        trial.ongoing = self.ongoing.copy()
+        aborted = []
+        for batch in batches:
+            if batch.producer_id >= 0:
+                known = self.states.get(batch.producer_id)
+                trial.states.setdefault(batch.producer_id, _copied(known, batch.producer_id))
+                aborted.append(trial.apply(batch))
+        return [transaction for transaction in aborted if transaction is not None]
+
     def apply(self, batch: RecordBatch) -> AbortedTxn | None:
         """Takes one batch with a producer id; returns the transaction that it aborts, if it does."""
         state = self.states.get(batch.producer_id)

@@ -292,6 +292,8 @@ class _Loader:
         if len(index) == before:
             return
         last.use_indexes(None, None, index)
+        if self._vouched_until([last]):
+            return  # somebody writes that marker now
         size = _TRANSACTION * len(index)
         self.recovery.steps.append(
             Step(
