@@ -69,6 +69,7 @@ from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.progress import ProgressCallback, check_progress
 from kstore.log.recovery.continuity import Cuts
+from kstore.log.recovery.gaps import mark
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
@@ -525,6 +526,8 @@ class LogWriter(RecordAppender, PartitionLog):
                     unlink(f"{self._directory}/{stem}{kind}", missing_ok=True)
                 old.seal()
                 if is_behind_gap:
+                    if old.size == 0:
+                        mark(old.path_of(".txnindex"))
                     # or a power cut brings back an index that names what was cut off, or forgets the mark
                     for file in old.files():
                         file.sync()

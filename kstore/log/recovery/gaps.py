@@ -2,10 +2,12 @@
 
 Segments follow each other without a gap, but for compaction, which takes records away, and whole segments with them, and
 for truncation inside a batch, which takes all of the batch. So a gap is a loss if an index still names offsets in it, or
-if it is large and the log looks like neither.
+if it is large and the log looks like neither. A segment without records may be the mark of a truncation, and has a
+transaction index then; or nothing of it has reached the disk.
 """
 
 import contextlib
+import os
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -50,6 +52,16 @@ def offset_named(segment: Segment) -> int:
     return named if segment.base_offset <= named < segment.end_offset else -1
 
 
+def mark(path: str) -> None:
+    """Makes a segment without records, whose .txnindex has this path, the mark of a truncation. Kafka takes no notice. OSError."""
+    File(path, "a")
+
+
+def is_mark(segment: Segment) -> bool:
+    """Whether a segment without records says that those behind it are not missing."""
+    return os.path.exists(segment.path_of(".txnindex"))  # noqa: PTH110
+
+
 class Gaps:
     """The gaps of a log that are not as they should be, each with the segment before it.
 
@@ -75,6 +87,7 @@ class Gaps:
 
     def __iter__(self) -> Iterator[tuple[Segment, Gap]]:
         doubtful: list[tuple[int, tuple[int, int]]] = []
+        emptied: list[tuple[int, tuple[int, int]]] = []
         for at, (segment, following) in enumerate(pairwise(self._segments)):
             if segment.end_offset <= self._log_start_offset:
                 continue  # nobody may read it
@@ -90,8 +103,15 @@ class Gaps:
                 is_named = offset_named(segment) >= end
                 if is_named or self._has_index(offsets):
                     yield segment, Gap(offsets, is_named, True, 0)
-                elif size and following.base_offset - segment.base_offset <= _LARGEST_DISTANCE:
+                elif following.base_offset - segment.base_offset > _LARGEST_DISTANCE:
+                    continue
+                elif size:
                     doubtful.append((at, offsets))
+                elif not is_mark(segment):
+                    emptied.append((at, offsets))
+        if emptied and not self._is_compacted(emptied[0][0]):
+            for at, offsets in emptied:
+                yield self._segments[at], Gap(offsets, False, True, 0)
         if (
             doubtful
             and len(doubtful) <= max(2, len(self._segments) // 4)
