@@ -11,16 +11,24 @@ import pytest
 import kstore
 from kstore.engine.io.file import fail_call, trace_calls
 
-# Each begins with something that takes long, a JVM: with `pytest -n`, one process runs all of a folder.
-TOGETHER = ("kafka", "spark")
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for folder in TOGETHER:
-            if item.path.is_relative_to(HERE / folder):
-                item.add_marker(pytest.mark.xdist_group(folder))
+        if group := _shared_by(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _shared_by(item: pytest.Item) -> str:
+    """What takes long to begin, a JVM, and is had by several tests: with `pytest -n`, one process runs them all."""
+    if item.path.is_relative_to(HERE / "kafka"):
+        return "kafka"
+    if item.get_closest_marker(
+        "spark"
+    ):  # those that start drivers themselves wait a lot: another process may run them
+        return "spark" if "spark" in getattr(item, "fixturenames", ()) else "drivers"
+    return ""
 
 
 @pytest.fixture

@@ -1297,8 +1297,10 @@ class LogWriter(RecordAppender, PartitionLog):
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes all records, durably. The next record gets `offset`.
 
-        `log_start_offset` is from 0 to `offset`; default `offset`. TypeError, ValueError. OSError: nothing is changed,
-        or the log refuses to write until it is opened again.
+        `log_start_offset` is from 0 to `offset`; default `offset`. It lasts until the log is closed: as in Kafka, an opened log
+        starts at its first segment. A crash meanwhile leaves the log before or after it; or if `offset` was in the log, some of
+        the records from there on. TypeError, ValueError. OSError: nothing is changed, or the log refuses to write until it is
+        opened again.
         """
         offset = integer("offset", offset)
         if log_start_offset is not None:
@@ -1322,10 +1324,9 @@ class LogWriter(RecordAppender, PartitionLog):
             self.active.seal()
             first = max(offset, self._start)
             beyond = tuple(s for s in segments if min(s.end_offset, self._end_offset) > first)
-            # A crash leaves the old log, or a part of it from its start on, until the start is written: from then on an
-            # opening begins there, whatever segments it finds.
-            self._remove(beyond, now_ms, in_order=True)
+            # First: an opening begins there, whatever segments a crash has left, and gives out no offset below.
             self._store(point, first)
+            self._remove(beyond, now_ms, in_order=True)
             self._remove(segments[: len(segments) - len(beyond)], now_ms)
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
             self._publish(SealedSegments(), active)

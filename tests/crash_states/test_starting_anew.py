@@ -1,5 +1,5 @@
-"""Truncated fully, a log is the old one, a part of it from its start on, or the new one, at whatever call the power fails or
-the process dies: no offset that was given out is given out again but by these."""
+"""Truncated fully, a log is the old one or the new one, at whatever call the power fails or the process dies; or a part of the
+old one, from the new offset on if the log has it, without a hole: no offset below that is given out again."""
 
 import shutil
 from pathlib import Path
@@ -47,7 +47,11 @@ def test_old_or_new(
         log.truncate_fully_and_start_at(offset, start_given)
         recorder.mark("done")
         log.abandon()
-    allowed = [(start, start + count, old[:count]) for count in range(len(old) + 1)]
+    first = max(start, offset)
+    allowed = [(start, old[-1] + 1, old)]
+    allowed += [
+        (first, end, [each for each in old if first <= each < end]) for end in range(first, old[-1] + 2)
+    ]
     new = (offset, offset, [])
     seen = set()
     for state in crash_states(recorder.trace, most=1, moments=40):

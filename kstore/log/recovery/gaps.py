@@ -18,8 +18,9 @@ from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
 from kstore.log.files import checkpoints, layout
-from kstore.log.files.log_dir_state import directory_of, name_of
+from kstore.log.files.log_dir_state import directory_of, kept_options, name_of
 from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.recovery.steps import Code
 
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
@@ -31,7 +32,7 @@ class Gap(NamedTuple):
     """What lies between the last whole batch of a segment and the next segment."""
 
     offsets: tuple[int, int]
-    is_named: bool  # an index of the segment names offsets in it
+    code: Code
     is_sure: bool  # records are missing
     tail: int  # bytes that are no batch
 
@@ -98,11 +99,12 @@ class Gaps:
                 continue  # who reads it is told
             offsets = (end, following.base_offset)
             if asked.tail_bytes:
-                yield segment, Gap(offsets, False, False, asked.tail_bytes)
+                yield segment, Gap(offsets, Code.BYTES_BEFORE_NEXT_SEGMENT, False, asked.tail_bytes)
             elif end < following.base_offset:
-                is_named = offset_named(segment) >= end
-                if is_named or self._has_index(offsets):
-                    yield segment, Gap(offsets, is_named, True, 0)
+                if offset_named(segment) >= end:
+                    yield segment, Gap(offsets, Code.FILE_SHORTENED, True, 0)
+                elif self._has_index(offsets):
+                    yield segment, Gap(offsets, Code.OFFSETS_MISSING, True, 0)
                 elif following.base_offset - segment.base_offset > _LARGEST_DISTANCE:
                     continue
                 elif size:
@@ -111,7 +113,7 @@ class Gaps:
                     emptied.append((at, offsets))
         if emptied and not self._is_compacted(emptied[0][0]):
             for at, offsets in emptied:
-                yield self._segments[at], Gap(offsets, False, True, 0)
+                yield self._segments[at], Gap(offsets, Code.SEGMENT_EMPTY, False, 0)
         if (
             doubtful
             and len(doubtful) <= max(2, len(self._segments) // 4)
@@ -122,7 +124,7 @@ class Gaps:
                     segment = self._segments[at]
                     # As much as a segment may hold. A follower may have left out a few.
                     is_sure = end - first >= max(_FEWEST, (first - segment.base_offset) // 2)
-                    yield segment, Gap((first, end), False, is_sure, 0)
+                    yield segment, Gap((first, end), Code.OFFSETS_MISSING, is_sure, 0)
 
     def _has_index(self, offsets: tuple[int, int]) -> bool:
         """Whether an index without a log lies there."""
@@ -134,7 +136,7 @@ class Gaps:
         )
 
     def _is_compacted(self, at: int) -> bool:
-        return self._was_cleaned() or self._has_gaps_inside(at)
+        return self._was_cleaned() or self._is_said_to_be() or self._has_gaps_inside(at)
 
     def _largest_batch(self, at: int) -> int:
         """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of fewer."""
@@ -154,6 +156,13 @@ class Gaps:
         except OSError:
             return False
         return name_of(self._path) in offsets
+
+    def _is_said_to_be(self) -> bool:
+        """Whether the options that are kept of it say so."""
+        try:
+            return "compact" in kept_options(self._path).options.get("cleanup.policy", "")
+        except (CorruptFileError, OSError):
+            return False
 
     def _has_gaps_inside(self, at: int) -> bool:
         """Whether records are missing within segments too: those beside the gap, and others if they are small."""

@@ -255,10 +255,9 @@ class _Loader:
                 continue  # others are compacting or truncating: between two steps of theirs a file is missing
             if gap.tail:
                 at = segment.size - gap.tail
-                steps.append(Step(Code.BYTES_BEFORE_NEXT_SEGMENT, segment.path, at, gap.tail))
+                steps.append(Step(gap.code, segment.path, at, gap.tail))
                 continue
-            code = Code.FILE_SHORTENED if gap.is_named else Code.OFFSETS_MISSING
-            steps.append(Step(code, segment.path, offsets=gap.offsets))
+            steps.append(Step(gap.code, segment.path, offsets=gap.offsets))
             if gap.is_sure:
                 missing.append(f"{segment.path}: {steps[-1].text(done=True)}")
         return steps, missing
@@ -277,7 +276,7 @@ class _Loader:
             begun.append(self.told_start)
         if begun:
             is_sure = not self.by_broker or begun != [self.told_start]
-            yield Gap((min(begun), first.base_offset), False, is_sure, 0)
+            yield Gap((min(begun), first.base_offset), Code.OFFSETS_MISSING, is_sure, 0)
 
     def _shorten_transactions(self, last: Segment, log_end_offset: int) -> None:
         """An entry behind the end is of a marker that is gone: the next one there must not find it."""

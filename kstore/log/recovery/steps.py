@@ -42,6 +42,7 @@ class Code(StrEnum):
     BYTES_BEFORE_NEXT_SEGMENT = "bytes_before_next_segment"
     FILE_SHORTENED = "file_shortened"
     OFFSETS_MISSING = "offsets_missing"
+    SEGMENT_EMPTY = "segment_empty"
     CHECKPOINT_DAMAGED = "checkpoint_damaged"
     EPOCHS_DAMAGED = "epochs_damaged"
     ENDS_EARLY = "ends_early"
@@ -97,6 +98,10 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.OFFSETS_MISSING: (
         "gap",
         "offsets {first} to {last} are in no segment: a file is missing or was cut off",
+    ),
+    Code.SEGMENT_EMPTY: (
+        "gap",
+        "offsets {first} to {last} are in no segment: a compaction took them all out, or the file was emptied",
     ),
     Code.CHECKPOINT_DAMAGED: ("checkpoint", "{detail}"),
     Code.EPOCHS_DAMAGED: ("checkpoint", "damaged, rebuilt from the batches: {detail}"),
