@@ -92,9 +92,9 @@ class RecordAppender(LogAppender):
         transaction_version: that of the transactions that markers end, 0 to 2.
 
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
-        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then. Of several
-        batches, those before the one at which the system failed may be there, as `log_end_offset` tells. LogFailedError: the
-        log refuses to write until it is opened again."""
+        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then. Of
+        several batches, those before the one at which the system failed may be there, as `log_end_offset` tells.
+        LogFailedError: the log refuses to write until it is opened again."""
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes: ...
     def _analyze(
         self, batches: list[RecordBatch], origin: str, transaction_version: int

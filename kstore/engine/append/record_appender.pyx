@@ -483,9 +483,9 @@ cdef class RecordAppender(LogAppender):
         transaction_version: that of the transactions that markers end, 0 to 2.
 
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, OffsetsOutOfOrderError,
-        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then. Of several
-        batches, those before the one at which the system failed may be there, as `log_end_offset` tells. LogFailedError: the
-        log refuses to write until it is opened again.
+        UnexpectedAppendOffsetError, the errors about producers and transactions, OSError: the log is as it was then. Of
+        several batches, those before the one at which the system failed may be there, as `log_end_offset` tells.
+        LogFailedError: the log refuses to write until it is opened again.
         """
         cdef ks_rules rules
         cdef ks_arrival found
@@ -660,8 +660,8 @@ cdef class RecordAppender(LogAppender):
         return 0
 
     cdef int64_t put_each(self, int64_t now, list batches=None) except -1:
-        """Places and writes the batches given, each as an append of its own; the last offset. `batches`: the same, if their
-        producers are to be taken into account before a segment begins, whose snapshot tells of them."""
+        """Places and writes the batches given, each as an append of its own; the last offset. `batches`: the same, if
+        their producers are to be taken into account before a segment begins, whose snapshot tells of them."""
         cdef ks_batch b
         cdef int64_t at = 0, sent = 0
         while at < self.given_size:

@@ -100,7 +100,7 @@ cdef class ColumnScanner(Reader):
         return self.index, 0 if self.segment is None else self.position
 
     def _batch_before(self, int64_t position):
-        """(last offset, checksum) of the batch from which the row before a position came; None if that was not the last."""
+        """(last offset, checksum) of the batch of the row before a position; None if that was not the last one."""
         if self.current.base_offset < position <= self.current.last_offset + 1:
             return self.current.last_offset, self.current.crc
         if self.previous.base_offset < position <= self.previous.last_offset + 1:
