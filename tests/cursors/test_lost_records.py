@@ -1,5 +1,6 @@
 """Records that a group has read and a power cut or a truncation took away: others have their offsets now."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -162,10 +163,13 @@ def test_an_open_cursor_is_told(tmp_path: Path, use: object, looks: bool, of_wri
                 assert [record.value for record in jobs] == [b"new"] * 15
                 jobs.commit()
             else:
-                jobs.commit()
+                with contextlib.suppress(kstore.OffsetOutOfRangeError):
+                    jobs.commit()
         with kstore.open(path).cursor("g") as jobs:
             if looks:
                 assert (jobs.position, list(jobs)) == (20, [])
+            elif jobs.committed is None:
+                assert [record.value for record in jobs] == [b"new"] * 15
             else:
                 with pytest.raises(kstore.OffsetOutOfRangeError):
                     list(jobs)
@@ -717,3 +721,83 @@ def test_deleted_records_are_told_again_until_it_seeks(tmp_path: Path, make: Cal
             told(jobs)
             go_to(jobs, 33)
             assert offsets_in(jobs) == [33]
+
+
+@pytest.mark.parametrize("make", [from_cursor, from_following_cursor])
+@pytest.mark.parametrize("first", ["commit", "lag", "iterate", "batch", "columns"])
+def test_who_begins_at_a_lost_position_commits_nothing(
+    tmp_path: Path, make: Callable[[Path], Any], first: str
+) -> None:
+    """It would write the position down with the leader epoch of what is there now, and nobody would ever be told."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 11, batch_bytes=100)
+        read_all(log)
+        log.truncate_to(8)
+        log.extend([b"w"] * 12)
+        with make(path) as jobs:
+            if first == "lag":
+                assert jobs.lag == 9
+            elif first == "batch":
+                with pytest.raises(kstore.OffsetOutOfRangeError):
+                    jobs.batch(3).__enter__()
+            elif first == "columns":
+                with pytest.raises(kstore.OffsetOutOfRangeError):
+                    list(jobs.scan())
+            elif first == "iterate":
+                told(jobs)
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                jobs.commit()
+            assert caught.value.end == told(jobs) == 8
+
+
+@pytest.mark.parametrize("make", CURSORS)
+def test_a_refusal_names_what_was_read_and_not_where_the_log_ends(
+    tmp_path: Path, make: Callable[[Path], Any]
+) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 15, batch_bytes=72)
+        assert len(log.segments[0].read_headers()) == 15
+        with make(path) as jobs:
+            list(jobs)
+            log.truncate_to(9)
+            log.extend([b"w"] * 2)
+            assert told(jobs) == 9
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                jobs.commit()
+            assert caught.value.end == 9
+            log.truncate_to(4)
+            log.extend([b"w"] * 3)
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                go_to(jobs, 9)
+            assert caught.value.end == 4
+            go_to(jobs, 4)
+            assert offsets_in(jobs) == [4, 5, 6]
+
+
+@pytest.mark.parametrize("make", CURSORS)
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize("appended", [0, 1, 30])
+@pytest.mark.parametrize("batches", [False, True])
+def test_what_was_read_ahead_and_cut_off_is_not_given(
+    tmp_path: Path, make: Callable[[Path], Any], cut: int, appended: int, batches: bool
+) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 5, batch_bytes=72 if cut else 16384)
+        with make(path) as jobs:
+            if batches and isinstance(jobs, kstore.Cursor):
+                with jobs.batch(1) as records:
+                    assert len(records) == 1
+            else:
+                next(iter(jobs))
+            log.truncate_to(cut)
+            log.extend([b"new"] * appended)
+            if cut == 0:
+                assert told(jobs) == 0
+            elif batches and isinstance(jobs, kstore.Cursor):
+                with jobs.batch(100) as records:
+                    assert [record.value for record in records] == [b"new"] * appended
+            else:
+                assert len(offsets_in(jobs)) == appended

@@ -318,7 +318,13 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         """Which offset a place is, and from which offset on records were cut off since that was told; -1 if none were."""
         told = self._cut
         self._refresh()
-        offset, cut = offset_of(self._view, place, self._isolation), self._cut
+        cut = self._cut
+        try:
+            offset = offset_of(self._view, place, self._isolation)
+        except OffsetOutOfRangeError as e:
+            if 0 <= cut < e.asked:  # where the log ends now may be behind it
+                raise _cut_off(e.asked, self._view, cut) from None
+            raise
         # an offset was said of a log that has been cut further below since: iterating tells that
         return offset, cut if isinstance(place, int) and cut < min(told, offset) else -1
 
@@ -345,20 +351,24 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._check_place()  # after the view has read it
         view, position = self._view, self._position
         first, end = view.log_start_offset, view.log_end_offset
-        committed = self._committed
-        cut = self._cut
+        self._check_cut(position)
+        self._cut = -1  # the position is before it now
+        if not first <= position <= end:
+            raise _told(OffsetOutOfRangeError(position, first, end))
+
+    def _check_cut(self, position: int) -> None:
+        """OffsetOutOfRangeError if records below a position were cut off after they had been read, as far as that is known:
+        of one that a cursor before this one has committed, its leader epoch tells."""
+        cut, committed = self._cut, self._committed
         if (
             committed is not None
-            and committed.leader_epoch >= 0
             and committed.offset == position
+            and committed.leader_epoch >= 0
             and committed is not self._left
         ):
             cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
         if 0 <= cut < position:
-            raise _cut_off(position, view, cut)
-        self._cut = -1  # the position is before it now
-        if not first <= position <= end:
-            raise _told(OffsetOutOfRangeError(position, first, end))
+            raise _cut_off(position, self._view, cut)
 
     def _end_of_epoch(self, epoch: int, position: int) -> int:
         """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not known. The record
@@ -521,11 +531,28 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             if count % _TURNS == 0:
                 await asyncio.sleep(0)
 
+    def _look_anew(self) -> None:
+        """What a follower has read ahead may have been cut off or deleted since: then another one begins at the position."""
+        follower, view = self._follower, self._view
+        if follower is None:
+            return
+        before = view.leader_epochs, self._cuts_seen
+        self._refresh()
+        if (
+            self._cut >= 0
+            or before != (view.leader_epochs, self._cuts_seen)
+            or self._position < view.log_start_offset
+            or follower._stop > view.log_end_offset
+        ):
+            self._end_follower()
+
     def _followed(self) -> Iterator[Record]:
         """No generator: who asks once more after an error gets what comes next."""
+        self._look_anew()
         return iter(lambda: self._next(self._timeout), None)
 
     async def _followed_async(self) -> AsyncGenerator[Record, None]:
+        self._look_anew()
         while (record := await self._next_async(self._timeout)) is not None:
             yield record
 
@@ -596,7 +623,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         follower = self._follower
         if self._reader is not None:
             self._let_go()
-        if follower is None or (self._follower_at != self._position and not self._closed):
+        if follower is None or ((self._follower_at != self._position or self._cut >= 0) and not self._closed):
             self._end_follower()
             self._refresh()
             self._check_range()
@@ -688,16 +715,16 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     def _check_reached(self, offset: int) -> None:
         """OffsetOutOfRangeError for a position behind the end of the log. It names the record before: that was to be done."""
         self._check_open()
-        view = self._view
-        if offset > view.log_end_offset:
+        view, committed = self._view, self._committed
+        if (
+            offset > view.log_end_offset
+            or view._cuts.count != self._cuts_seen
+            or (committed is not None and offset == committed.offset)
+        ):
             self._refresh()
-            if offset > view.log_end_offset:
-                raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
         self._check_cut(offset)
-
-    def _check_cut(self, offset: int) -> None:
-        if 0 <= self._cut < offset:
-            raise _cut_off(offset, self._view, self._cut)
+        if offset > view.log_end_offset:
+            raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
 
     def _check_floor(self, offset: int) -> None:
         if offset < self._floor:
@@ -816,6 +843,7 @@ class CursorBatch:
     def _begin(self) -> None:
         cursor = self._cursor
         cursor._check_no_batch()
+        cursor._look_anew()
         self._open = cursor._batch = _OpenBatch(ref(self), cursor.position)
 
     def _gather(self, records: list[Record], timeout: float) -> list[Record]:
