@@ -7,7 +7,6 @@ transaction index then; or nothing of it has reached the disk.
 """
 
 import contextlib
-import os
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
 from kstore.log.files import checkpoints, layout
+from kstore.log.files.listing import is_there
 from kstore.log.files.log_dir_state import directory_of, kept_options, name_of
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code
@@ -60,7 +60,7 @@ def mark(path: str) -> None:
 
 def is_mark(segment: Segment) -> bool:
     """Whether a segment without records says that those behind it are not missing."""
-    return os.path.exists(segment.path_of(".txnindex"))  # noqa: PTH110
+    return is_there(segment.path_of(".txnindex"))
 
 
 class Gaps:
