@@ -37,6 +37,7 @@ READING = (  # they count the records
     "read, send",
     "follower, of a reader",
     "cursor, followed",
+    "cursor, iterated and committed",
     "cursor, iterated by a reader",
     "cursor.batch",
     "cursor.batch, of a reader",
