@@ -131,9 +131,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("always", UserWarning)  # they are part of what a command says, whatever -W asks
         try:
             code = _run(argv)
-        except SystemExit:  # argparse: wrong usage, or help
-            _flush(0)
-            raise
+        except SystemExit as e:  # argparse: wrong usage, or help
+            sys.exit(_flush(int(e.code or 0)))
         return _flush(code)
 
 

@@ -946,7 +946,7 @@ class PartitionLog:
         start: where to begin if the group has committed nothing: "earliest", "latest", an offset, or a datetime with a time
             zone (the first record with that timestamp or a later one).
         follow: True waits for more at the end of the log, as follow() does, until nothing has come for `timeout` seconds
-            (default: for ever). False ends there.
+            (default: for ever). False ends there, and refuses a `timeout` above 0.
         isolation: as in records().
         on_error: "skip" goes on after damaged records, and lists what was left out in the cursor's `.skipped`; by default
             CorruptRecordError.

@@ -1243,8 +1243,7 @@ class LogWriter(RecordAppender, PartitionLog):
         kept = segments[: len(segments) - len(gone)]
         if gone:
             self.active.seal()
-            self._remove(gone, now_ms)
-            sync_directory(self._directory)  # before the cut: what a crash leaves at any moment has no gap
+            self._remove(gone, now_ms)  # before the cut: what a crash leaves at any moment has no gap
         drop_hint(kept[-1].path_of(layout.KEYS))
         rest = rest_of(kept[-1], offset, self._make_segment())
         active = self._make_active(rest.stem, rest.base_offset, now_ms, offset, rest)
@@ -1283,16 +1282,14 @@ class LogWriter(RecordAppender, PartitionLog):
             self._begin_segment("truncation", self._untold_from, is_behind_gap=True)
             self.active.prepare_indexes()
 
-    def _remove(self, segments: Sequence[Segment], now_ms: int, *, in_order: bool = False) -> None:
-        """Takes segments out of the directory, the last one first: what is left at any moment is a log. `in_order`: on the
-        disk, too."""
+    def _remove(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Takes segments out of the directory, the last one first, on the disk too: what is left at any moment is a log."""
         due = now_ms + self._config.file_delete_delay_ms
         for segment in reversed(segments):
             self._deleted.set_aside(segment, due)
             snapshot = self._producer_states.snapshots.set_aside(segment.base_offset)
             self._deleted.set_rest_aside(segment, snapshot, due)
-            if in_order:
-                sync_directory(self._directory)
+            sync_directory(self._directory)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes all records, durably. The next record gets `offset`.
@@ -1320,14 +1317,10 @@ class LogWriter(RecordAppender, PartitionLog):
                 change.undone()
                 raise
             self._stored_recovery_point = -1
-            segments = self._now().segments
             self.active.seal()
-            first = max(offset, self._start)
-            beyond = tuple(s for s in segments if min(s.end_offset, self._end_offset) > first)
             # First: an opening begins there, whatever segments a crash has left, and gives out no offset below.
-            self._store(point, first)
-            self._remove(beyond, now_ms, in_order=True)
-            self._remove(segments[: len(segments) - len(beyond)], now_ms)
+            self._store(point, max(offset, self._start))
+            self._remove(self._now().segments, now_ms)
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
             self._publish(SealedSegments(), active)
             self._move_end(offset, offset)

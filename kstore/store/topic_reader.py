@@ -11,13 +11,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
-from kstore.arguments import boolean, choice, integer, number
+from kstore.arguments import boolean, choice, integer
 from kstore.engine.io.file import Traffic
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
 from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
-from kstore.log.cursors.cursor import checked_place, offset_of
+from kstore.log.cursors.cursor import checked_place, checked_timeout, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.follow_source import check_directory, check_kept, directory_at
@@ -131,7 +131,7 @@ class TopicReader(Closing, Iterated):
                 raise ValueError("topics must name a topic")
         boolean("follow", follow)
         self._follow = follow
-        self._timeout = None if timeout is None else number("timeout", timeout, 0)
+        self._timeout = checked_timeout(timeout, follow)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
         self._on_error = choice("on_error", on_error, ("raise", "skip"))
         self._left_out = LeftOut()

@@ -498,6 +498,14 @@ def test_a_single_file_has_none(path: Path) -> None:
         kstore.open(path / "00000000000000000000.log").cursor("g")
 
 
+def test_a_timeout_of_one_that_does_not_follow_is_refused(path: Path) -> None:
+    with kstore.open(path) as log:
+        with pytest.raises(ValueError, match=r"timeout=5 needs follow=True"):
+            log.cursor("g", timeout=5)
+        with log.cursor("g", timeout=0) as jobs:  # it does not wait anyway; and the group is free
+            assert next(iter(jobs)).offset == log.log_start_offset
+
+
 def test_a_second_thread_is_refused(path: Path) -> None:
     """The first one is not disturbed; when its loop has ended, others may go on from there."""
     with kstore.open(path).cursor("threads") as jobs, ThreadPoolExecutor(1) as pool:

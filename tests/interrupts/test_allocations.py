@@ -1,12 +1,15 @@
 """An allocation of an operation finds no memory, be it in C, in Cython or in Python: nothing is lost, and the log goes on.
 
 KSTORE_ALLOCATIONS=N tries N allocations of each operation, the same for the same KSTORE_INTERRUPTS_SEED. In one child in two,
-those that follow fail, too, for a while. It is no part of `make test`, because CPython 3.11 and numpy do not survive every
-failure themselves: their "error return without exception set" is left out, but they also free twice when they compile, and
-wait for threads that had no memory to begin.
+those that follow fail, too, for a while. KSTORE_ALLOCATIONS=all tries every one of them, in processes that have done the
+operation once. It is no part of `make test`, because CPython 3.11 and numpy do not survive every failure themselves: their
+"error return without exception set" is left out, but they also free twice when they compile, and wait for threads that had no
+memory to begin.
 """
 
 import contextlib
+import faulthandler
+import gc
 import os
 import random
 import re
@@ -22,14 +25,15 @@ import pytest
 
 import kstore
 import kstore.log.writer
-from tests.helpers.children import run, say
+from tests.helpers.children import LIMIT, begin_another_process, run, say
 from tests.interrupts.operation import Operation, Subject
-from tests.interrupts.points import EVERY, SEED, in_directories, sample
+from tests.interrupts.points import BATCH, EVERY, SEED, in_directories, sample, warm_up
 
 testcapi = pytest.importorskip(
     "_testcapi", reason="this Python is without its own tests, which can let allocations fail"
 )
-MOST = int(os.environ.get("KSTORE_ALLOCATIONS", "0"))  # of each operation
+ALL = os.environ.get("KSTORE_ALLOCATIONS") == "all"
+MOST = 0 if ALL else int(os.environ.get("KSTORE_ALLOCATIONS", "0"))  # of each operation
 A_WHILE = 20  # allocations
 for name in kstore.__all__:
     getattr(
@@ -93,13 +97,33 @@ def fail(operation: Operation[Any], nth: int, count: int, directory: Path) -> No
     world.go_on()
 
 
-def count_allocations(operation: Operation[Any], directory: Path) -> int:
-    """How many there are, about: the operation still fails if many from there on fail."""
+def fail_some(operation: Operation[Any], numbers: list[int], directory: Path) -> None:
+    """Tries it with one of these allocations at a time, one after the other, in a process that has done it once."""
+    begin_another_process()
+    warm_up(operation, directory)
+    gc.collect()
+    gc.freeze()  # so that gc.collect() is cheap from here on
+    for nth in numbers:
+        faulthandler.dump_traceback_later(LIMIT, exit=True, file=2)
+        own = directory / str(nth)
+        fail(operation, nth, 1, own)
+        say(f"tried {nth}")
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def count_allocations(operation: Operation[Any], directory: Path, *, warm: bool = False) -> int:
+    """How many there are, about: the operation still fails if many from there on fail. `warm`: of one that has been done
+    before."""
     low, high = 0, 64
 
     def fails(nth: int) -> bool:
+        own = directory / str(nth)
+        own.mkdir()
+
         def work() -> None:
-            world = operation.world(directory / str(nth))
+            if warm:
+                warm_up(operation, own)
+            world = operation.world(own / "counted")
             testcapi.set_nomemory(nth, nth + 1000)
             try:
                 operation.act(world)
@@ -108,15 +132,42 @@ def count_allocations(operation: Operation[Any], directory: Path) -> int:
             say("it did not fail")
 
         ended = run(work)
-        shutil.rmtree(directory / str(nth), ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)
         return "it did not fail" not in ended.text
 
     while fails(high):
+        assert high < 1_000_000, "it fails for another reason"
         low, high = high, 4 * high
     while high - low > max(1, low // 16):
         middle = (low + high) // 2
         low, high = (middle, high) if fails(middle) else (low, middle)
     return high
+
+
+@pytest.mark.skipif(not ALL, reason="KSTORE_ALLOCATIONS=all")
+@pytest.mark.parametrize("name", EVERY)
+def test_no_memory_anywhere(ram: Path, name: str, tried: Callable[[int], None]) -> None:
+    operation = EVERY[name]
+    total = count_allocations(operation, ram, warm=True)
+    batches = [list(range(first, min(first + BATCH, total + 1))) for first in range(1, total + 1, BATCH)]
+    wrong = {}
+
+    def task(numbers: list[int]) -> tuple[int, Callable[[Path], None]]:
+        return numbers[0], lambda own: fail_some(operation, numbers, own)
+
+    while batches:
+        by_first = {numbers[0]: numbers for numbers in batches}
+        batches = []
+        for first, ended in in_directories(ram, [task(each) for each in by_first.values()], LIMIT * BATCH):
+            numbers = by_first[first]
+            done = ended.text.count("tried ")
+            tried(done)
+            if ended.wrong and len(numbers) == 1:
+                wrong[first] = ended.wrong + ended.text[-1500:]
+            elif ended.wrong:  # once more, alone: what CPython lost at those before is not this one's fault
+                one, rest = numbers[done : done + 1], numbers[done + 1 :]
+                batches += [each for each in (one, rest) if each] or [[nth] for nth in numbers]
+    assert not wrong, f"{len(wrong)} of {total} allocations: {wrong}"
 
 
 @pytest.mark.skipif(MOST == 0, reason="KSTORE_ALLOCATIONS=N")

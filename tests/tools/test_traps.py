@@ -317,9 +317,10 @@ def test_append_needs_standard_input(odd: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_behind_stdout_is_an_error(odd: str) -> None:
+@pytest.mark.parametrize("options", [["records", "odd"], ["--help"], ["records", "--help"], ["--version"]])
+def test_a_full_disk_behind_stdout_is_an_error(odd: str, options: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "kstore", "records", odd]
+        command = [sys.executable, "-m", "kstore", *(odd if each == "odd" else each for each in options)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 1
     assert done.stderr == b"kstore: [Errno 28] No space left on device\n"

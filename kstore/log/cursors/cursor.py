@@ -108,6 +108,18 @@ def checked_place(name: str, value: object) -> str | int | datetime:
     return integer(name, value)
 
 
+def checked_timeout(timeout: object, follow: bool) -> float | None:
+    """For how long who follows waits for a record, in seconds; None: for ever. TypeError, ValueError."""
+    if timeout is None:
+        return None
+    timeout = number("timeout", timeout, 0)
+    if timeout > 0 and not follow:
+        raise ValueError(
+            f"timeout={timeout:g} needs follow=True: without it a cursor ends where the log ends, and does not wait"
+        )
+    return timeout
+
+
 def lock_for(home: Home, group: str) -> MemberLock:
     """The right of a group to a partition. CursorLockedError, OSError."""
     tp = home.tp
@@ -180,7 +192,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self.group = checked_group(group)
         start = checked_place("start", start)
         boolean("follow", follow)
-        self._timeout = None if timeout is None else number("timeout", timeout, 0)
+        self._timeout = checked_timeout(timeout, follow)
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
         self._on_error = choice("on_error", on_error, ("raise", "skip"))
         self._left_out = left_out or LeftOut()

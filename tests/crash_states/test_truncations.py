@@ -1,5 +1,4 @@
-"""Truncated fully, a log is the old one or the new one, at whatever call the power fails or the process dies; or a part of the
-old one, from the new offset on if the log has it, without a hole: no offset below that is given out again."""
+"""Truncations, and what is left of a log at whatever call the power fails or the process dies."""
 
 import shutil
 from pathlib import Path
@@ -31,7 +30,7 @@ def begun(own: Path, partition: str, options: dict[str, int], base: int, start: 
 )
 @pytest.mark.parametrize(("base", "start"), [(0, 0), (50, 50), (50, 53)])
 @pytest.mark.parametrize(("offset", "start_given"), [(0, None), (55, 52), (58, None), (100, None), (100, 54)])
-def test_old_or_new(
+def test_fully(
     ram: Path,
     partition: str,
     options: dict[str, int],
@@ -40,6 +39,8 @@ def test_old_or_new(
     offset: int,
     start_given: int | None,
 ) -> None:
+    """The old one or the new one; or a part of the old one, from the new offset on if the log has it, without a hole: no offset
+    below that is given out again."""
     own, image = ram / "own", ram / "image"
     old = begun(own, partition, options, base, start)
     log = kstore.open(own / partition, "a", **options)
@@ -64,3 +65,27 @@ def test_old_or_new(
             seen.add(shown == new)
         shutil.rmtree(image)
     assert seen == {False, True} or new in allowed
+
+
+@pytest.mark.parametrize("offset", [1, 2, 5])
+def test_over_segments(ram: Path, offset: int) -> None:
+    """The records from the first one on, to the new end or behind it, without a hole."""
+    own, image = ram / "own", ram / "image"
+    old = begun(own, "log", SEVERAL, 0, 0)
+    log = kstore.open(own / "log", "a", **SEVERAL)
+    with Recorder(own) as recorder:
+        log.truncate_to(offset)
+        recorder.mark("done")
+        log.abandon()
+    seen = set()
+    for state in crash_states(recorder.trace, most=1, moments=40):
+        image.mkdir()
+        state.image.write_to(image)
+        for mode in ("r", "a"):
+            with kstore.open(image / "log", mode) as again:  # and no loss is warned of
+                shown = [record.offset for record in again]
+                assert shown == old[: again.log_end_offset], (mode, shown, state.text)
+                assert shown == old[:offset] or (state.value is None and len(shown) > offset), state.text
+            seen.add(len(shown))
+        shutil.rmtree(image)
+    assert {offset, len(old)} <= seen
