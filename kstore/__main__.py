@@ -96,7 +96,17 @@ COMMANDS = {
 }
 
 
-class _Command(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
+    """A parser that does not keep silent if what it prints on stdout cannot be written, as argparse does."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
+
+
+class _Command(_Parser):
     """The parser of one subcommand, which says its own usage also of options that it does not know."""
 
     def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
@@ -108,7 +118,7 @@ class _Command(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kstore",
         description="Read, search, check and write Apache Kafka's data directories without a broker.",
         epilog=EXAMPLES,
@@ -137,8 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    args = make_parser().parse_args(argv)
     try:
+        args = make_parser().parse_args(argv)
         code: int = args.run(args)
         return code
     except BrokenPipeError:  # the reader has gone, as `head` does
