@@ -19,7 +19,7 @@ demo: .venv/built ## read a real broker's log directory, copy a topic, run a pip
 demo-cluster: .venv/built .venv/with-spark ## the pipeline on a cluster of Spark, of two workers, that it starts and ends
 	$(BIN)/python examples/cluster.py
 
-test: .venv/built .venv/with-test .venv/with-spark .venv/with-examples ## all tests; ARGS="tests/unit -k name" for some
+test: .venv/built .venv/with-test .venv/with-spark .venv/with-examples .venv/spark.jsa ## all tests; ARGS="tests/unit -k name" for some
 	$(BIN)/python -m pytest $(ARGS)
 
 quick: .venv/built .venv/with-test ## the tests that take seconds: less than a minute for all
@@ -98,6 +98,9 @@ wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and the tests
 .venv/with-%: .venv/ready
 	$(BIN)/pip install --quiet --group $*
 	@touch $@
+
+.venv/spark.jsa: .venv/built .venv/with-spark
+	$(BIN)/python -m tests.spark.archive
 
 .venv/built: .venv/ready $(SOURCES)
 	$(BIN)/pip install --quiet --no-build-isolation --editable .

@@ -1,5 +1,6 @@
 """What tests in several rooms need."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -10,8 +11,11 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import fail_call, trace_calls
+from tests.helpers.java import options
 
 HERE = Path(__file__).parent
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(name, options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

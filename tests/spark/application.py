@@ -1,22 +1,34 @@
-"""What the applications of tests have in common that are processes of their own: driver.py and soak.py."""
+"""What the applications of tests have in common that are processes of their own: driver.py, soak.py and archive.py."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from kstore.spark.java import provide
+from tests.helpers.java import options
+
 REPOSITORY = Path(__file__).parents[2]
 
 
+def missing() -> str | None:
+    """What Spark lacks here; None if it can run."""
+    for name in ("pyspark", "pyarrow", "pandas"):
+        if importlib.util.find_spec(name) is None:
+            return f"{name} is not installed"
+    return provide()
+
+
 def environment() -> dict[str, str]:
-    """The environment of such a process, and of the cluster that it uses. They do not live long, so Java optimizes little."""
+    """The environment of such a process, and of the cluster that it uses."""
     paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JAVA_TOOL_OPTIONS": options(),
     }
 
 

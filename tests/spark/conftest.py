@@ -13,20 +13,13 @@ from typing import Any
 
 import pytest
 
-from kstore.spark.java import provide
+from tests.spark.application import missing
 
 REPOSITORY = Path(__file__).parents[2]
 BROKER = REPOSITORY / "tests" / "golden" / "data" / "broker" / "data"
 
 
-def _missing() -> str | None:
-    for name in ("pyspark", "pyarrow", "pandas"):
-        if importlib.util.find_spec(name) is None:
-            return f"{name} is not installed"
-    return provide()
-
-
-MISSING = _missing()
+MISSING = missing()
 DATA_SOURCES = MISSING is None and importlib.util.find_spec("pyspark.sql.datasource") is not None
 
 

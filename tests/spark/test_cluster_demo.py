@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.cluster import marked
+from tests.helpers.java import options
 
 pytestmark = [pytest.mark.spark, pytest.mark.datasource, pytest.mark.cluster, pytest.mark.timeout(600)]
 DEMO = Path(__file__).parents[2] / "examples" / "cluster.py"
@@ -19,6 +20,7 @@ OWN = "KSTORE_TEST_DEMO"
 
 def start(mark: str, work: Path) -> "subprocess.Popen[str]":
     environment = os.environ | {OWN: mark, "TMPDIR": str(work), "PYTHONUNBUFFERED": "1"}
+    environment["JAVA_TOOL_OPTIONS"] = options()
     return subprocess.Popen(
         ["env", "--default-signal=INT", sys.executable, str(DEMO)],  # shells ignore it in the background
         env=environment,
