@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch
 from kstore.engine.scan.column_builder import ColumnBuilder
+from kstore.engine.scan.cursor_batches import CursorBatches
 from kstore.errors import CursorLockedError, KstoreError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import Cursor, check_commit, checked_group, checked_place, commit_all, lock_for
 from kstore.log.cursors.cursor_columns import BATCH_BYTES, BATCH_ROWS, Wanted
@@ -352,15 +353,14 @@ class StoreColumns:
 
     def _of(self, tp: TopicPartition, place: Cursor) -> Iterator[TopicColumns]:
         """What a partition has, up to where the others have their turn."""
-        rows = 0
+        return chain.from_iterable(self._batches_of(tp, place))
+
+    def _batches_of(self, tp: TopicPartition, place: Cursor) -> Iterator[CursorBatches]:
+        failed = partial(self._cursor._failed, tp)
         try:
-            for batch in self._wanted.there(place):
-                yield TopicColumns(tp.topic, tp.partition, batch)
-                rows += len(batch)
-                if rows >= TURN:
-                    return
+            yield from self._wanted.there(place, partial(TopicColumns, *tp), failed, TURN)
         except Exception as e:  # noqa: BLE001 - what is not dealt with is raised again
-            self._cursor._failed(tp, e)
+            failed(e)
 
     def __repr__(self) -> str:
         return f"<StoreColumns of {self._cursor!r}: {', '.join(self._wanted.columns)}>"

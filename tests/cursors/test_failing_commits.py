@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import operator
 import os
 import signal
@@ -265,6 +266,28 @@ def test_a_signal_in_the_reading_of_a_batch(ram: Path) -> None:
             assert next(iter(jobs)).offset == 1000
             jobs.commit(1000, durable=False)
     assert nth > 60
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__
+@pytest.mark.parametrize("kind", ["line", "check"])
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_signal_while_it_is_iterated(ram: Path, kind: str, many: bool, columns: bool) -> None:
+    """What the position is behind was given."""
+    path = filled(ram, 0)
+    made: Any = kstore.LogStore(ram).cursor("g", [path.name[:-2]]) if many else kstore.open(path).cursor("g")
+    with made as jobs:
+        nth, stopped = 0, True
+        while stopped:
+            nth += 1
+            jobs.seek(0)
+            given: list[object] = []
+            source = iter(jobs.scan(["offset"], batch_rows=3) if columns else jobs)
+            take = partial(given.extend, itertools.islice(source, 1))
+            stopped = _interrupted(kind, nth, KeyboardInterrupt, take)
+            [at] = jobs.positions().values() if many else [jobs.position]
+            assert at == (len(given) * 3 if columns else len(given)), nth
+    assert nth > 20
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in __del__

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -707,6 +708,86 @@ def test_an_older_copy_is_put_back_under_an_open_cursor(
             jobs.commit()
 
 
+@pytest.mark.parametrize("make", CURSORS[:3])
+@pytest.mark.parametrize("appended", [0, 1, 2])
+def test_an_older_copy_that_ends_before_the_position(
+    tmp_path: Path, make: Callable[[Path], Any], appended: int
+) -> None:
+    """Where it ends now is not up to where it is what was read: nobody has committed what was read beyond it."""
+    path, copy = tmp_path / "t-0", tmp_path / "copy"
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * 8)
+    kstore.open(path).cursor("g").close()
+    shutil.copytree(path, copy)
+    with kstore.open(path, "a") as log:
+        for _ in range(3):
+            log.append(b"lost")
+    with make(path) as jobs:
+        assert len(list(jobs)) == 11
+        shutil.rmtree(path)
+        copy.rename(path)
+        with kstore.open(path, "a") as log:
+            for _ in range(appended):
+                log.append(b"new")
+            assert told(jobs) == 8
+            go_to(jobs, 8)
+            assert offsets_in(jobs) == list(range(8, 8 + appended))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_reader_that_commits_first_after_a_truncation(tmp_path: Path, durable: bool) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v"] * 6)
+        with from_cursor(path) as jobs:
+            list(jobs)
+            log.truncate_to(0)
+            log.append(b"new")
+            time.sleep(0.06)  # so long a commit relies on what it has seen
+            with pytest.raises(kstore.OffsetOutOfRangeError):
+                jobs.commit(durable=durable)
+            assert jobs.committed is None
+
+
+@pytest.mark.parametrize("make", CURSORS)
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_an_error_says_to_call_does_not_move_other_partitions(
+    tmp_path: Path, make: Callable[[Path], Any], deleted: bool
+) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log, kstore.open(tmp_path / "t-1", "a") as other:
+        other.append(b"v")
+        log.extend([b"v"] * 6, batch_bytes=72)
+        with make(path) as jobs:
+            assert len(list(jobs)) == 6 + (not isinstance(jobs, kstore.Cursor))
+            if deleted:
+                log.extend([b"v"] * 2)
+                log.delete_records(7)
+            else:
+                log.truncate_to(3)
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(jobs)
+            call = '"earliest"' if deleted else "3"
+            if not isinstance(jobs, kstore.Cursor):
+                call += ', "t", 0'
+            assert f"seek({call}) goes on" in caught.value.__notes__[0]
+
+
+def test_what_was_cut_off_and_deleted(tmp_path: Path) -> None:
+    """The error names a range that there is."""
+    with kstore.open(tmp_path / "t-0", "a") as log, log.cursor("g") as jobs:
+        log.extend([b"v"] * 6, batch_bytes=72)
+        list(jobs)
+        log.truncate_to(2)
+        log.extend([b"w"] * 2, batch_bytes=72)
+        log.delete_records(3)
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(jobs)
+        assert (caught.value.first, caught.value.end) == (3, 3)
+        jobs.seek(3)
+        assert offsets_in(jobs) == [3]
+
+
 @pytest.mark.parametrize("make", CURSORS)
 def test_deleted_records_are_told_again_until_it_seeks(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     path = tmp_path / "t-0"
@@ -780,8 +861,9 @@ def test_a_refusal_names_what_was_read_and_not_where_the_log_ends(
 @pytest.mark.parametrize("cut", [0, 1])
 @pytest.mark.parametrize("appended", [0, 1, 30])
 @pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
 def test_what_was_read_ahead_and_cut_off_is_not_given(
-    tmp_path: Path, make: Callable[[Path], Any], cut: int, appended: int, batches: bool
+    tmp_path: Path, make: Callable[[Path], Any], cut: int, appended: int, batches: bool, commits: bool
 ) -> None:
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
@@ -794,6 +876,9 @@ def test_what_was_read_ahead_and_cut_off_is_not_given(
                 next(iter(jobs))
             log.truncate_to(cut)
             log.extend([b"new"] * appended)
+            if commits and cut:
+                for _ in range(2):  # which looks at the log, too
+                    jobs.commit()
             if cut == 0:
                 assert told(jobs) == 0
             elif batches and isinstance(jobs, kstore.Cursor):

@@ -196,6 +196,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._isolation = choice("isolation", isolation, ("read_uncommitted", "read_committed"))
         self._on_error = choice("on_error", on_error, ("raise", "skip"))
         self._left_out = left_out or LeftOut()
+        self._is_member = lock is not None  # of a cursor of a store
         wait = number("wait", wait, 0)
         self._follow = follow
         self._view = view
@@ -215,6 +216,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             )
             self._follower: Any = None
             self._follower_at = -1
+            self._followed_log: object = None  # what tells whether the log was cut since the follower began
             self._reader: RecordReader | None = None  # if it has given a record, it tells the position
             self._passed = (-1, -1)  # between these offsets were no records
             self._cut = -1  # from this offset on, records were cut off after they had been read
@@ -335,7 +337,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             offset = offset_of(self._view, place, self._isolation)
         except OffsetOutOfRangeError as e:
             if 0 <= cut < e.asked:  # where the log ends now may be behind it
-                raise _cut_off(e.asked, self._view, cut) from None
+                raise self._cut_off(e.asked, cut) from None
             raise
         # an offset was said of a log that has been cut further below since: iterating tells that
         return offset, cut if isinstance(place, int) and cut < min(told, offset) else -1
@@ -366,7 +368,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._check_cut(position)
         self._cut = -1  # the position is before it now
         if not first <= position <= end:
-            raise _told(OffsetOutOfRangeError(position, first, end))
+            raise self._told(OffsetOutOfRangeError(position, first, end))
 
     def _check_cut(self, position: int) -> None:
         """OffsetOutOfRangeError if records below a position were cut off after they had been read, as far as that is known:
@@ -380,7 +382,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         ):
             cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
         if 0 <= cut < position:
-            raise _cut_off(position, self._view, cut)
+            raise self._cut_off(position, cut)
 
     def _end_of_epoch(self, epoch: int, position: int) -> int:
         """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not known. The record
@@ -432,25 +434,34 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         cut = view._cuts.since(self._cuts_seen)
         if 0 <= cut < given:
             return cut
+        cut = -1
         epochs, end = self._shown or (self._followed_epochs, position)
         if epochs != view.leader_epochs and position <= end:
             cut = self._end_of_epoch(_epoch_before(epochs, position), position)
-            if 0 <= cut < position:
-                return cut
-        if position > view.log_end_offset:
-            return view.log_end_offset
+            if cut >= position:
+                cut = -1
+        if cut < 0 and position > view.log_end_offset:
+            cut = view.log_end_offset
+        if cut >= 0 and not is_copy:  # of a copy that has grown, neither tells where it differs
+            return cut
         # who writes the log is told by its cuts
         if view._loaded is not before and not isinstance(view, LogAppender):
-            reached = min(given, before.log_end_offset)
+            # of what is behind the end of now there is nothing to compare
+            reached = min(given, before.log_end_offset, view.log_end_offset)
             reader = self._reader
             if reader is not None:
                 mark = reader._last_batch() if reader.next_offset == reached else None
             else:
                 mark = self._mark[1] if self._mark[0] == reached else None
+            if mark is None and position > view.log_end_offset:
+                mark = (
+                    reached - 1,
+                    -1,
+                )  # if no file tells how far it is the same, nothing of a segment counts as kept
             kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
             if kept < reached or (is_copy and reached < given):
-                return kept
-        return -1
+                cut = _lower(cut, min(kept, view.log_end_offset))
+        return cut
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -548,11 +559,10 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         follower, view = self._follower, self._view
         if follower is None:
             return
-        before = view.leader_epochs, self._cuts_seen
         self._refresh()
         if (
             self._cut >= 0
-            or before != (view.leader_epochs, self._cuts_seen)
+            or self._followed_log != (view.leader_epochs, view._cuts.count)
             or self._position < view.log_start_offset
             or follower._stop > view.log_end_offset
         ):
@@ -628,7 +638,31 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             if type(error) is OffsetOutOfRangeError and self._cut < 0 and error.end < self._position:
                 self._cut = error.end
             self._check_range()
-        return _told(error) if isinstance(error, OffsetOutOfRangeError) else error
+        return self._told(error) if isinstance(error, OffsetOutOfRangeError) else error
+
+    def _cut_off(self, position: int, cut: int) -> OffsetOutOfRangeError:
+        first = self._view.log_start_offset
+        end = max(
+            min(cut, self._view.log_end_offset), first
+        )  # of a batch that was cut inside, nothing is left
+        return self._told(
+            OffsetOutOfRangeError(position, first, end),
+            f"records from offset {end} on were cut off after they had been read, and others may have their offsets",
+            end,
+        )
+
+    def _told(
+        self,
+        error: OffsetOutOfRangeError,
+        what: str = "records were deleted before the cursor reached them, or cut off",
+        place: int | str = "earliest",
+    ) -> OffsetOutOfRangeError:
+        """The error with a note that says what to call."""
+        call = f'"{place}"' if isinstance(place, str) else f"{place}"
+        if self._is_member:  # another seek would move the other partitions
+            call += f', "{self._home.tp.topic}", {self._home.tp.partition}'
+        error.add_note(f"{what}: seek({call}) goes on with what is there")
+        return error
 
     def _at_position(self, timeout: float | None) -> Any:
         """A follower of what comes behind the position. If the cursor is closed, it has ended."""
@@ -643,6 +677,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._followed_epochs = tuple(e for e in self._view.leader_epochs if e[1] < self._position)
             self._begins = self._beginning()
             self._shown = None
+            self._followed_log = self._view.leader_epochs, self._view._cuts.count
             follower = self._view.follow(
                 self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
             )
@@ -734,7 +769,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             or (committed is not None and offset == committed.offset)
         ):
             self._refresh()
+        self._check_in_log(offset)
+
+    def _check_in_log(self, offset: int) -> None:
         self._check_cut(offset)
+        view = self._view
         if offset > view.log_end_offset:
             raise OffsetOutOfRangeError(offset - 1, view.log_start_offset, view.log_end_offset)
 
@@ -783,6 +822,12 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     def is_closed(self) -> bool:
         """Whether the cursor was closed. False if close() was interrupted, and has the partition still: call it again."""
         return self._has_left
+
+    def _is_at(self, offset: int) -> bool:
+        """Whether a scan goes on from there: nobody has closed the cursor, or moved it. -1: it has just begun."""
+        if self._reader is not None:
+            self._let_go()
+        return not self._closed and offset in (-1, self._place)
 
     def _let_go(self) -> None:
         """Closes what an iteration that broke off was reading."""
@@ -942,7 +987,8 @@ def _news(
     for cursor, commit in commits:
         if is_whole:
             cursor._check(entries)
-            cursor._check_cut(commit.position.offset)
+            cursor._refresh()
+            cursor._check_in_log(commit.position.offset)
         elif not cursor._is_fresh():
             return None
         cursor._check_floor(commit.position.offset)  # once more: another thread may have been here
@@ -983,20 +1029,3 @@ def _epoch_before(epochs: tuple[tuple[int, int], ...], offset: int) -> int:
         return epochs[-1][0]
     at = bisect_right(epochs, offset - 1, key=lambda entry: entry[1])
     return epochs[at - 1][0] if at else -1
-
-
-def _cut_off(position: int, view: View, cut: int) -> OffsetOutOfRangeError:
-    cut = min(cut, view.log_end_offset)  # of a batch that was cut inside, nothing is left
-    return _told(
-        OffsetOutOfRangeError(position, view.log_start_offset, cut),
-        f"records from offset {cut} on were cut off after they had been read, and others may have their offsets: "
-        f"seek({cut}) goes on with those",
-    )
-
-
-def _told(
-    error: OffsetOutOfRangeError,
-    advice: str = 'records were deleted before the cursor reached them, or cut off: seek("earliest") goes on with what is there',
-) -> OffsetOutOfRangeError:
-    error.add_note(advice)
-    return error

@@ -1,11 +1,12 @@
 """The records of a cursor as columns."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch, leading_columns
-from kstore.errors import LogChangedError
+from kstore.engine.scan.cursor_batches import CursorBatches
 from kstore.log.read.changed import Changed
 from kstore.log.read.scan import checked_columns
 from kstore.log.threads.one_thread import OneThread
@@ -29,10 +30,18 @@ class Wanted:
         """What was asked for of a batch that was read."""
         return batch if self.read == self.columns else leading_columns(batch, len(self.columns))
 
-    def there(self, cursor: Any) -> Iterator[ColumnBatch]:
-        """The batches up to the end of the log as it is now. Each moves the cursor behind it when it is given."""
+    def there(
+        self,
+        cursor: Any,
+        make: Callable[[ColumnBatch], Any] = lambda batch: batch,
+        failed: Callable[[Exception], object] | None = None,
+        most: int = 1 << 62,
+    ) -> Iterator[CursorBatches]:
+        """What `make` makes of the batches up to the end of the log as it is now, or of `most` rows or a few more. Each moves
+        the cursor behind it when it is given. `failed` is told what fails."""
         view = cursor._view
         stop = cursor._refreshed_end()
+        cursor._let_go()
         at = cursor._position
         changes = Changed()
         while at < stop and not cursor._closed:
@@ -47,23 +56,19 @@ class Wanted:
             )
             scan._tells_change = True
             cursor._check_range()  # after it: what is deleted from here on makes the scan raise
+            batches = CursorBatches(cursor, iter(scan), lambda batch: make(self.shown(batch)), failed, most)
             try:
-                for batch in scan:
-                    if cursor._closed:
-                        return
-                    at = cursor._position = int(batch.column(_OFFSET).values[-1]) + 1
-                    cursor._mark = at, scan._batch_before(at)
-                    yield self.shown(batch)
-                    if cursor._position != at:  # by a seek
-                        break
-                else:
-                    cursor._pass_to(stop)
-                    return
-            except LogChangedError as e:  # the same is in other files now, perhaps
-                changes.met(cursor._position, e)
-                cursor._refresh()
+                yield batches
             finally:
                 cursor._left_out.note(scan.skipped)
+            if batches.is_at_end:
+                cursor._pass_to(stop)
+                return
+            if batches.change is not None:
+                changes.met(cursor._position, batches.change)
+                cursor._refresh()
+            elif not batches.was_moved:
+                return
             at = cursor._position
         cursor._check_range()
 
@@ -81,9 +86,9 @@ class CursorColumns:
 
     def __iter__(self) -> Iterator[ColumnBatch]:
         self._cursor._check_open()
-        return OneThread(self._cursor, self._batches)
+        return chain.from_iterable(OneThread(self._cursor, self._batches))
 
-    def _batches(self) -> Iterator[ColumnBatch]:
+    def _batches(self) -> Iterator[CursorBatches]:
         cursor = self._cursor
         while True:
             yield from self._wanted.there(cursor)
@@ -99,7 +104,7 @@ class CursorColumns:
 
         cursor = self._cursor
         while True:
-            for batch in self._wanted.there(cursor):
+            for batch in chain.from_iterable(self._wanted.there(cursor)):
                 yield batch
                 await asyncio.sleep(0)
             if not (cursor._follow and not cursor._closed and await cursor._wait_async()):
