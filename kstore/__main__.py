@@ -141,8 +141,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("always", UserWarning)  # they are part of what a command says, whatever -W asks
         try:
             code = _run(argv)
-        except SystemExit as e:  # argparse: wrong usage, or help
-            sys.exit(_flush(int(e.code or 0)))
+        except SystemExit as e:  # wrong usage, help, or a sentence
+            if _flush(0) and not e.code:
+                sys.exit(1)
+            raise
         return _flush(code)
 
 
