@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -35,10 +36,14 @@ def build() -> None:
     pom, sources = HERE / "pom.xml", sorted(HERE.glob("*.java"))
     fetched, compiled = JARS / "pom.xml", CLASSES / "sources"  # what was built last
     if not (fetched.exists() and fetched.read_bytes() == pom.read_bytes()):
-        shutil.rmtree(JARS, ignore_errors=True)
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={JARS}"]
-        _run("mvn", "-q", "-B", "-f", str(pom), *goal)
-        shutil.copy(pom, fetched)
+        BUILD.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=BUILD) as made:  # another process may fetch them, too
+            jars = Path(made, "jars")
+            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+            _run("mvn", "-q", "-B", "-f", str(pom), *goal)
+            shutil.copy(pom, jars)
+            shutil.rmtree(JARS, ignore_errors=True)
+            jars.rename(JARS)
         compiled.unlink(missing_ok=True)
     text = "".join(source.read_text() for source in sources)
     if not (compiled.exists() and compiled.read_text() == text):
