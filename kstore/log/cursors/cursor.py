@@ -44,7 +44,8 @@ from kstore.log.threads.resumed import Resumed
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
-_FRESH = 0.05  # s: how long a commit relies on that the partition is still there, and a turn on where the log ended
+# s: how long a commit relies on that the partition is still there and on where the log ended, and a turn on the latter
+_FRESH = 0.05
 _TURNS = 32  # records that one asyncio task takes before the others have a turn
 
 
@@ -209,6 +210,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._trace = self._home.trace()
             self._look = None  # of the file, when this cursor was last looked at wholly
             self._fresh_until = 0.0  # s: when it is time for that
+            self._known_until = 0.0  # s: for how long a commit relies on what the view shows
             found = file.read().get(tp)
             self._seen = found  # what was there before this cursor
             self._committed = (
@@ -417,6 +419,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         known until a seek leads away."""
         view = self._view
         view.refresh()
+        self._known_until = time.monotonic() + _FRESH
         now, position, cuts_seen = view._loaded, self._position, view._cuts.count
         # what is behind an earlier cut is not what was read anyway
         self._cut = _lower(self._cut, self._cut_since(_lower(self._cut, position)))
@@ -987,7 +990,8 @@ def _news(
     for cursor, commit in commits:
         if is_whole:
             cursor._check(entries)
-            cursor._refresh()
+            if time.monotonic() >= cursor._known_until:
+                cursor._refresh()
             cursor._check_in_log(commit.position.offset)
         elif not cursor._is_fresh():
             return None
