@@ -99,7 +99,7 @@ wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and the tests
 	$(BIN)/pip install --quiet --group $*
 	@touch $@
 
-.venv/spark.jsa: .venv/built .venv/with-spark
+.venv/spark.jsa: .venv/with-spark | .venv/built
 	$(BIN)/python -m tests.spark.archive
 
 .venv/built: .venv/ready $(SOURCES)

@@ -674,6 +674,16 @@ def test_an_offset_that_was_told_before_another_truncation(
             assert offsets_in(jobs)[0] == 20
 
 
+def grown_beyond_a_copy(path: Path, copy: Path, count: int, more: int, batch_bytes: int = 16384) -> None:
+    """A log with so many records, a copy of it from when a group had met it, and what it has got since."""
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * count)
+    kstore.open(path).cursor("g").close()
+    shutil.copytree(path, copy)
+    with kstore.open(path, "a") as log:
+        log.extend([b"old"] * more, batch_bytes=batch_bytes)
+
+
 @pytest.mark.parametrize(
     "make", CURSORS[:3]
 )  # who follows a store takes it for a new partition, and reads all of it
@@ -683,12 +693,7 @@ def test_an_older_copy_is_put_back_under_an_open_cursor(
 ) -> None:
     """Nobody has committed what the cursor has read beyond it, so no leader epoch tells it from what came then."""
     path, copy = tmp_path / "t-0", tmp_path / "copy"
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 10)
-    kstore.open(path).cursor("g").close()
-    shutil.copytree(path, copy)
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 5)
+    grown_beyond_a_copy(path, copy, 10, 5)
     with make(path) as jobs:
         assert len(list(jobs)) == 15
         path.rename(tmp_path / "away")
@@ -715,13 +720,7 @@ def test_an_older_copy_that_ends_before_the_position(
 ) -> None:
     """Where it ends now is not up to where it is what was read: nobody has committed what was read beyond it."""
     path, copy = tmp_path / "t-0", tmp_path / "copy"
-    with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 8)
-    kstore.open(path).cursor("g").close()
-    shutil.copytree(path, copy)
-    with kstore.open(path, "a") as log:
-        for _ in range(3):
-            log.append(b"lost")
+    grown_beyond_a_copy(path, copy, 8, 3, batch_bytes=1)
     with make(path) as jobs:
         assert len(list(jobs)) == 11
         shutil.rmtree(path)

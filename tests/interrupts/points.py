@@ -135,10 +135,8 @@ def interrupt(
     return injector.done
 
 
-def interrupt_some(
-    operation: Operation[Any], error: type[BaseException], kind: str, numbers: list[int], directory: Path
-) -> None:
-    """The same at warm points, one after the other."""
+def one_by_one(operation: Operation[Any], numbers: list[int], directory: Path) -> Iterator[tuple[int, Path]]:
+    """Each number with a directory of its own, in a process that has done the operation once."""
     begin_another_process()
     warm_up(operation, directory)
     gc.collect()
@@ -146,9 +144,17 @@ def interrupt_some(
     for nth in numbers:
         faulthandler.dump_traceback_later(LIMIT, exit=True, file=2)
         own = directory / str(nth)
+        yield nth, own
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def interrupt_some(
+    operation: Operation[Any], error: type[BaseException], kind: str, numbers: list[int], directory: Path
+) -> None:
+    """The same at warm points, one after the other."""
+    for nth, own in one_by_one(operation, numbers, directory):
         if interrupt(operation, error, kind, nth, own):
             say(f"interrupted {nth}")
-        shutil.rmtree(own, ignore_errors=True)
 
 
 def interrupted_by(

@@ -8,8 +8,6 @@ memory to begin.
 """
 
 import contextlib
-import faulthandler
-import gc
 import os
 import random
 import re
@@ -25,9 +23,9 @@ import pytest
 
 import kstore
 import kstore.log.writer
-from tests.helpers.children import LIMIT, begin_another_process, run, say
+from tests.helpers.children import LIMIT, run, say
 from tests.interrupts.operation import Operation, Subject
-from tests.interrupts.points import BATCH, EVERY, SEED, in_directories, sample, warm_up
+from tests.interrupts.points import BATCH, EVERY, SEED, in_directories, one_by_one, sample, warm_up
 
 testcapi = pytest.importorskip(
     "_testcapi", reason="this Python is without its own tests, which can let allocations fail"
@@ -101,16 +99,9 @@ def fail(operation: Operation[Any], nth: int, count: int, directory: Path) -> No
 
 def fail_some(operation: Operation[Any], numbers: list[int], directory: Path) -> None:
     """Tries it with one of these allocations at a time, one after the other, in a process that has done it once."""
-    begin_another_process()
-    warm_up(operation, directory)
-    gc.collect()
-    gc.freeze()  # so that gc.collect() is cheap from here on
-    for nth in numbers:
-        faulthandler.dump_traceback_later(LIMIT, exit=True, file=2)
-        own = directory / str(nth)
+    for nth, own in one_by_one(operation, numbers, directory):
         fail(operation, nth, 1, own)
         say(f"tried {nth}")
-        shutil.rmtree(own, ignore_errors=True)
 
 
 def count_allocations(operation: Operation[Any], directory: Path, *, warm: bool = False) -> int:

@@ -245,9 +245,8 @@ class World:
 
     def _let_go(self) -> None:
         """Nothing of the log is left: no thread, no lock."""
-        if (
-            self.may_lose_threads
-        ):  # CPython may have lost a reference to a cursor, too: it does not go by itself
+        # then CPython may have lost a reference to a cursor, too: it does not go by itself
+        if self.may_lose_threads:
             for each in self.held:
                 if isinstance(each, kstore.Cursor):
                     each.close()

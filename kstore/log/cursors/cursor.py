@@ -457,10 +457,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             else:
                 mark = self._mark[1] if self._mark[0] == reached else None
             if mark is None and position > view.log_end_offset:
-                mark = (
-                    reached - 1,
-                    -1,
-                )  # if no file tells how far it is the same, nothing of a segment counts as kept
+                # if no file tells how far it is the same, nothing of a segment counts as kept
+                mark = reached - 1, -1
             kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
             if kept < reached or (is_copy and reached < given):
                 cut = _lower(cut, min(kept, view.log_end_offset))
@@ -645,9 +643,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     def _cut_off(self, position: int, cut: int) -> OffsetOutOfRangeError:
         first = self._view.log_start_offset
-        end = max(
-            min(cut, self._view.log_end_offset), first
-        )  # of a batch that was cut inside, nothing is left
+        # of a batch that was cut inside, nothing is left; and what came instead may be deleted
+        end = max(min(cut, self._view.log_end_offset), first)
         return self._told(
             OffsetOutOfRangeError(position, first, end),
             f"records from offset {end} on were cut off after they had been read, and others may have their offsets",
@@ -775,6 +772,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._check_in_log(offset)
 
     def _check_in_log(self, offset: int) -> None:
+        """The same, by what is known of the log."""
         self._check_cut(offset)
         view = self._view
         if offset > view.log_end_offset:

@@ -119,10 +119,6 @@ class Scan:
         """What the last iteration with on_error="skip" has left out so far."""
         return [] if self._scanner is None else list(self._scanner.skipped)
 
-    def _batch_before(self, position: int) -> tuple[int, int] | None:
-        """(last offset, checksum) of the batch from which the last row came, if the position is behind that row."""
-        return None if self._scanner is None else self._scanner._batch_before(position)
-
     @property
     def size(self) -> int:
         """Size in bytes of the segments that the scan may read."""
