@@ -219,8 +219,8 @@ class PartitionLog:
         return self._read_transactions().last_stable_offset
 
     def producers(self) -> dict[int, ProducerState]:
-        """What is known of each idempotent producer, as a dict from producer id to its state."""
-        return self._read_transactions().producers.states
+        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a copy."""
+        return self._read_transactions().producers.copied()
 
     def residency(self) -> list[Residency]:
         """How many bytes of each segment are in the page cache now. OSError if the system does not tell."""

@@ -485,8 +485,8 @@ class LogWriter(RecordAppender, PartitionLog):
         return self._producer_states.last_stable_offset(*self._bounds())
 
     def producers(self) -> dict[int, ProducerState]:
-        """What is known of each idempotent producer, as a dict from producer id to its state."""
-        return self._producer_states.producers.states
+        """What is known of each idempotent producer now, as a dict from producer id to its state. It is a copy."""
+        return self._producer_states.producers.copied()
 
     # ---- what appending needs (called with the mutex held) --------------------------------------------------------
 

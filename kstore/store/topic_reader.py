@@ -24,7 +24,7 @@ from kstore.log.follow.follow_source import check_directory, check_kept, directo
 from kstore.log.partition import PartitionLog
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import Mark, kept_until
+from kstore.log.recovery.continuity import kept_until, mark_sought
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
@@ -429,7 +429,9 @@ class _Position:
         self._directory = directory_at(log.path)
         self._offset = offset
         self._kept = -1  # up to where the log is what it was, if it was replaced
-        self._mark: Mark | None = None  # of the batch before the position, if no reader tells it
+        self._mark = mark_sought(
+            self._shown, offset
+        )  # of the batch before the position, if no reader tells it
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
         self._isolation = isolation
         self._goes_on = False

@@ -21,6 +21,7 @@ from kstore.log.cursors import member_lock
 from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile
 from kstore.log.files.lock import User
+from tests.helpers.calls import some_points
 from tests.helpers.processes import environment
 from tests.interrupts.injector import Injector
 
@@ -184,9 +185,8 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
     """Wherever it comes in a commit: the position is the old or the new one, nobody is kept out, and it goes on."""
     path = filled(ram, 3)
     jobs = kstore.open(path).cursor("g")
-    nth, seen, stopped = 0, set(), True
-    while stopped:
-        nth += 1
+    seen = set()
+    for nth in some_points(3, kind):
         jobs.seek(0)
         jobs.commit()
         stopped = _interrupted(kind, nth, error, lambda: jobs.commit(10))
@@ -205,6 +205,8 @@ def test_a_signal_that_raises(ram: Path, kind: str, error: type[BaseException]) 
         assert os.waitpid(child, 0)[1] == 0
         jobs.commit(10)
         assert position(path) == 11
+        if not stopped:
+            break
     assert nth > 60
     assert seen == {0, 11}
     jobs.close()
@@ -258,13 +260,13 @@ def test_a_signal_in_the_reading_of_a_batch(ram: Path) -> None:
     """Nothing is said to be cut off."""
     path = filled(ram, 0)
     with kstore.open(path).cursor("g", start=1000) as jobs:
-        nth, stopped = 0, True
-        while stopped:
-            nth += 1
+        for nth in some_points(3, "reading"):
             jobs.seek(1000)
             stopped = _interrupted("line", nth, KeyboardInterrupt, lambda: jobs.batch(2).__enter__())
             assert next(iter(jobs)).offset == 1000
             jobs.commit(1000, durable=False)
+            if not stopped:
+                break
     assert nth > 60
 
 
@@ -302,9 +304,7 @@ def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
 
     work()
     open_files = len(list(Path("/proc/self/fd").iterdir()))
-    nth, stopped = 0, True
-    while stopped:
-        nth += 1
+    for nth in some_points(3, kind):
         stopped = _interrupted(kind, nth, KeyboardInterrupt, work)
         child = os.fork()
         if child == 0:
@@ -312,6 +312,8 @@ def test_a_signal_at_opening_and_closing(ram: Path, kind: str) -> None:
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0, nth
+        if not stopped:
+            break
     assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
 
 

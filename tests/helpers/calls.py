@@ -1,9 +1,10 @@
 """How much work a call is, without looking at a clock; and which of many system calls are to fail."""
 
+import itertools
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 
@@ -29,3 +30,11 @@ def some_calls(total: int, share: int, case: object) -> list[int]:
         return list(range(1, total + 1))
     rng = random.Random(repr(case))
     return [min(first + rng.randrange(share), total) for first in range(1, total + 1, share)]
+
+
+def some_points(share: int, case: object) -> Iterator[int]:
+    """The same of points of which nobody knows yet how many there are: 1, ..., without an end."""
+    if os.environ.get("KSTORE_CALLS") == "all":
+        share = 1
+    rng = random.Random(repr(case))
+    return (first + rng.randrange(share) for first in itertools.count(1, share))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the extension modules with AddressSanitizer and UBSan beside the ordinary ones, and runs the tests that feed
-# them real and damaged bytes, in two processes; or the tests given. Leaks are not looked for: CPython keeps memory to its
+# them real and damaged bytes, in three processes; or the tests given. Leaks are not looked for: CPython keeps memory to its
 # end on purpose.
 set -eu
 here=$(pwd)
@@ -19,5 +19,5 @@ if [ $# -gt 0 ]; then
     exit
 fi
 # the ordinary build turns every bit, and compares records; here some tell, too, whether memory is read that is not theirs
-KSTORE_BIT_STEP=7 run -n 2 tests/hostile tests/unit tests/columns tests/golden tests/conformance tests/faults tests/model tests/threads \
-    tests/following tests/sending tests/pages
+KSTORE_BIT_STEP=7 run -n 3 tests/hostile tests/columns tests/golden tests/conformance tests/decoders tests/faults tests/threads \
+    tests/sending tests/unit/test_appender.py tests/unit/test_refused_records.py

@@ -9,6 +9,7 @@ from libkstore.format cimport ks_batch
 cdef extern from "gate.h" nogil:
     ctypedef struct ks_gate:
         int64_t reached
+        int leading
         int failed
     void ks_gate_init(ks_gate *g)
     void ks_gate_destroy(ks_gate *g)
@@ -54,6 +55,7 @@ cdef class LogAppender:
     cdef int acquire(self) except -1
     cdef int acquire_to_append(self) except -1
     cdef int refuse_reentrance(self) except -1
+    cdef int refuse_at_end(self) except -1
     cdef void release(self) noexcept
     cdef int notify(self) except -1
     cdef int check_usable(self) except -1

@@ -21,6 +21,7 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from kstore.engine.io.file cimport BYTES_IN, RECORDS_IN, SMALL, File, monotonic_ns, took
 from kstore.engine.io.mutex cimport holds_inner
 from kstore.engine.io.owned_lock cimport (
+    ks_is_ending,
     ks_owned_lock_acquire,
     ks_owned_lock_destroy,
     ks_owned_lock_init,
@@ -34,6 +35,7 @@ from libkstore.format cimport ks_batch
 
 from kstore.arguments import integer
 from kstore.engine.io.file import sync_directory, sync_file
+from kstore.engine.io.mutex import ENDING as _ENDING
 from kstore.engine.segment.active_segment import ROLL_REASONS
 from kstore.errors import (
     InvalidTimestampError,
@@ -338,6 +340,7 @@ cdef class LogAppender:
         if not ks_owned_lock_try(&self.mutex):
             if holds_inner() or not ks_owned_lock_acquire(&self.mutex):
                 self.refuse_reentrance()
+                raise LogFailedError(_ENDING)
         return 0
 
     cdef int acquire_to_append(self) except -1:
@@ -352,6 +355,12 @@ cdef class LogAppender:
             raise ReentrantCallError(
                 "the log was called from within itself: by a signal handler, a finalizer or its clock"
             )
+        return 0
+
+    cdef int refuse_at_end(self) except -1:
+        """LogFailedError if the interpreter ends, and a thread leads that will not go on."""
+        if self.commit.leading and ks_is_ending():
+            raise LogFailedError(_ENDING)
         return 0
 
     def _refuse_reentrance(self):
@@ -557,6 +566,7 @@ cdef class LogAppender:
         if self.commit.reached >= offset:
             return 0
         self.refuse_reentrance()  # another thread may lead, and wait for the mutex
+        self.refuse_at_end()
         with nogil:
             status = ks_gate_enter(&self.commit, offset)
         if status == 0:
@@ -618,6 +628,7 @@ cdef class LogAppender:
         """Waits until no sync is under way any more; the log was closed, so none will begin."""
         cdef int status
         self.refuse_reentrance()
+        self.refuse_at_end()
         with nogil:
             status = ks_gate_enter(&self.commit, INT64_MAX)
         if status > 0:
@@ -631,6 +642,7 @@ cdef class LogAppender:
         if self.active is None:
             raise LogClosedError("the log was not opened")
         self.refuse_reentrance()
+        self.refuse_at_end()
         with nogil:
             status = ks_gate_enter(&self.commit, INT64_MAX)
         if status < 0:

@@ -25,7 +25,8 @@ class Ticket:
         `await asyncio.to_thread(ticket.wait)`.
 
         TimeoutError after `timeout` seconds; the time that the disk takes does not count. OSError if the batch could
-        not be written: the next append, flush or wait tries again. LogClosedError if the appender was closed before."""
+        not be written: the next append, flush or wait tries again. RecordTooLargeError if the log takes no batch of
+        this size any more: its configuration was changed. LogClosedError if the appender was closed before."""
 
 class RecordAccumulator:
     """Gathers records in one batch and appends it when it is full. Thread-safe.
@@ -44,12 +45,14 @@ class RecordAccumulator:
         """Takes one record and returns its Ticket, whose wait() gives the offset. Arguments as for log.append.
 
         The record is in the log when its batch is full, linger_ms is over, or flush() is called. OSError if a full
-        batch cannot be written: this record was not taken then, and the next call tries to write that batch again."""
+        batch cannot be written: this record was not taken then, and the next call tries to write that batch again.
+        A record that is too large is refused at once, with RecordTooLargeError."""
     def flush(self) -> int:
         """Appends the records that were gathered, and returns the log end offset after that.
 
-        If the durability of the log is "group" or "each", they are on the disk then. LogFailedError in a child of fork:
-        what was gathered is appended by the parent."""
+        If the durability of the log is "group" or "each", they are on the disk then. RecordTooLargeError, once, if the
+        log has refused a batch since the last call, as lower limits make it. LogFailedError in a child of fork: what
+        was gathered is appended by the parent."""
     def _began(self) -> None: ...
     @property
     def _open_batch(self) -> PendingBatch: ...

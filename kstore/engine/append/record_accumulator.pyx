@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t
 from kstore.engine.append.record_appender cimport RecordAppender
 from kstore.engine.columns.column_input cimport moment
 from kstore.engine.io.owned_lock cimport (
+    ks_is_ending,
     ks_owned_lock,
     ks_owned_lock_acquire,
     ks_owned_lock_destroy,
@@ -24,6 +25,7 @@ from libkstore.format cimport KS_LOG_APPEND_TIME
 
 from kstore.arguments import integer, number
 from kstore.engine.append.batch_validation import NO_KEY
+from kstore.engine.io.mutex import ENDING as _ENDING
 from kstore.errors import InvalidRecordError, LogClosedError, LogFailedError, RecordTooLargeError, ReentrantCallError
 
 TOO_LARGE = "record larger than max.message.bytes"
@@ -33,6 +35,7 @@ cdef class PendingBatch:
     """A batch that is being gathered, or was appended: its tickets learn from it where their records are."""
 
     cdef int64_t base_offset      # -1 while it is gathered
+    cdef object refusal           # why the log does not take it, and never will
     cdef list waiters             # locks, released when something has become of it
 
     def __cinit__(self):
@@ -70,7 +73,8 @@ cdef class Ticket:
         `await asyncio.to_thread(ticket.wait)`.
 
         TimeoutError after `timeout` seconds; the time that the disk takes does not count. OSError if the batch could
-        not be written: the next append, flush or wait tries again. LogClosedError if the appender was closed before.
+        not be written: the next append, flush or wait tries again. RecordTooLargeError if the log takes no batch of
+        this size any more: its configuration was changed. LogClosedError if the appender was closed before.
         """
         if timeout is not None:
             timeout = number("timeout", timeout, 0)
@@ -105,6 +109,7 @@ cdef class RecordAccumulator:
     cdef PendingBatch batch           # the open one, or the last
     cdef bint gathering           # a batch is open, and has a record
     cdef bint finished            # it is closed, and not yet written
+    cdef object refusal           # of a batch that was given up; the next flush() or close() tells it
     cdef bint closed
     cdef bint is_parents          # this is a child of fork
 
@@ -125,6 +130,8 @@ cdef class RecordAccumulator:
             return 0
         self.log.refuse_reentrance()  # who has the mutex may wait for the log, which this thread is inside of
         if not ks_owned_lock_acquire(&self.mutex):
+            if ks_is_ending():
+                raise LogFailedError(_ENDING)
             raise ReentrantCallError("the appender was called from within itself: by a signal handler or a clock")
         return 0
 
@@ -140,6 +147,7 @@ cdef class RecordAccumulator:
 
         The record is in the log when its batch is full, linger_ms is over, or flush() is called. OSError if a full
         batch cannot be written: this record was not taken then, and the next call tries to write that batch again.
+        A record that is too large is refused at once, with RecordTooLargeError.
         """
         cdef BatchBuilder builder
         cdef ks_fields f
@@ -167,18 +175,23 @@ cdef class RecordAccumulator:
                 if self.finished or (
                     builder.used + <int64_t>body + <int64_t>ks_varlong_size(<int64_t>body) > self.batch_bytes
                 ):
-                    self.write()
+                    self.write_before()
             if not self.gathering:
                 body = ks_record_body(0, 0, f.key_size, f.value_size, f.headers_size)
                 if <int64_t>body > self.log.max_message_bytes:
                     raise RecordTooLargeError(TOO_LARGE, size=<int64_t>body, limit=self.log.max_message_bytes)
                 self.begin()
+            ticket = Ticket.__new__(Ticket)
             if builder.put(
                 body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size
             ) < 0:
                 raise MemoryError(f"a record of {body} bytes")
-            self.gathering = True  # only now: if its first record is interrupted or finds no memory, it begins anew
-            ticket = Ticket.__new__(Ticket)
+            if builder.batch.records_count == 1 and builder.used > min(
+                self.log.max_message_bytes, self.log.segment_bytes
+            ):
+                self.write_alone()
+            else:
+                self.gathering = True  # only now: if its first record is interrupted or finds no memory, it begins anew
             ticket.appender = self
             ticket.batch = self.batch
             ticket.place = builder.batch.records_count - 1
@@ -198,29 +211,62 @@ cdef class RecordAccumulator:
         self._began()
         return 0
 
+    cdef int write_before(self) except -1:
+        """Appends what was gathered before a record that is not taken yet."""
+        try:
+            self.write()
+        except RecordTooLargeError as e:
+            e.add_note(
+                "this is of records that were gathered before; the one of this call was not taken: append it again"
+            )
+            raise
+
+    cdef int write_alone(self) except -1:
+        """Appends the one record that was put, which is too large unless it is packed. If that fails, it was not
+        taken."""
+        self.builder.finish()
+        self.batch.base_offset = self.log.append_built(self.builder)
+
     cdef int write(self) except -1:
-        """Appends the open batch to the log; it stays open, to be tried again, where that fails."""
+        """Appends the open batch to the log; it stays open, to be tried again, if that fails. It does not if it is too
+        large, which it is if the limits were lowered."""
         if not self.finished:
             self.builder.finish()
             self.finished = True
         try:
             self.batch.base_offset = self.log.append_built(self.builder)
             self.gathering = self.finished = False
+        except RecordTooLargeError as e:
+            self.refusal = self.batch.refusal = e
+            self.gathering = self.finished = False
+            raise
         finally:
             self.batch.wake()  # those who wait meet what happened
         return 0
 
+    cdef int write_rest(self) except -1:
+        """Appends what was gathered; tells, once, of what the log has refused."""
+        if self.gathering:
+            try:
+                self.write()
+            except RecordTooLargeError:
+                self.refusal = None
+                raise
+        if self.refusal is not None:
+            refusal, self.refusal = self.refusal, None
+            raise refusal
+
     def flush(self):
         """Appends the records that were gathered, and returns the log end offset after that.
 
-        If the durability of the log is "group" or "each", they are on the disk then. LogFailedError in a child of fork:
-        what was gathered is appended by the parent.
+        If the durability of the log is "group" or "each", they are on the disk then. RecordTooLargeError, once, if the
+        log has refused a batch since the last call, as lower limits make it. LogFailedError in a child of fork: what
+        was gathered is appended by the parent.
         """
         self.refuse_child()
         self.acquire()
         try:
-            if self.gathering:
-                self.write()
+            self.write_rest()
         finally:
             self.release()
         cdef int64_t end = self.log.end
@@ -237,6 +283,8 @@ cdef class RecordAccumulator:
             try:
                 if batch.base_offset >= 0:
                     return 0
+                if batch.refusal is not None:
+                    raise batch.refusal
                 if not self.gathering or batch is not self.batch or self.closed:
                     self.refuse_child()
                     raise LogClosedError("the appender was closed before the record was in the log")
@@ -290,8 +338,7 @@ cdef class RecordAccumulator:
             try:
                 if self.closed:
                     return
-                if self.gathering:
-                    self.write()
+                self.write_rest()
                 self.closed = True  # with the mutex: nobody's record comes between
             finally:
                 self.release()

@@ -1,7 +1,9 @@
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
+
+ENDING: Final = "the interpreter ends, and has stopped a thread that was at work here"
 
 @final
 class Mutex:

@@ -6,6 +6,7 @@ from collections import deque
 from cython cimport final, no_gc_clear
 
 from kstore.engine.io.owned_lock cimport (
+    ks_is_ending,
     ks_owned_lock_acquire,
     ks_owned_lock_destroy,
     ks_owned_lock_init,
@@ -14,7 +15,7 @@ from kstore.engine.io.owned_lock cimport (
     ks_owned_lock_try,
 )
 
-from kstore.errors import ReentrantCallError
+from kstore.errors import LogFailedError, ReentrantCallError
 
 
 cdef extern from *:
@@ -25,6 +26,7 @@ cdef extern from *:
     int ks_add_inner(int count)
 
 
+ENDING = "the interpreter ends, and has stopped a thread that was at work here"
 _INSIDE = (
     "called by the thread that is inside, from a signal handler, a finalizer, or a function that the log calls, "
     "such as its clock, progress or where"
@@ -62,7 +64,7 @@ cdef class Mutex:
     cdef int acquire(self) except -1:
         if not ks_owned_lock_try(&self.lock):
             if not self.inner and holds_inner() or not ks_owned_lock_acquire(&self.lock):
-                raise ReentrantCallError(_INSIDE)
+                raise LogFailedError(ENDING) if ks_is_ending() else ReentrantCallError(_INSIDE)
         ks_add_inner(self.inner)
         return 0
 

@@ -5,6 +5,16 @@
 #include <Python.h>
 #include <pthread.h>
 
+#if PY_VERSION_HEX < 0x030D0000
+#define Py_IsFinalizing _Py_IsFinalizing
+#endif
+
+/* Whether the interpreter ends: what its other threads have, they keep, for they are stopped where they were. */
+static inline int ks_is_ending(void)
+{
+    return Py_IsFinalizing();
+}
+
 typedef struct ks_owned_lock {
     pthread_mutex_t mutex; /* a lock of Python's reads the clock to find out that it is free */
     unsigned long owner; /* the thread that has it; 0 for none */
@@ -36,12 +46,13 @@ static inline int ks_owned_lock_try(ks_owned_lock *l)
     return 1;
 }
 
-/* Waits until it is free, and takes it: 1. 0 without having done so if the calling thread has it already. */
+/* Waits until it is free, and takes it: 1. 0 without having done so if it would wait for ever: the calling thread has it
+ * already, or one that is stopped. */
 static inline int ks_owned_lock_acquire(ks_owned_lock *l)
 {
     if (ks_owned_lock_try(l))
         return 1;
-    if (ks_owned_lock_is_mine(l))
+    if (ks_owned_lock_is_mine(l) || ks_is_ending())
         return 0;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&l->mutex);

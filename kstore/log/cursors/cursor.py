@@ -36,7 +36,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import Cuts, Mark, kept_until
+from kstore.log.recovery.continuity import Cuts, Mark, kept_until, mark_before, mark_sought
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
@@ -237,7 +237,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 self._place = offset_of(self._view, start, self._isolation)
             else:
                 self._place = self._committed.offset
-            self._mark: tuple[int, Mark | None] = -1, None  # of the batch before a position, as it was read
+            # of the batch before a position: what comes later is compared with it
+            self._mark = self._place, self._mark_sought(self._place)
             # the leader epochs and the end of the view that the position was read from; None if a follower went on, with
             # batches of these epochs
             self._shown: tuple[tuple[tuple[int, int], ...], int] | None = self._showing()
@@ -275,6 +276,19 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._place = offset
         self._reader = None
 
+    def _mark_sought(self, offset: int) -> Mark | None:
+        """Of a position that nobody has read up to. None of a writer, whose cuts tell what happens."""
+        return None if isinstance(self._view, LogAppender) else mark_sought(self._view, offset)
+
+    def _mark_at(self, offset: int) -> Mark | None:
+        """Of the batch before this position, as it was read, or as it was when the position was sought; None if nobody knows."""
+        reader, follower = self._reader, self._follower
+        if reader is not None:
+            return reader._last_batch() if reader.next_offset == offset else None
+        if follower is not None and self._follower_at == offset and follower.given_mark is not None:
+            return follower.given_mark  # type: ignore[no-any-return]
+        return self._mark[1] if self._mark[0] == offset else None
+
     def _settle(self) -> None:
         """Ends a batch whose block was left, if nothing could be done at its end."""
         batch = self._batch
@@ -287,9 +301,14 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             raise RuntimeError("a batch of this cursor is open: leave its `with` block first")
 
     def _end_batch(self, batch: "_OpenBatch") -> None:
-        """Goes back to where it began, but not before what is committed: a commit that failed may be on the disk."""
-        self._position = max(batch.start, self._floor)
+        self._go_back(batch)
         self._batch = None
+
+    def _go_back(self, batch: "_OpenBatch") -> None:
+        """To where it began, but not before what is committed: a commit that failed may be on the disk."""
+        self._position = offset = max(batch.start, self._floor)
+        if offset == batch.start:
+            self._mark = offset, batch.mark
 
     @property
     def _behind_given(self) -> int:
@@ -346,7 +365,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     def _go_to(self, offset: int, cut: int) -> int:
         self._position = self._floor = offset
-        self._mark = offset, None
+        self._mark = offset, self._mark_sought(offset)
         self._shown, self._follower_at = self._showing(), -1
         self._cut, self._left = cut, self._committed
         return offset
@@ -373,8 +392,14 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             raise self._told(OffsetOutOfRangeError(position, first, end))
 
     def _check_cut(self, position: int) -> None:
-        """OffsetOutOfRangeError if records below a position were cut off after they had been read, as far as that is known:
-        of one that a cursor before this one has committed, its leader epoch tells."""
+        """OffsetOutOfRangeError if records below a position were cut off after they had been read, as far as that is known."""
+        cut = self._known_cut(position)
+        if 0 <= cut < position:
+            raise self._cut_off(position, cut)
+
+    def _known_cut(self, position: int) -> int:
+        """From which offset on records were cut off after they had been read; -1 if none are known. Of a position that a
+        cursor before this one has committed, its leader epoch tells."""
         cut, committed = self._cut, self._committed
         if (
             committed is not None
@@ -383,8 +408,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             and committed is not self._left
         ):
             cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
-        if 0 <= cut < position:
-            raise self._cut_off(position, cut)
+        return cut
 
     def _end_of_epoch(self, epoch: int, position: int) -> int:
         """Where the records of a leader epoch end now, and those of others may begin; -1 if that is not known. The record
@@ -421,8 +445,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         view.refresh()
         self._known_until = time.monotonic() + _FRESH
         now, position, cuts_seen = view._loaded, self._position, view._cuts.count
+        mark = self._mark_at(position)
         # what is behind an earlier cut is not what was read anyway
         self._cut = _lower(self._cut, self._cut_since(_lower(self._cut, position)))
+        if mark is not None:
+            self._mark = position, mark
         # last: who is interrupted before finds it out again
         self._found_in, self._given_before, self._cuts_seen = now, position, cuts_seen
 
@@ -449,17 +476,20 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             return cut
         # who writes the log is told by its cuts
         if view._loaded is not before and not isinstance(view, LogAppender):
+            segments, mark = view._loaded.segments, self._mark_at(position)
+            if (
+                mark is not None
+                and position <= view.log_end_offset
+                and mark == mark_before(segments, position)
+            ):
+                return -1
             # of what is behind the end of now there is nothing to compare
             reached = min(given, before.log_end_offset, view.log_end_offset)
-            reader = self._reader
-            if reader is not None:
-                mark = reader._last_batch() if reader.next_offset == reached else None
-            else:
-                mark = self._mark[1] if self._mark[0] == reached else None
+            mark = self._mark_at(reached)
             if mark is None and position > view.log_end_offset:
                 # if no file tells how far it is the same, nothing of a segment counts as kept
                 mark = reached - 1, -1
-            kept = kept_until(before.segments, before.log_end_offset, reached, view.segments, mark)
+            kept = kept_until(before.segments, before.log_end_offset, reached, segments, mark)
             if kept < reached or (is_copy and reached < given):
                 cut = _lower(cut, min(kept, view.log_end_offset))
         return cut
@@ -507,8 +537,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 self._refresh()
                 at = -1
                 continue
+            last = reader._last_batch()
             self._let_go()
-            self._pass_to(stop)
+            self._pass_to(stop, last)
             at = self._position
 
     def _refreshed_end(self) -> int:
@@ -525,10 +556,12 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._looked = view._loaded, stop, time.monotonic() + _FRESH
         return stop
 
-    def _pass_to(self, stop: int) -> None:
-        """Up to there are only markers of transactions, and what compaction has left."""
+    def _pass_to(self, stop: int, last: Mark | None = None) -> None:
+        """Up to there are only markers of transactions, of which this is the last, and what compaction has left."""
         if self._position < stop:
             self._passed, self._position = (self._behind_given, stop), stop
+            if last is not None and last[0] >= stop - 1:
+                self._mark = stop, last
 
     def scan(
         self,
@@ -698,8 +731,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         return None
 
     def _end_follower(self) -> None:
-        follower, self._follower = self._follower, None
+        follower, mark = self._follower, self._mark_at(self._place)
+        self._follower = None
         if follower is not None:
+            if mark is not None:
+                self._mark = self._place, mark
             self._left_out.note(follower.skipped)
             follower.close()
 
@@ -757,7 +793,15 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._check(entries)
             return {self._home.tp: None}
 
-        self._file.write(decide, lambda: self._done(None), True)
+        def done() -> None:
+            self._cut = cut
+            self._done(None)
+
+        position = self._position
+        cut = self._known_cut(position)  # the leader epoch that tells it goes
+        if cut >= position:
+            cut = self._cut
+        self._file.write(decide, done, True)
 
     def _check_reached(self, offset: int) -> None:
         """OffsetOutOfRangeError for a position behind the end of the log. It names the record before: that was to be done."""
@@ -780,8 +824,13 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     def _check_floor(self, offset: int) -> None:
         if offset < self._floor:
+            came = (
+                ""
+                if self._committed is None or self._floor == self._committed.offset
+                else ", where seek() led"
+            )
             raise ValueError(
-                f"offset {offset} would move the position of group {self.group!r} backwards from {self._floor}: seek() first"
+                f"offset {offset} would move the position of group {self.group!r} backwards from {self._floor}{came}: seek() first"
             )
 
     def _done(self, position: OffsetAndMetadata | None) -> None:
@@ -873,6 +922,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 class _OpenBatch(NamedTuple):
     held: "ref[CursorBatch]"  # if that is dead, its end was broken off before its first line
     start: int  # where the cursor was
+    mark: Mark | None
 
 
 class CursorBatch:
@@ -902,7 +952,8 @@ class CursorBatch:
         cursor = self._cursor
         cursor._check_no_batch()
         cursor._look_anew()
-        self._open = cursor._batch = _OpenBatch(ref(self), cursor.position)
+        start = cursor.position
+        self._open = cursor._batch = _OpenBatch(ref(self), start, cursor._mark_at(start))
 
     def _gather(self, records: list[Record], timeout: float) -> list[Record]:
         cursor, batch = self._cursor, self._open
@@ -918,7 +969,7 @@ class CursorBatch:
                     # some of these were read ahead, and were cut off meanwhile: perhaps not all of them
                     again = True
                     records.clear()
-                    cursor._position = max(batch.start, cursor._floor)
+                    cursor._go_back(batch)
                     continue
                 if record is None:
                     break

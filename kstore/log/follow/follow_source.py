@@ -12,7 +12,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogChangedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
-from kstore.log.recovery.continuity import Cuts, Mark, kept_until
+from kstore.log.recovery.continuity import Cuts, Mark, kept_until, mark_sought
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,6 +148,9 @@ class FollowSource(Protocol):
         """What there is from an offset on that was reached, behind the batch that the mark tells, if one was read; None for
         nothing. OffsetOutOfRangeError."""
 
+    def mark_sought(self, offset: int) -> Mark | None:
+        """Of the batch before the offset at which a follower begins; None if nobody asks for it."""
+
 
 class WriterSource:
     """A log that this process writes: every change sets the event."""
@@ -199,6 +202,9 @@ class WriterSource:
         if offset == now.log_end_offset:
             return None
         return _found(self._log, now, offset, self._isolation, on_error)
+
+    def mark_sought(self, offset: int) -> Mark | None:
+        return None
 
     def _take_in_cuts(self, offset: int) -> None:
         count = self._cuts.count
@@ -285,6 +291,9 @@ class DirectorySource:
         if offset >= self._end:
             return None
         return _found(self._log, self._log._now(), offset, self._isolation, on_error)
+
+    def mark_sought(self, offset: int) -> Mark | None:
+        return mark_sought(self._shown, offset)
 
     def _read_grown(self, offset: int) -> Found | None:
         """What was appended to the last segment."""

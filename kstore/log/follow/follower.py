@@ -46,12 +46,11 @@ class Follower(Closing, Generic[Item]):
         self._first = offset
         self._records = records
         self._reader: BatchReader | None = None
-        self._mark: tuple[int, int] | None = (
-            None  # of the batch before the offset, from when a reader was let go
-        )
+        self._mark = feed.mark_sought(offset)  # of the batch before the offset, from when a reader was let go
         self._stop = offset
         self._pending: deque[Record] = deque()
-        self.leader_epoch = -1  # of the batch that holds what was given last
+        # of the batch that holds what was given last, its leader epoch and what tells it
+        self.leader_epoch, self.given_mark = -1, cast("tuple[int, int] | None", None)
         self._segments: tuple[Segment, ...] = ()
         self._fresh = False  # nothing was read of it yet
         self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached
@@ -99,7 +98,7 @@ class Follower(Closing, Generic[Item]):
                         deque(self._records_of(batch)),
                         self.offset,  # a batch written after a truncation may begin below
                     )
-                    self.leader_epoch = batch.leader_epoch
+                    self.leader_epoch, self.given_mark = batch.leader_epoch, (batch.last_offset, batch.crc)
             except BaseException:  # it was not passed: who asks again meets it again
                 self.offset, self._reader, self._mark = reached, None, None
                 raise

@@ -245,6 +245,10 @@ class ProducerStates:
         }
         self.end_offset = end_offset
 
+    def copied(self) -> dict[int, ProducerState]:
+        """As they are now: nothing changes them, and who changes them changes nothing here."""
+        return {producer_id: _copied(state, producer_id) for producer_id, state in list(self.states.items())}
+
     def forget(self, expiry: Expiry) -> None:
         """Removes the producers whose time is over."""
         for producer_id in [pid for pid, state in self.states.items() if expiry.is_over(state)]:

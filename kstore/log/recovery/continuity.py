@@ -4,6 +4,7 @@ has grown since."""
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import Protocol
 
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
@@ -12,6 +13,17 @@ from kstore.errors import CorruptFileError, RecordTooLargeError
 
 Mark = tuple[int, int]  # the last offset and the checksum of the batch before a position, as it was read
 _V2 = struct.Struct(">q8xBI2xi34x")  # base offset, magic, checksum, last offset delta
+
+
+class Shown(Protocol):
+    """What a view shows of a log."""
+
+    @property
+    def segments(self) -> Sequence[Segment]: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
 
 
 class Cuts:
@@ -60,6 +72,24 @@ def kept_until(
             changed = True  # an empty one that is gone: the log was cut before it
         end = old.base_offset
     return position
+
+
+def mark_before(segments: Sequence[Segment], position: int) -> Mark | None:
+    """What tells the batch that holds the record before a position; None if there is none, or it cannot be read."""
+    at = _holding(segments, position)
+    if at < 0:
+        return None
+    try:
+        batch = _batch_before(segments[at], position)
+    except (FileNotFoundError, CorruptFileError, RecordTooLargeError):  # who reads it is told
+        return None
+    return None if batch is None else (batch.last_offset, batch.crc)
+
+
+def mark_sought(shown: Shown, position: int) -> Mark | None:
+    """The same of a position that nobody has read up to. None at the ends of the log too, which are known anyway."""
+    is_within = shown.log_start_offset < position < shown.log_end_offset
+    return mark_before(shown.segments, position) if is_within else None
 
 
 def _mark_in(header: bytes | None, position: int) -> Mark | None:

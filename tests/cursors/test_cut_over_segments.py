@@ -1,0 +1,118 @@
+"""A cut over the boundary of a segment, above what a group has read: nothing of it is lost, and nothing is given twice."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kstore
+
+NOW = int(time.time() * 1000)
+Reader = Callable[[kstore.Cursor], object]
+
+
+def written(path: Path) -> kstore.LogWriter:
+    """Six records in one segment, and one in another."""
+    log = kstore.open(path, "a")
+    for i in range(6):
+        log.append(b"%d" % i)
+    log.roll()
+    log.append(b"6")
+    return log
+
+
+def by_batches(jobs: kstore.Cursor) -> None:
+    for _ in range(3):
+        with jobs.batch(1):
+            pass
+
+
+def by_iterating(jobs: kstore.Cursor) -> None:
+    for _ in zip(range(3), jobs, strict=False):
+        pass
+
+
+def by_columns(jobs: kstore.Cursor) -> None:
+    next(iter(jobs.scan(["offset"], batch_rows=3)))
+
+
+def by_seeking(jobs: kstore.Cursor) -> None:
+    jobs.seek(3)
+
+
+READERS = [by_batches, by_iterating, by_columns, by_seeking]
+
+
+@pytest.mark.parametrize("appends", [False, True])
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("read", READERS)
+def test_nothing_is_lost(tmp_path: Path, read: Reader, follow: bool, appends: bool) -> None:
+    log = written(tmp_path / "t-0")
+    with kstore.open(log.path).cursor("g", follow=follow, timeout=0.01 if follow else None) as jobs:
+        read(jobs)
+        jobs.lag  # noqa: B018 - it looks at the log
+        log.truncate_to(5)
+        if appends:
+            log.append(b"5 again")
+        assert [record.offset for record in jobs] == [3, 4, 5][: 2 + appends]
+        jobs.commit()
+    log.close()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("read", READERS)
+def test_what_is_lost_is_told(tmp_path: Path, read: Reader, follow: bool) -> None:
+    """The other side of it: three records that were read are gone, and others have their offsets."""
+    batches = [kstore.encode_batch([(NOW + i, None, b"%d" % i, None)]) for i in range(9)]
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for batch in batches[:6]:
+            log.append_batches(batch)
+        log.roll()
+        log.append_batches(batches[6])
+        with kstore.open(log.path).cursor("g", follow=follow, timeout=0.01 if follow else None) as jobs:
+            read(jobs)
+            log.truncate_to(2)
+            for batch in batches[4:]:
+                log.append_batches(batch)
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(jobs)
+            assert caught.value.end <= 2
+
+
+def test_after_the_committed_position_is_found(tmp_path: Path) -> None:
+    log = written(tmp_path / "t-0")
+    with kstore.open(log.path).cursor("g") as jobs:
+        jobs.commit(2)
+    with kstore.open(log.path).cursor("g") as jobs:
+        log.truncate_to(5)
+        assert [record.offset for record in jobs] == [3, 4]
+    log.close()
+
+
+def test_followers_from_the_middle(tmp_path: Path) -> None:
+    log = written(tmp_path / "t-0")
+    followed = kstore.open(log.path).follow(3, timeout=0.01)
+    log.truncate_to(5)
+    assert [record.offset for record in followed] == [3, 4]
+    log.close()
+
+
+def test_forgetting_a_position_keeps_its_error(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"old"] * 4, batch_bytes=1)
+        with kstore.open(log.path).cursor("g") as jobs:
+            list(jobs)
+            jobs.commit()
+        log.truncate_to(1)
+        log.extend([b"new"] * 6, batch_bytes=1)
+        with kstore.open(log.path).cursor("g") as jobs:
+            jobs.forget()
+            log.append(b"more")
+            for act in (jobs.commit, lambda: list(jobs), jobs.commit):
+                with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                    act()
+                assert caught.value.end == 1
+            jobs.seek(1)
+            assert len(list(jobs)) == 7
+            jobs.commit()
