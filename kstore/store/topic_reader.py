@@ -429,9 +429,8 @@ class _Position:
         self._directory = directory_at(log.path)
         self._offset = offset
         self._kept = -1  # up to where the log is what it was, if it was replaced
-        self._mark = mark_sought(
-            self._shown, offset
-        )  # of the batch before the position, if no reader tells it
+        # of the batch before the position, if no reader tells it
+        self._mark = mark_sought(self._shown, offset)
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
         self._isolation = isolation
         self._goes_on = False

@@ -55,7 +55,7 @@ cdef class LogAppender:
     cdef int acquire(self) except -1
     cdef int acquire_to_append(self) except -1
     cdef int refuse_reentrance(self) except -1
-    cdef int refuse_at_end(self) except -1
+    cdef int enter_gate(self, int64_t offset) except -2
     cdef void release(self) noexcept
     cdef int notify(self) except -1
     cdef int check_usable(self) except -1

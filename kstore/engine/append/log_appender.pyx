@@ -357,11 +357,16 @@ cdef class LogAppender:
             )
         return 0
 
-    cdef int refuse_at_end(self) except -1:
-        """LogFailedError if the interpreter ends, and a thread leads that will not go on."""
+    cdef int enter_gate(self, int64_t offset) except -2:
+        """What ks_gate_enter() tells, unless it would wait for ever: for this thread (ReentrantCallError), or for one
+        that leads and was stopped, because the interpreter ends (LogFailedError)."""
+        cdef int status
+        self.refuse_reentrance()  # another thread may lead, and wait for the mutex
         if self.commit.leading and ks_is_ending():
             raise LogFailedError(_ENDING)
-        return 0
+        with nogil:
+            status = ks_gate_enter(&self.commit, offset)
+        return status
 
     def _refuse_reentrance(self):
         """ReentrantCallError, if this thread is inside the log already."""
@@ -565,10 +570,7 @@ cdef class LogAppender:
         cdef int64_t reached
         if self.commit.reached >= offset:
             return 0
-        self.refuse_reentrance()  # another thread may lead, and wait for the mutex
-        self.refuse_at_end()
-        with nogil:
-            status = ks_gate_enter(&self.commit, offset)
+        status = self.enter_gate(offset)
         if status == 0:
             return 0
         if status < 0:
@@ -626,26 +628,16 @@ cdef class LogAppender:
 
     def _drain(self):
         """Waits until no sync is under way any more; the log was closed, so none will begin."""
-        cdef int status
-        self.refuse_reentrance()
-        self.refuse_at_end()
-        with nogil:
-            status = ks_gate_enter(&self.commit, INT64_MAX)
-        if status > 0:
+        if self.enter_gate(INT64_MAX) > 0:
             ks_gate_leave(&self.commit, -1, 0)
 
     def _sync_sealed(self):
         """Brings the sealed segments to the disk: all of their files, and names. That their records are durable, as
         `durable_offset` tells, does not say so."""
-        cdef int status
         cdef int64_t reached = -1
         if self.active is None:
             raise LogClosedError("the log was not opened")
-        self.refuse_reentrance()
-        self.refuse_at_end()
-        with nogil:
-            status = ks_gate_enter(&self.commit, INT64_MAX)
-        if status < 0:
+        if self.enter_gate(INT64_MAX) < 0:
             self.check_usable()
         self.leader = PyThread_get_thread_ident()
         try:

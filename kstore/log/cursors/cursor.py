@@ -476,13 +476,13 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             return cut
         # who writes the log is told by its cuts
         if view._loaded is not before and not isinstance(view, LogAppender):
-            segments, mark = view._loaded.segments, self._mark_at(position)
+            segments = view._loaded.segments
             if (
-                mark is not None
-                and position <= view.log_end_offset
-                and mark == mark_before(segments, position)
-            ):
-                return -1
+                given < position <= view.log_end_offset
+            ):  # what a follower has given last may tell of all before
+                mark = self._mark_at(position)
+                if mark is not None and mark == mark_before(segments, position):
+                    return -1
             # of what is behind the end of now there is nothing to compare
             reached = min(given, before.log_end_offset, view.log_end_offset)
             mark = self._mark_at(reached)

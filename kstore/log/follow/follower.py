@@ -14,6 +14,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogNotFoundError, RecordTooLargeError
 from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
 from kstore.log.read.left_out import LeftOut
+from kstore.log.recovery.continuity import Mark
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY
 
@@ -49,8 +50,8 @@ class Follower(Closing, Generic[Item]):
         self._mark = feed.mark_sought(offset)  # of the batch before the offset, from when a reader was let go
         self._stop = offset
         self._pending: deque[Record] = deque()
-        # of the batch that holds what was given last, its leader epoch and what tells it
-        self.leader_epoch, self.given_mark = -1, cast("tuple[int, int] | None", None)
+        self.leader_epoch = -1  # of the batch that holds what was given last
+        self.given_mark: Mark | None = None  # of that batch
         self._segments: tuple[Segment, ...] = ()
         self._fresh = False  # nothing was read of it yet
         self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached

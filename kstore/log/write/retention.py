@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from kstore.config import LogConfig
 from kstore.engine.segment.segment import Segment
+from kstore.log.recovery.continuity import Shown
 
 
 class SegmentFacts(NamedTuple):
@@ -131,17 +132,8 @@ def decide(
     return decisions + [Decision(s.base_offset, False, None, behind) for s in segments[len(decisions) :]]
 
 
-class _Log(Protocol):
-    @property
-    def segments(self) -> Sequence[Segment]: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-
-
 def decide_for(
-    log: _Log, config: LogConfig, now_ms: int, kept_for: Mapping[str, int] = MappingProxyType({})
+    log: Shown, config: LogConfig, now_ms: int, kept_for: Mapping[str, int] = MappingProxyType({})
 ) -> list[Decision]:
     """The decisions for all segments of a log. It has no replicas, so the high watermark is its end. OSError.
 
