@@ -13,26 +13,30 @@ import kstore
 from kstore.engine.io.file import fail_call, trace_calls
 from tests.helpers.java import options
 
-HERE = Path(__file__).parent
+SHARING = ("kafka", "performance", "spark")  # a JVM, what valgrind has counted, a session of Spark
+ALONE = (
+    "test_cluster_demo.py",
+    "test_connect.py",
+    "test_drivers.py",
+    "test_publish.py",
+)  # they start their own
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if group := _shared_by(item):
-            item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, if it is installed
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `pytest -n`, one process runs all tests of a room that share what takes long to begin; the rest goes to whoever
+    is free."""
+    from xdist.scheduler import LoadScopeScheduling
 
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            room = path.removeprefix("tests/").partition("/")[0]
+            return room if room in SHARING and not path.endswith(ALONE) else nodeid
 
-def _shared_by(item: pytest.Item) -> str:
-    """What takes long to begin, a JVM, and is had by several tests: with `pytest -n`, one process runs them all."""
-    if item.path.is_relative_to(HERE / "kafka"):
-        return "kafka"
-    if item.get_closest_marker(
-        "spark"
-    ):  # those that start drivers themselves wait a lot: another process may run them
-        return "spark" if "spark" in getattr(item, "fixturenames", ()) else "drivers"
-    return ""
+    return Scheduling(config, log)
 
 
 @pytest.fixture

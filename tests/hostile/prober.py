@@ -259,12 +259,13 @@ def opened_bare(active: Any) -> object:
     return bare
 
 
+STEP = int(os.environ.get("KSTORE_CLASS_STEP", "1"))  # only each STEPth class, others for each shape
 SHAPES = {shape.__name__: shape for shape in (raw, derived, whole, cleared, cyclic)}
 
 
 def main() -> None:
     kinds = sorted(set(classes()), key=lambda kind: (kind.__module__, kind.__name__))
-    for kind in kinds:
+    for kind in kinds[list(SHAPES).index(sys.argv[1]) % STEP :: STEP]:
         where = Path(f"{kind.__module__}.{kind.__name__}")
         where.mkdir()
         child = os.fork()

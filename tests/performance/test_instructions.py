@@ -39,7 +39,6 @@ def _recorded() -> dict[str, dict[str, float]]:
     return recorded
 
 
-@pytest.mark.xdist_group("performance")  # who counts once need not count in two processes
 @pytest.mark.parametrize("name", work.NAMES)
 def test_a_record_takes_no_more_instructions_than_recorded(name: str, counted: dict[str, float]) -> None:
     taken, before = counted[name], _recorded()[WHERE][name]
