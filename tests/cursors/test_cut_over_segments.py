@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ NOW = int(time.time() * 1000)
 Reader = Callable[[kstore.Cursor], object]
 
 
-def written(path: Path) -> kstore.LogWriter:
+def written(path: Path, log: Any = None) -> kstore.LogWriter:
     """Six records in one segment, and one in another."""
-    log = kstore.open(path, "a")
+    log = log or kstore.open(path, "a")
     for i in range(6):
         log.append(b"%d" % i)
     log.roll()
@@ -96,6 +97,26 @@ def test_followers_from_the_middle(tmp_path: Path) -> None:
     log.truncate_to(5)
     assert [record.offset for record in followed] == [3, 4]
     log.close()
+
+
+@pytest.mark.parametrize("starts", [0, 3])
+def test_followers_of_a_store(tmp_path: Path, starts: int) -> None:
+    """From the middle; and what has read, and stands there."""
+    with kstore.LogStore(tmp_path, mode="a") as store:
+        store.create_topic("t", 1)
+        log = written(tmp_path / "t-0", store.log("t", 0))
+        followed = kstore.LogStore(tmp_path).follow(
+            ["t"], {kstore.TopicPartition("t", 0): starts}, timeout=0.01
+        )
+        if not starts:
+            assert [record.offset for _, record in zip(range(3), followed, strict=False)] == [0, 1, 2]
+        log.truncate_to(5)
+        log.append(b"5 again")
+        assert [(record.offset, record.value) for record in followed] == [
+            (3, b"3"),
+            (4, b"4"),
+            (5, b"5 again"),
+        ]
 
 
 def test_forgetting_a_position_keeps_its_error(tmp_path: Path) -> None:
