@@ -16,11 +16,11 @@ from kstore.engine.io.file import Traffic
 from kstore.engine.io.notification import EventFd, Inotify
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import RecordReader, Skipped, TopicRecords
-from kstore.errors import KstoreError, LogClosedError, LogNotFoundError, OffsetOutOfRangeError
+from kstore.errors import KstoreError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import checked_place, checked_timeout, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.follow_source import check_directory, check_kept, directory_at
+from kstore.log.follow.follow_source import check_directory, check_reached, directory_at
 from kstore.log.partition import PartitionLog
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
@@ -490,10 +490,8 @@ class _Position:
             self._kept = kept if kept < reached else -1
         self._shown = log._loaded  # not before: who is interrupted compares again
         check_directory(log.path, self._directory)
-        first, end = log.log_start_offset, log.log_end_offset
-        if not first <= position <= end:
-            raise OffsetOutOfRangeError(position, first, end)
-        check_kept(position, log._loaded, self._kept)
+        check_reached(position, log._loaded, self._kept)
+        end = log.log_end_offset
         if self._isolation == "read_committed":
             end = max(log.last_stable_offset(), position)
         return end

@@ -81,6 +81,25 @@ def test_what_is_lost_is_told(tmp_path: Path, read: Reader, follow: bool) -> Non
             assert caught.value.end <= 2
 
 
+@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("read", [by_batches, by_iterating, by_columns, by_seeking])
+def test_a_compacted_log_is_cut(tmp_path: Path, read: Reader, looks: bool) -> None:
+    """Above what was read, in a segment of which a compaction has left out a record that was read."""
+    with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as log:
+        for keys in (b"a", b"bc", b"de", b"fg"):
+            log.extend([b"v"] * len(keys), [b"%d" % key for key in keys])
+        log.roll()
+        log.append(b"v", b"%d" % b"b"[0])
+        log.roll()
+        with kstore.open(log.path).cursor("g") as jobs:
+            read(jobs)
+            assert log.compact().segments
+            if looks:
+                jobs.lag  # noqa: B018 - it looks at the log
+            log.truncate_to(5)
+            assert [record.offset for record in jobs] == [3, 4]
+
+
 def test_after_the_committed_position_is_found(tmp_path: Path) -> None:
     log = written(tmp_path / "t-0")
     with kstore.open(log.path).cursor("g") as jobs:

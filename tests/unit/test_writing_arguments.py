@@ -124,3 +124,20 @@ def test_only_true_and_false_say_whether_something_is_deleted(tmp_path: Path, fl
     assert [d.delete for d in log.retain(dry_run=True)] == [True, False]
     assert len(log.segments) == 2
     log.close()
+
+
+@pytest.mark.parametrize("wrong", ["no", "", 0, 1, None, float("nan"), object()])
+def test_a_flag_is_true_or_false(tmp_path: Path, wrong: Any) -> None:
+    batch = kstore.encode_batch([(0, None, b"v", None)], base_offset=7)
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for call in (
+            lambda: log.append_batches(batch, keep_offsets=wrong),
+            lambda: kstore.encode_batch([(0, None, b"v", None)], transactional=wrong),
+            lambda: kstore.encode_batch([(0, None, b"v", None)], control=wrong),
+        ):
+            with pytest.raises(TypeError, match="must be True or False"):
+                call()
+        assert log.log_end_offset == 0
+        log.append_batches(batch, keep_offsets=True)
+        with pytest.raises(TypeError, match="must be True or False"):
+            next(iter(log.batches())).records(verify=wrong)

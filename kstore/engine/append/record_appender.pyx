@@ -29,7 +29,7 @@ from kstore.engine.segment.active_segment cimport ROLL_NOT
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_offset, ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
-from kstore.arguments import choice, integer
+from kstore.arguments import boolean, choice, integer
 from kstore.engine.append.batch_validation import NO_KEY
 from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.active_segment import ROLL_REASONS
@@ -468,7 +468,7 @@ cdef class RecordAppender(LogAppender):
     # ---- appending batches ----------------------------------------------------------------------------------------
 
     def append_batches(
-        self, encoded, *, bint keep_offsets=False, leader_epoch=None, origin="client", transaction_version=-1
+        self, encoded, *, keep_offsets=False, leader_epoch=None, origin="client", transaction_version=-1
     ):
         """Appends batches that a producer or another log has encoded; returns an Appended.
 
@@ -492,6 +492,7 @@ cdef class RecordAppender(LogAppender):
         cdef BatchBuilder builder = self.builder
         cdef int64_t now, first, last, began
         cdef int32_t epoch
+        keep_offsets = boolean("keep_offsets", keep_offsets)
         choice("origin", origin, ("client", "coordinator"))
         if leader_epoch is not None:
             leader_epoch = integer("leader_epoch", leader_epoch, -1, INT32_MAX)

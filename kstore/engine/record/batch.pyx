@@ -50,7 +50,7 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
-from kstore.arguments import MAX_DECOMPRESSED_BYTES, choice, integer, milliseconds
+from kstore.arguments import MAX_DECOMPRESSED_BYTES, boolean, choice, integer, milliseconds
 from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
 from kstore.engine.record.decompress import NAMES as CODECS
 from kstore.engine.record.text import java_text
@@ -649,12 +649,12 @@ cdef class RecordBatch:
         if ks_check_batch(p, p + PyBytes_GET_SIZE(self.data), &header, &fault) != KS_OK:
             raise_fault(&fault, self.file, self.position, self.header.base_offset)
 
-    def records(self, *, bint verify=True):
+    def records(self, *, verify=True):
         """A list of its records, also those of a control batch. verify=False does not check the checksum first.
 
         CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than max_decompressed_bytes.
         """
-        if verify:
+        if boolean("verify", verify):
             self.ensure_valid()
         cdef Records cursor = self.cursor()
         found = []

@@ -22,7 +22,7 @@ from libkstore.format cimport (
     ks_write_varlong,
 )
 
-from kstore.arguments import choice, integer
+from kstore.arguments import boolean, choice, integer
 from kstore.engine.record.decompress import NAMES as CODECS
 
 cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
@@ -300,8 +300,8 @@ def encode_batch(
     producer_id=-1,
     producer_epoch=-1,
     base_sequence=-1,
-    bint transactional=False,
-    bint control=False,
+    transactional=False,
+    control=False,
     log_append_time=None,
     offset_deltas=None,
     last_offset_delta=None,
@@ -325,6 +325,7 @@ def encode_batch(
     cdef ks_fields f
     cdef uint8_t *p
     cdef size_t body
+    transactional, control = boolean("transactional", transactional), boolean("control", control)
     choice("codec", codec, CODECS)
     base_offset = integer("base_offset", base_offset)
     leader_epoch = integer("leader_epoch", leader_epoch, -1, INT32_MAX)

@@ -36,7 +36,7 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import Cuts, Mark, kept_until, mark_before, mark_sought
+from kstore.log.recovery.continuity import Cuts, Mark, kept_until, mark_as_compacted, mark_before, mark_sought
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
@@ -283,11 +283,14 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     def _mark_at(self, offset: int) -> Mark | None:
         """Of the batch before this position, as it was read, or as it was when the position was sought; None if nobody knows."""
         reader, follower = self._reader, self._follower
+        place, mark = self._mark
+        if place == offset and mark is not None:  # a look has found it there since it was read
+            return mark
         if reader is not None:
             return reader._last_batch() if reader.next_offset == offset else None
         if follower is not None and self._follower_at == offset and follower.given_mark is not None:
             return follower.given_mark  # type: ignore[no-any-return]
-        return self._mark[1] if self._mark[0] == offset else None
+        return None
 
     def _settle(self) -> None:
         """Ends a batch whose block was left, if nothing could be done at its end."""
@@ -449,6 +452,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         # what is behind an earlier cut is not what was read anyway
         self._cut = _lower(self._cut, self._cut_since(_lower(self._cut, position)))
         if mark is not None:
+            if self._cut < 0:
+                mark = mark_as_compacted(mark, self._found_in.segments, now.segments, position)
             self._mark = position, mark
         # last: who is interrupted before finds it out again
         self._found_in, self._given_before, self._cuts_seen = now, position, cuts_seen

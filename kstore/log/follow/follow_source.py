@@ -82,10 +82,26 @@ def check_directory(path: str, known: tuple[int, int]) -> None:
         raise LogNotFoundError(f"{path} was deleted, or made anew, since it was followed")
 
 
-def check_range(offset: int, now: "Loaded") -> None:
-    """OffsetOutOfRangeError where a follower's position was deleted or truncated away."""
-    if not now.log_start_offset <= offset <= now.log_end_offset:
-        raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
+def check_reached(offset: int, now: "Loaded", kept: int, *, is_exact: bool = False) -> None:
+    """OffsetOutOfRangeError if a follower's position was deleted or truncated away, or if what lies before it was replaced: only
+    up to `kept`, if that is not -1, it is known to be what it was.
+
+    is_exact: from there on it is not."""
+    first, end = now.log_start_offset, now.log_end_offset
+    if kept >= 0:
+        kept = max(kept, first)
+    is_replaced = 0 <= kept < min(offset, end)
+    if not is_replaced and first <= offset <= end:
+        return
+    # the log was cut below the position, and may have grown since: nobody knows where the cut was
+    ends_before = end < offset and not is_exact
+    error = OffsetOutOfRangeError(offset, first, kept if is_replaced and not ends_before else end)
+    if is_replaced:
+        error.add_note(
+            f"the log, which ends at {end}, was cut off after more of it had been read. Up to offset {kept} it is what it was; "
+            "behind it there may be others: to miss none of them, go on there"
+        )
+    raise error
 
 
 def _found(log: Followed, now: "Loaded", offset: int, isolation: str, on_error: str) -> Found | None:
@@ -103,17 +119,6 @@ def _found(log: Followed, now: "Loaded", offset: int, isolation: str, on_error: 
         traffic=log._traffic,
     )
     return Found(segments, reader, stop)
-
-
-def check_kept(offset: int, now: "Loaded", kept: int) -> None:
-    """OffsetOutOfRangeError where what lies before a follower's position was replaced: only up to `kept` it is what it was."""
-    if 0 <= kept < offset:
-        error = OffsetOutOfRangeError(offset, now.log_start_offset, kept)
-        error.add_note(
-            f"records from offset {kept} on were cut off after they had been read, and others have their offsets: the log ends "
-            f"at {now.log_end_offset}"
-        )
-        raise error
 
 
 class FollowSource(Protocol):
@@ -195,10 +200,7 @@ class WriterSource:
         now = self._current()
         if self._cuts.count != self._cuts_seen:  # looked at behind it: what it shows was not cut before
             self._take_in_cuts(offset)
-        if self._kept < now.log_end_offset:  # else the end tells it
-            check_kept(offset, now, self._kept)
-        check_range(offset, now)
-        check_kept(offset, now, self._kept)
+        check_reached(offset, now, self._kept, is_exact=True)
         if offset == now.log_end_offset:
             return None
         return _found(self._log, now, offset, self._isolation, on_error)
@@ -284,10 +286,11 @@ class DirectorySource:
             found = self._read_grown(offset)
             if found is not None or not self._stale:
                 return found
-        if self._stale:
+        is_new = self._stale
+        if is_new:
             self._refresh(offset, mark)
-            check_range(offset, self._log._now())
-        check_kept(offset, self._log._now(), self._kept)
+        if is_new or self._kept >= 0:
+            check_reached(offset, self._log._now(), self._kept)
         if offset >= self._end:
             return None
         return _found(self._log, self._log._now(), offset, self._isolation, on_error)

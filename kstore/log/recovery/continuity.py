@@ -77,10 +77,21 @@ def kept_until(
 def mark_before(segments: Sequence[Segment], position: int) -> Mark | None:
     """What tells the batch that holds the record before a position; None if there is none, or it cannot be read."""
     at = _holding(segments, position)
-    if at < 0:
-        return None
+    return _mark_of(segments[at], position) if at >= 0 else None
+
+
+def mark_as_compacted(mark: Mark, before: Sequence[Segment], now: Sequence[Segment], position: int) -> Mark:
+    """The same of a log whose records up to the position are what they were, though a compaction may have put another file in
+    the place of theirs."""
+    at = _holding(now, position)
+    if at < 0 or at == len(now) - 1 or any(segment is now[at] for segment in before):
+        return mark
+    return _mark_of(now[at], position) or mark
+
+
+def _mark_of(segment: Segment, position: int) -> Mark | None:
     try:
-        batch = _batch_before(segments[at], position)
+        batch = _batch_before(segment, position)
     except (FileNotFoundError, CorruptFileError, RecordTooLargeError):  # who reads it is told
         return None
     return None if batch is None else (batch.last_offset, batch.crc)
@@ -119,9 +130,10 @@ def _kept_in(
         return position
     try:
         here = _is_here(old, now)
+        if _was_cut(old, at_end, position):  # and perhaps written over: nobody knows from where on
+            return old.base_offset
         if here and at_end and old._last_header is not None:
-            # if it was written over, nobody knows from where on
-            return position if old.has_its_last_batch() else old.base_offset
+            return position
         found = _batch_before(now[at], position)
         if mark is not None and found is not None and (found.last_offset, found.crc) == mark:
             return position
@@ -140,6 +152,18 @@ def _kept_in(
             return position if mark is None or found is None or at < len(now) - 1 else old.base_offset
     except (FileNotFoundError, CorruptFileError, RecordTooLargeError):  # who reads on is told
         return position
+
+
+def _was_cut(old: Segment, at_end: bool, position: int) -> bool:
+    """Whether the file that a segment showed, be it still there under its name or not, has lost what it had up to a position.
+    False also if nobody knows."""
+    try:
+        if at_end and old._last_header is not None:
+            return not old.has_its_last_batch()
+        is_shorter = old.file().size() < old.origin + old.size
+    except FileNotFoundError:
+        return False
+    return is_shorter and _mark_of(old, position) is None
 
 
 def _holding(segments: Sequence[Segment], position: int) -> int:

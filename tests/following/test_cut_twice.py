@@ -1,0 +1,82 @@
+"""A log is cut twice between two looks of who follows it, and grows: no new record is passed over in silence."""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+
+Cut = tuple[str, int]
+CUTS: list[Cut] = [
+    *(("truncate_to", offset) for offset in (0, 3, 5, 7)),
+    ("truncate_fully_and_start_at", 3),
+]
+
+
+def followed(log: kstore.LogWriter) -> Any:
+    return kstore.open(log.path).follow(0, timeout=0)
+
+
+def of_a_store(log: kstore.LogWriter) -> Any:
+    return kstore.LogStore(Path(log.path).parent).follow(["t"], "earliest", timeout=0)
+
+
+def with_a_cursor(log: kstore.LogWriter) -> Any:
+    return kstore.open(log.path).cursor("g")
+
+
+@pytest.mark.parametrize("between", ["", "append", "roll", "close"])
+@pytest.mark.parametrize("segment_bytes", [400, 100_000])
+@pytest.mark.parametrize("begun", [followed, of_a_store, with_a_cursor])
+def test_nothing_is_passed_over(
+    tmp_path: Path, begun: Callable[[kstore.LogWriter], Any], segment_bytes: int, between: str
+) -> None:
+    """What the error says leads to all that is new."""
+    for number, cuts in enumerate(product(CUTS, CUTS)):
+        path = tmp_path / str(number) / "t-0"
+        log = kstore.open(path, "a", internal_segment_bytes=segment_bytes)
+        for _ in range(10):
+            log.append(b"old")
+        reader = begun(log)
+        assert len(list(reader)) == 10
+        end = 10
+        for name, offset in cuts:
+            if name == "truncate_to" and offset > end:
+                continue
+            getattr(log, name)(offset)
+            end = min(end, offset)
+            if between == "append":
+                log.append(b"new")
+            elif between == "roll":
+                log.roll()
+            elif between == "close":
+                log.close()
+                log = kstore.open(path, "a", internal_segment_bytes=segment_bytes)
+        while log.log_end_offset < 20:
+            log.append(b"new")
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(reader)
+        assert caught.value.end <= max(end, log.log_start_offset), cuts
+        again = list(kstore.open(path).follow(caught.value.end, timeout=0))
+        assert sum(record.value == b"new" for record in again) == sum(r.value == b"new" for r in log), cuts
+        log.close()
+
+
+@pytest.mark.parametrize("begun", [followed, of_a_store])
+def test_a_log_that_is_shorter_now(tmp_path: Path, begun: Callable[[kstore.LogWriter], Any]) -> None:
+    """`end` is where it ends; a note says from where on there may be others."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for _ in range(10):
+            log.append(b"old")
+        reader = begun(log)
+        assert len(list(reader)) == 10
+        log.truncate_to(4)
+        log.extend([b"new"] * 3)
+        for _ in range(2):
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(reader)
+            assert caught.value.end == 7
+            assert "Up to offset 0 it is what it was" in "".join(caught.value.__notes__)
