@@ -53,7 +53,7 @@ LANES = (
     Lane(
         "allocations",
         "allocations in C, Cython or Python that fail within public operations",
-        ("tests/interrupts/test_allocations.py",),
+        ("tests/interrupts/test_allocations.py::test_no_memory",),
         {"KSTORE_ALLOCATIONS": "4"},
         "KSTORE_INTERRUPTS_SEED",
         2,
