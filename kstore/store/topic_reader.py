@@ -24,7 +24,7 @@ from kstore.log.follow.follow_source import check_directory, check_reached, dire
 from kstore.log.partition import PartitionLog
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import kept_until, mark_sought
+from kstore.log.recovery.continuity import kept_before, mark_sought
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
@@ -477,17 +477,9 @@ class _Position:
         before = self._shown
         log.refresh()
         if log._loaded is not before and self._kept < 0:
-            reached = min(position, before.log_end_offset)
             reader = self._reader
             mark = self._mark if reader is None or reader.next_offset < 0 else reader._last_batch()
-            kept = kept_until(
-                before.segments,
-                before.log_end_offset,
-                reached,
-                log._loaded.segments,
-                mark if reached == position else None,
-            )
-            self._kept = kept if kept < reached else -1
+            self._kept = kept_before(position, before.segments, before.log_end_offset, log._loaded, mark)
         self._shown = log._loaded  # not before: who is interrupted compares again
         check_directory(log.path, self._directory)
         check_reached(position, log._loaded, self._kept)

@@ -1,5 +1,6 @@
 """A log is cut twice between two looks of who follows it, and grows: no new record is passed over in silence."""
 
+import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -80,3 +81,59 @@ def test_a_log_that_is_shorter_now(tmp_path: Path, begun: Callable[[kstore.LogWr
                 list(reader)
             assert caught.value.end == 7
             assert "Up to offset 0 it is what it was" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("segment_bytes", [400, 1500, 100_000])
+@pytest.mark.parametrize("removes", ["compaction", "erasure"])
+@pytest.mark.parametrize(
+    "cut", [("truncate_to", 10), ("truncate_to", 18), ("truncate_fully_and_start_at", 10)]
+)
+@pytest.mark.parametrize("begun", [followed, of_a_store])
+def test_a_record_before_the_position_is_gone(
+    tmp_path: Path, begun: Callable[[kstore.LogWriter], Any], cut: Cut, removes: str, segment_bytes: int
+) -> None:
+    """What was appended since the cut is told, though a compaction or an erasure leaves nothing of it to compare."""
+    name, offset = cut
+    for gone in (offset, 20, 28, 29):
+        path = tmp_path / str(gone) / "t-0"
+        with kstore.open(
+            path,
+            "a",
+            internal_segment_bytes=segment_bytes,
+            cleanup_policy="compact",
+            min_cleanable_dirty_ratio=0.0,
+        ) as log:
+            for i in range(30):
+                log.append(b"old", b"%d" % i)
+            reader = begun(log)
+            assert len(list(reader)) == 30
+            getattr(log, name)(offset)
+            for i in range(offset, 70):
+                log.append(b"new", b"%d" % (gone if i == 60 else i))
+            log.roll()
+            if removes == "compaction":
+                log.compact()
+            else:
+                log.erase(keys=[b"%d" % gone], reason="asked for")
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(reader)
+            assert caught.value.end <= offset
+
+
+@pytest.mark.parametrize("begun", [followed, of_a_store])
+def test_erasures_are_no_cut(tmp_path: Path, begun: Callable[[kstore.LogWriter], Any]) -> None:
+    """Twice, with a look between; the first takes the record before the position."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(20):
+            log.append(b"v", b"%d" % i)
+        time.sleep(0.02)  # or the times of its files would not tell that none was written over
+        log.roll()
+        log.append(b"v", b"20")
+        reader = begun(log)
+        assert len(list(reader)) == 21
+        log.erase(keys=[b"20"], reason="asked for")
+        assert list(reader) == []
+        time.sleep(0.02)
+        log.erase(keys=[b"18", b"19"], reason="asked for")
+        log.append(b"v")
+        assert [record.offset for record in reader] == [21]

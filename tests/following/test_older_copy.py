@@ -63,7 +63,7 @@ def test_a_reader_is_told(
             with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
                 list(source)
             assert 0 <= caught.value.end < 100
-            assert put is write_over or caught.value.end == 50
+            assert put is write_over or 40 <= caught.value.end <= 50  # 50 if files have other times
         if hasattr(source, "seek") and (
             put is replace or size > 1000
         ):  # else more was written over than is known

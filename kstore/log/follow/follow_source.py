@@ -12,7 +12,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogChangedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
-from kstore.log.recovery.continuity import Cuts, Mark, kept_until, mark_sought
+from kstore.log.recovery.continuity import Cuts, Mark, kept_before, mark_sought
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -338,9 +338,7 @@ class DirectorySource:
         check_directory(self.path, self._directory)  # after it: what was read is of this directory
         now = self._log._now()
         if now is not before and self._kept < 0:
-            reached = min(offset, end)
-            kept = kept_until(segments, end, reached, now.segments, mark if reached == offset else None)
-            self._kept = kept if kept < reached else -1
+            self._kept = kept_before(offset, segments, end, now, mark)
         last = now.segments[-1] if now.segments else None
         # at once: one tells of the others
         self._shown, self._segment, self._end = now, last, now.log_end_offset

@@ -12,6 +12,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, RecordTooLargeError
 
 Mark = tuple[int, int]  # the last offset and the checksum of the batch before a position, as it was read
+_FEW = 64  # offsets that are compared first, from the last one on
 _V2 = struct.Struct(">q8xBI2xi34x")  # base offset, magic, checksum, last offset delta
 
 
@@ -56,12 +57,12 @@ def kept_until(
     position = min(position, end)
     if mark is not None and mark[0] < position - 1:
         mark = None
-    changed = False
+    changed, above = False, None
     for old in reversed(before):
         if old.base_offset < position:
             if not changed and mark is None and position == end:
                 mark = _mark_in(old._last_header, position)
-            kept = _kept_in(old, position == end, position, now, mark, changed)
+            kept = _kept_in(old, position == end, position, now, mark, changed, above)
             if kept > old.base_offset or _is_here(
                 old, now
             ):  # those before a file that was cut are as they were
@@ -70,8 +71,22 @@ def kept_until(
             changed, mark = True, None
         elif all(segment.base_offset != old.base_offset for segment in now):
             changed = True  # an empty one that is gone: the log was cut before it
-        end = old.base_offset
+        end, above = old.base_offset, old
     return position
+
+
+def kept_before(position: int, before: Sequence[Segment], end: int, now: Shown, mark: Mark | None) -> int:
+    """Up to which offset a log is what segments had up to `end`, if it is not up to a position that was read up to; -1 if it is.
+    OSError.
+
+    mark: of the batch before the position, as it was read."""
+    most = min(position, end)
+    reached = min(most, now.log_end_offset)
+    if reached < position:
+        # if no file tells how far a log that was cut is the same, nothing of a segment counts as kept
+        mark = (reached - 1, -1) if reached < most else None
+    kept = kept_until(before, end, reached, now.segments, mark)
+    return kept if kept < most else -1
 
 
 def mark_before(segments: Sequence[Segment], position: int) -> Mark | None:
@@ -123,7 +138,13 @@ def _is_here(old: Segment, now: Sequence[Segment]) -> bool:
 
 
 def _kept_in(
-    old: Segment, at_end: bool, position: int, now: Sequence[Segment], mark: Mark | None, changed: bool
+    old: Segment,
+    at_end: bool,
+    position: int,
+    now: Sequence[Segment],
+    mark: Mark | None,
+    changed: bool,
+    above: Segment | None,
 ) -> int:
     at = _holding(now, position)
     if at < 0 or (now[at] is old and not changed):  # it was deleted; nothing has changed
@@ -139,19 +160,29 @@ def _kept_in(
             return position
         if here and (changed or now[at].base_offset != old.base_offset):
             return old.base_offset  # it was cut: others begin where its batches were
+        is_as_shown = _is_older(old, above) or (at_end and old._last_header is not None)
         if here:
-            return position if mark is None else old.base_offset
+            return position if mark is None or is_as_shown else old.base_offset
         try:
-            return (
-                position
-                if _is_same(_batch_before(old, position), found)
-                else _end_of_same(old, now, position)
-            )
+            if changed or (mark is not None and not is_as_shown and _mark_of(old, position) != mark):
+                return _end_of_same(old, now, position) if is_as_shown else old.base_offset
+            if _last_is_same(old, now, position):
+                return position
+            return _end_of_same(old, now, position) if is_as_shown else old.base_offset
         except FileNotFoundError:
             # of the last segment no compaction has made another batch
-            return position if mark is None or found is None or at < len(now) - 1 else old.base_offset
+            is_kept = mark is None or found is None or at < len(now) - 1
+            return position if is_kept and not changed else old.base_offset
     except (FileNotFoundError, CorruptFileError, RecordTooLargeError):  # who reads on is told
-        return position
+        return old.base_offset if changed else position
+
+
+def _is_older(old: Segment, above: Segment | None) -> bool:
+    """Whether a file was written last before the one of the segment above it was: what was cut, and written over, was not."""
+    try:
+        return above is not None and old.mtime_ms() < above.mtime_ms()
+    except FileNotFoundError:
+        return False
 
 
 def _was_cut(old: Segment, at_end: bool, position: int) -> bool:
@@ -177,24 +208,47 @@ def _batch_before(segment: Segment, position: int) -> RecordBatch | None:
     return batch if batch is not None and batch.base_offset < position else None
 
 
+def _last_is_same(old: Segment, now: Sequence[Segment], position: int) -> bool:
+    """Whether the last of the records before a position that both have is the same. True also if they have none."""
+    start, step = position, _FEW
+    while start > old.base_offset:
+        stop, start = start, max(start - step, old.base_offset)
+        step *= 4
+        last = None
+        for batch in BatchReader((old,), start, stop):
+            if batch.next_offset <= stop or stop == position:
+                same = _is_same(batch, _found_in(now, batch.next_offset))
+                last = last if same is None else same
+        if last is not None:
+            return last
+    return True
+
+
 def _end_of_same(old: Segment, now: Sequence[Segment], position: int) -> int:
     """Where the last batch ends that both have."""
     end = old.base_offset
     for batch in BatchReader((old,), old.base_offset, position):
-        at = _holding(now, batch.next_offset)
-        found = _batch_before(now[at], batch.next_offset) if at >= 0 else None
-        if not _is_same(batch, found):
+        same = _is_same(batch, _found_in(now, batch.next_offset))
+        if same is False:
             break
-        if found is not None:
+        if same:
             end = batch.next_offset
     return min(end, position)
 
 
-def _is_same(old: RecordBatch | None, new: RecordBatch | None) -> bool:
-    """Whether one may be what is left of the other."""
-    if old is None or new is None or old.crc == new.crc:
+def _found_in(segments: Sequence[Segment], position: int) -> RecordBatch | None:
+    at = _holding(segments, position)
+    return _batch_before(segments[at], position) if at >= 0 else None
+
+
+def _is_same(old: RecordBatch, new: RecordBatch | None) -> bool | None:
+    """Whether one may be what is left of the other; None if no record tells."""
+    if new is None:
+        return None
+    if old.crc == new.crc:
         return True
     there = {record.offset: record for record in new.records(verify=False)}
+    same = None
     for record in old.records(verify=False):
         found = there.get(record.offset)
         if found is None:
@@ -203,4 +257,5 @@ def _is_same(old: RecordBatch | None, new: RecordBatch | None) -> bool:
             found.value not in (None, record.value)
         ):
             return False
-    return True
+        same = True
+    return same
