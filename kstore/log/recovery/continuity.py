@@ -215,10 +215,10 @@ def _last_is_same(old: Segment, now: Sequence[Segment], position: int) -> bool:
         stop, start = start, max(start - step, old.base_offset)
         step *= 4
         last = None
-        for batch in BatchReader((old,), start, stop):
-            if batch.next_offset <= stop or stop == position:
-                same = _is_same(batch, _found_in(now, batch.next_offset))
-                last = last if same is None else same
+        for batch in BatchReader(tuple(now), start, stop):  # a compaction leaves few of many
+            own = _batch_before(old, min(batch.next_offset, stop))
+            same = None if own is None else _is_same(own, batch)
+            last = last if same is None else same
         if last is not None:
             return last
     return True
