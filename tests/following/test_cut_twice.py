@@ -137,3 +137,62 @@ def test_erasures_are_no_cut(tmp_path: Path, begun: Callable[[kstore.LogWriter],
         log.erase(keys=[b"18", b"19"], reason="asked for")
         log.append(b"v")
         assert [record.offset for record in reader] == [21]
+
+
+@pytest.mark.parametrize("begun", [followed, of_a_store, with_a_cursor])
+def test_one_batch_around_the_position(tmp_path: Path, begun: Callable[[kstore.LogWriter], Any]) -> None:
+    """Of the records before the position, it lacks the last."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(30):
+            log.append(b"old", b"%d" % i)
+        reader = begun(log)
+        assert len(list(reader)) == 30
+        log.truncate_fully_and_start_at(10)
+        log.extend([b"new"] * 60, [b"%d" % i for i in range(60)])
+        log.erase(keys=[b"19"], reason="asked for")  # the one at 29
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(reader)
+        assert caught.value.end == 10
+
+
+@pytest.mark.parametrize("segment_bytes", [400, 1500])
+@pytest.mark.parametrize("begun", [followed, of_a_store, with_a_cursor])
+def test_one_new_record_is_left(
+    tmp_path: Path, begun: Callable[[kstore.LogWriter], Any], segment_bytes: int
+) -> None:
+    """Of all that was appended below the position since the cut, in another segment than the one that was read last."""
+    with kstore.open(
+        tmp_path / "t-0",
+        "a",
+        internal_segment_bytes=segment_bytes,
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio=0.0,
+    ) as log:
+        for i in range(30):
+            log.append(b"old", b"%d" % i)
+        reader = begun(log)
+        assert len(list(reader)) == 30
+        log.truncate_to(4)
+        log.append(b"new", b"its own")
+        for i in range(60):
+            log.append(b"new", b"%d" % (i % 3))
+        log.compact()
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(reader)
+        assert caught.value.end <= 4
+
+
+@pytest.mark.parametrize("begun", [followed, of_a_store, with_a_cursor])
+def test_a_compaction_is_no_cut(tmp_path: Path, begun: Callable[[kstore.LogWriter], Any]) -> None:
+    """It takes the record before the position, and the empty segment that the reader had seen."""
+    with kstore.open(tmp_path / "t-0", "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as log:
+        for _ in range(10):
+            log.append(b"v", b"key")
+        reader = begun(log)
+        assert len(list(reader)) == 10
+        log.roll()
+        assert list(reader) == []
+        log.append(b"v", b"key")
+        log.roll()
+        log.compact()
+        assert [record.offset for record in reader] == [10]

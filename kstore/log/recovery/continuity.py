@@ -4,6 +4,7 @@ has grown since."""
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from enum import Enum
 from typing import Protocol
 
 from kstore.engine.record.batch import RecordBatch
@@ -14,6 +15,15 @@ from kstore.errors import CorruptFileError, RecordTooLargeError
 Mark = tuple[int, int]  # the last offset and the checksum of the batch before a position, as it was read
 _FEW = 64  # offsets that are compared first, from the last one on
 _V2 = struct.Struct(">q8xBI2xi34x")  # base offset, magic, checksum, last offset delta
+
+
+class _Trace(Enum):
+    """What is known of the segments above one."""
+
+    NONE = "nothing"
+    EMPTY = "an empty one is gone: the log was cut before it, or a compaction made one of several"
+    GONE = "nothing is left of them that tells"
+    CUT = "they were cut off, or written over"
 
 
 class Shown(Protocol):
@@ -54,25 +64,30 @@ def kept_until(
 
     mark: tells the batch that holds the record before the position, if it was read. A compaction or an erasure leaves records
     out, or values, and is no other log."""
-    position = min(position, end)
+    position = whole = min(position, end)
     if mark is not None and mark[0] < position - 1:
         mark = None
-    changed, above = False, None
+    trace, above = _Trace.NONE, None
     for old in reversed(before):
         if old.base_offset < position:
-            if not changed and mark is None and position == end:
+            if trace is _Trace.NONE and mark is None and position == end:
                 mark = _mark_in(old._last_header, position)
-            kept = _kept_in(old, position == end, position, now, mark, changed, above)
-            if kept > old.base_offset or _is_here(
+            kept = _kept_in(old, position == end, position, now, mark, trace, above)
+            if kept is None:  # nothing is left of it that tells
+                trace = _Trace.GONE
+            elif kept == position and trace is _Trace.GONE:
+                return whole
+            elif kept > old.base_offset or _is_here(
                 old, now
             ):  # those before a file that was cut are as they were
                 return kept
-            position = old.base_offset
-            changed, mark = True, None
+            else:
+                trace = _Trace.CUT
+            position, mark = old.base_offset, None
         elif all(segment.base_offset != old.base_offset for segment in now):
-            changed = True  # an empty one that is gone: the log was cut before it
+            trace = _Trace.EMPTY
         end, above = old.base_offset, old
-    return position
+    return whole if trace is _Trace.GONE else position
 
 
 def kept_before(position: int, before: Sequence[Segment], end: int, now: Shown, mark: Mark | None) -> int:
@@ -143,10 +158,12 @@ def _kept_in(
     position: int,
     now: Sequence[Segment],
     mark: Mark | None,
-    changed: bool,
+    trace: _Trace,
     above: Segment | None,
-) -> int:
+) -> int | None:
+    """The same, of one segment; None if nothing is left of it that tells."""
     at = _holding(now, position)
+    changed = trace is not _Trace.NONE
     if at < 0 or (now[at] is old and not changed):  # it was deleted; nothing has changed
         return position
     try:
@@ -158,28 +175,37 @@ def _kept_in(
         found = _batch_before(now[at], position)
         if mark is not None and found is not None and (found.last_offset, found.crc) == mark:
             return position
+        is_as_shown = _is_as_shown(old, above)
+        if here and trace is _Trace.GONE and is_as_shown:
+            return position
         if here and (changed or now[at].base_offset != old.base_offset):
             return old.base_offset  # it was cut: others begin where its batches were
-        is_as_shown = _is_older(old, above) or (at_end and old._last_header is not None)
         if here:
             return position if mark is None or is_as_shown else old.base_offset
         try:
-            if changed or (mark is not None and not is_as_shown and _mark_of(old, position) != mark):
+            is_doubtful = trace is _Trace.GONE or (mark is not None and _mark_of(old, position) != mark)
+            if trace is _Trace.CUT or (is_doubtful and not is_as_shown):
                 return _end_of_same(old, now, position) if is_as_shown else old.base_offset
-            if _last_is_same(old, now, position):
+            same = _last_is_same(old, now, position)
+            if same is None:
+                return None
+            if same:
                 return position
             return _end_of_same(old, now, position) if is_as_shown else old.base_offset
         except FileNotFoundError:
             # of the last segment no compaction has made another batch
             is_kept = mark is None or found is None or at < len(now) - 1
-            return position if is_kept and not changed else old.base_offset
+            return position if is_kept and trace is not _Trace.CUT else old.base_offset
     except (FileNotFoundError, CorruptFileError, RecordTooLargeError):  # who reads on is told
-        return old.base_offset if changed else position
+        return old.base_offset if trace is _Trace.CUT else position
 
 
-def _is_older(old: Segment, above: Segment | None) -> bool:
-    """Whether a file was written last before the one of the segment above it was: what was cut, and written over, was not."""
+def _is_as_shown(old: Segment, above: Segment | None) -> bool:
+    """Whether a file has what its segment showed: its last batch; or it was written last before the one of the segment above it
+    was, which is not so of a file that was cut, and written over. False also if nobody knows."""
     try:
+        if old._last_header is not None:
+            return old.has_its_last_batch()
         return above is not None and old.mtime_ms() < above.mtime_ms()
     except FileNotFoundError:
         return False
@@ -208,20 +234,21 @@ def _batch_before(segment: Segment, position: int) -> RecordBatch | None:
     return batch if batch is not None and batch.base_offset < position else None
 
 
-def _last_is_same(old: Segment, now: Sequence[Segment], position: int) -> bool:
-    """Whether the last of the records before a position that both have is the same. True also if they have none."""
+def _last_is_same(old: Segment, now: Sequence[Segment], position: int) -> bool | None:
+    """Whether the last of the records before a position that both have is the same; None if they have none."""
     start, step = position, _FEW
     while start > old.base_offset:
         stop, start = start, max(start - step, old.base_offset)
         step *= 4
         last = None
-        for batch in BatchReader(tuple(now), start, stop):  # a compaction leaves few of many
-            own = _batch_before(old, min(batch.next_offset, stop))
-            same = None if own is None else _is_same(own, batch)
-            last = last if same is None else same
+        for batch in BatchReader(tuple(now), start, stop):  # a compaction leaves few of many, and empty ones
+            if batch.records_count:
+                for own in BatchReader((old,), max(batch.base_offset, start), min(batch.next_offset, stop)):
+                    same = _is_same(own, batch)
+                    last = last if same is None else same
         if last is not None:
             return last
-    return True
+    return None
 
 
 def _end_of_same(old: Segment, now: Sequence[Segment], position: int) -> int:
