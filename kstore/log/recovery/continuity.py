@@ -184,7 +184,7 @@ def _kept_in(
             return position if mark is None or is_as_shown else old.base_offset
         try:
             is_doubtful = trace is _Trace.GONE or (mark is not None and _mark_of(old, position) != mark)
-            if trace is _Trace.CUT or (is_doubtful and not is_as_shown):
+            if trace is _Trace.CUT or (is_doubtful and is_as_shown is False):
                 return _end_of_same(old, now, position) if is_as_shown else old.base_offset
             same = _last_is_same(old, now, position)
             if same is None:
@@ -200,15 +200,16 @@ def _kept_in(
         return old.base_offset if trace is _Trace.CUT else position
 
 
-def _is_as_shown(old: Segment, above: Segment | None) -> bool:
+def _is_as_shown(old: Segment, above: Segment | None) -> bool | None:
     """Whether a file has what its segment showed: its last batch; or it was written last before the one of the segment above it
-    was, which is not so of a file that was cut, and written over. False also if nobody knows."""
+    was, which is not so of a file that was cut, and written over. None if nobody knows."""
     try:
         if old._last_header is not None:
             return old.has_its_last_batch()
-        return above is not None and old.mtime_ms() < above.mtime_ms()
+        times = (old.mtime_ms(), above.mtime_ms()) if above is not None else (0, 0)
     except FileNotFoundError:
-        return False
+        return None
+    return None if times[0] == times[1] else times[0] < times[1]
 
 
 def _was_cut(old: Segment, at_end: bool, position: int) -> bool:
