@@ -14,12 +14,8 @@ from kstore.engine.io.file import fail_call, trace_calls
 from tests.helpers.java import options
 
 SHARING = ("kafka", "performance", "spark")  # a JVM, what valgrind has counted, a session of Spark
-ALONE = (
-    "test_cluster_demo.py",
-    "test_connect.py",
-    "test_drivers.py",
-    "test_publish.py",
-)  # they start their own
+# of the last, those that start their own
+ALONE = ("test_cluster_demo.py", "test_connect.py", "test_drivers.py", "test_publish.py")
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())
 

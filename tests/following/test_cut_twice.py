@@ -29,6 +29,15 @@ def with_a_cursor(log: kstore.LogWriter) -> Any:
     return kstore.open(log.path).cursor("g")
 
 
+def read_to_the_end(log: kstore.LogWriter, begun: Callable[[kstore.LogWriter], Any]) -> Any:
+    """A reader that has been given 30 old records with keys of their own."""
+    for i in range(30):
+        log.append(b"old", b"%d" % i)
+    reader = begun(log)
+    assert len(list(reader)) == 30
+    return reader
+
+
 @pytest.mark.parametrize("between", ["", "append", "roll", "close"])
 @pytest.mark.parametrize("segment_bytes", [400, 100_000])
 @pytest.mark.parametrize("begun", [followed, of_a_store, with_a_cursor])
@@ -103,10 +112,7 @@ def test_a_record_before_the_position_is_gone(
             cleanup_policy="compact",
             min_cleanable_dirty_ratio=0.0,
         ) as log:
-            for i in range(30):
-                log.append(b"old", b"%d" % i)
-            reader = begun(log)
-            assert len(list(reader)) == 30
+            reader = read_to_the_end(log, begun)
             getattr(log, name)(offset)
             for i in range(offset, 70):
                 log.append(b"new", b"%d" % (gone if i == 60 else i))
@@ -143,10 +149,7 @@ def test_erasures_are_no_cut(tmp_path: Path, begun: Callable[[kstore.LogWriter],
 def test_one_batch_around_the_position(tmp_path: Path, begun: Callable[[kstore.LogWriter], Any]) -> None:
     """Of the records before the position, it lacks the last."""
     with kstore.open(tmp_path / "t-0", "a") as log:
-        for i in range(30):
-            log.append(b"old", b"%d" % i)
-        reader = begun(log)
-        assert len(list(reader)) == 30
+        reader = read_to_the_end(log, begun)
         log.truncate_fully_and_start_at(10)
         log.extend([b"new"] * 60, [b"%d" % i for i in range(60)])
         log.erase(keys=[b"19"], reason="asked for")  # the one at 29
@@ -168,10 +171,7 @@ def test_one_new_record_is_left(
         cleanup_policy="compact",
         min_cleanable_dirty_ratio=0.0,
     ) as log:
-        for i in range(30):
-            log.append(b"old", b"%d" % i)
-        reader = begun(log)
-        assert len(list(reader)) == 30
+        reader = read_to_the_end(log, begun)
         log.truncate_to(4)
         log.append(b"new", b"its own")
         for i in range(60):

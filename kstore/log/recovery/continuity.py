@@ -184,13 +184,10 @@ def _kept_in(
             return position if mark is None or is_as_shown else old.base_offset
         try:
             is_doubtful = trace is _Trace.GONE or (mark is not None and _mark_of(old, position) != mark)
-            if trace is _Trace.CUT or (is_doubtful and is_as_shown is False):
-                return _end_of_same(old, now, position) if is_as_shown else old.base_offset
-            same = _last_is_same(old, now, position)
-            if same is None:
-                return None
-            if same:
-                return position
+            is_cut = trace is _Trace.CUT or (is_doubtful and is_as_shown is False)
+            same = False if is_cut else _last_is_same(old, now, position)
+            if same is not False:
+                return position if same else None
             return _end_of_same(old, now, position) if is_as_shown else old.base_offset
         except FileNotFoundError:
             # of the last segment no compaction has made another batch
@@ -206,10 +203,12 @@ def _is_as_shown(old: Segment, above: Segment | None) -> bool | None:
     try:
         if old._last_header is not None:
             return old.has_its_last_batch()
-        times = (old.mtime_ms(), above.mtime_ms()) if above is not None else (0, 0)
+        if above is None:
+            return None
+        own, later = old.mtime_ms(), above.mtime_ms()
     except FileNotFoundError:
         return None
-    return None if times[0] == times[1] else times[0] < times[1]
+    return None if own == later else own < later
 
 
 def _was_cut(old: Segment, at_end: bool, position: int) -> bool:
