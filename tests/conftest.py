@@ -59,6 +59,12 @@ def tried(record_property: Callable[[str, object], None]) -> Callable[[int], Non
 
 
 @pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Truncations are as those of a broker: no file of kstore's tells readers of them."""
+    monkeypatch.setattr("kstore.log.writer.write_truncations", lambda *_: None)
+
+
+@pytest.fixture
 def log(tmp_path: Path) -> Iterator[kstore.LogWriter]:
     """An empty log, open for writing. Folders that need another have one of their own."""
     with kstore.open(tmp_path / "t-0", "a") as made:

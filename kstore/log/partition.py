@@ -39,6 +39,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
+from kstore.log.files.truncations import Truncations
 from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
@@ -59,10 +60,9 @@ from kstore.log.read.progress import ProgressCallback, check_progress
 from kstore.log.read.scan import Header, Scan, Wanted, checked_columns
 from kstore.log.read.slice import Slice
 from kstore.log.read.span import Span
-from kstore.log.recovery.continuity import Cuts
 from kstore.log.recovery.loader import Loaded
 from kstore.log.recovery.presence import require_partition
-from kstore.log.recovery.refresh import LoadOptions, look, refreshed
+from kstore.log.recovery.refresh import LoadOptions, look, refreshed, with_truncations
 from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
 from kstore.log.send.sending import Outlet, Sent
 from kstore.log.threads.one_thread import Iterated, OneThread
@@ -127,7 +127,7 @@ class PartitionLog:
     _options = LoadOptions(None, None, None, INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, True)
     _traffic: Traffic | None = None  # counts what is read, for a store
     _told_of: Recovery | None = None  # what is missing there has been told
-    _cuts = Cuts()  # none: only who writes a log knows of them
+    _truncations: Truncations
 
     def __init__(
         self,
@@ -155,7 +155,9 @@ class PartitionLog:
         self._options = LoadOptions(
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
-        self._loaded = look(Path(self.path), self._options)
+        self._loaded, self._truncations = with_truncations(
+            Path(self.path), lambda: look(Path(self.path), self._options)
+        )
         self._closed = False
         self._transactions: Transactions | None = None
         self._max_timestamps = MaxTimestampIndex(())
@@ -426,6 +428,7 @@ class PartitionLog:
         twin._traffic = self._traffic
         twin._options = self._options
         twin._loaded = now
+        twin._truncations = self._truncations
         twin._closed = False
         twin._transactions = self._known_transactions()
         twin._max_timestamps = MaxTimestampIndex(())
@@ -847,8 +850,9 @@ class PartitionLog:
             raise LogClosedError(f"{self.path} is closed")
         if Path(self.path).is_file():
             return False
-        loaded = refreshed(Path(self.path), self._loaded, self._options)
-        if loaded is self._loaded:
+        path, before = Path(self.path), self._loaded
+        loaded, self._truncations = with_truncations(path, lambda: refreshed(path, before, self._options))
+        if loaded is before:
             return False
         self._loaded = loaded
         self._transactions = None

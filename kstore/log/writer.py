@@ -60,6 +60,7 @@ from kstore.log.files.listing import list_directory
 from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
 from kstore.log.files.log_dir_state import LogDirState, directory_of
 from kstore.log.files.option_file import write_options
+from kstore.log.files.truncations import read_truncations, write_truncations
 from kstore.log.follow.follow_source import FollowSource, WriterSource
 from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager
@@ -68,7 +69,6 @@ from kstore.log.producers.transactions import Transactions
 from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.progress import ProgressCallback, check_progress
-from kstore.log.recovery.continuity import Cuts
 from kstore.log.recovery.gaps import mark
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
@@ -177,7 +177,6 @@ class LogWriter(RecordAppender, PartitionLog):
         self._has_own_epochs = leader_epoch is None
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
-        self._cuts = Cuts()
         try:
             self._log_dir = LogDirState(directory)
         except BaseException:
@@ -216,6 +215,10 @@ class LogWriter(RecordAppender, PartitionLog):
     ) -> None:
         now = self.clock_ms()
         repairs = Repairs(self._directory, keep_cut=keep_cut)
+        self._truncations = self._truncations_next = read_truncations(Path(self._directory))
+        if self._truncations.is_pending:
+            self._note_truncation(self._truncations.last_offset)
+            self._keep_truncations()
         loaded = load(
             Path(self._directory),
             clean=clean,
@@ -226,8 +229,16 @@ class LogWriter(RecordAppender, PartitionLog):
             state=self._log_dir.state,
             writing=True,
         )
+        end = loaded.log_end_offset
+        # recovery cuts records off; or the process died before it kept an end that no batch tells
+        is_cut = bool(loaded.recovery.losses) or end < self._truncations.last_offset
+        if is_cut:
+            self._expect_truncation(end)
         loaded = self._loaded = carried_out(loaded, repairs)
         recovery = loaded.recovery
+        if is_cut:
+            self._note_truncation(end)
+            self._keep_truncations()
         if recovery.truncated_bytes:
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
             self._log_dir.lower_cleaner_offset(loaded.log_end_offset)
@@ -467,7 +478,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._set_leader_epoch(epoch)
 
     def _source(self, isolation: str) -> FollowSource:
-        return WriterSource(self, self._current, self._notify_at_change, isolation, self._cuts)
+        return WriterSource(self, self._current, self._notify_at_change, isolation)
 
     def _cursor_view(self) -> PartitionLog:
         return self  # it shows the log as it is
@@ -1224,6 +1235,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 try:
                     self._lower_recovery_point(rest)
                     self._log_dir.lower_cleaner_offset(rest)
+                    self._expect_truncation(offset)
                 except OSError:
                     change.undone()
                     raise
@@ -1231,6 +1243,19 @@ class LogWriter(RecordAppender, PartitionLog):
                 self._begin_epoch_for_cursors()
             self._reports.info("%s: truncated: removed offsets %d to %d (exclusive)", self.path, offset, end)
             return True
+
+    def _expect_truncation(self, offset: int) -> None:
+        """Before anything is cut off: readers in other processes are told, whatever becomes of this one."""
+        self._truncations_next = self._truncations.and_one(offset, is_pending=True)
+        write_truncations(self._directory, self._truncations_next)
+
+    def _note_truncation(self, offset: int) -> None:
+        """It is done: readers in this process are told."""
+        self._truncations = self._truncations_next.and_one(offset)
+
+    def _keep_truncations(self) -> None:
+        """Before anything is appended: who began to read meanwhile, and has read what was cut off, is told too."""
+        write_truncations(self._directory, self._truncations)
 
     def _lower_recovery_point(self, point: int) -> None:
         """Before the bytes from `point` on go, the checkpoints must not say that they are there."""
@@ -1251,7 +1276,7 @@ class LogWriter(RecordAppender, PartitionLog):
         file = File(rest.path, "r+")
         self._publish(SealedSegments(kept[:-1]), active, file)
         self._move_end(offset, end_of_rest)
-        self._cuts.add(offset)
+        self._note_truncation(offset)
         lowered = offset < self._start
         self._start = min(self._start, offset)
         file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
@@ -1265,6 +1290,7 @@ class LogWriter(RecordAppender, PartitionLog):
         sync_directory(self._directory)
         if lowered:  # not before: what lies between was deleted, and is gone only now
             self._store(self._point_to_store(), self._start_to_store())
+        self._keep_truncations()
 
     def _tell_end(self) -> None:
         """Truncation inside a batch leaves an end that no batch tells, and Kafka forgets with the process. Who flushes
@@ -1313,6 +1339,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 point = min(self._point_to_store(), offset, self._first_base())
                 self._store(point, self._start)
                 self._log_dir.lower_cleaner_offset(offset)
+                self._expect_truncation(offset)
             except OSError:
                 change.undone()
                 raise
@@ -1324,7 +1351,8 @@ class LogWriter(RecordAppender, PartitionLog):
             active = self._make_active(layout.segment_stem(offset), offset, now_ms, offset)
             self._publish(SealedSegments(), active)
             self._move_end(offset, offset)
-            self._cuts.add(offset)
+            self._untold_from = self._untold_end = -1
+            self._note_truncation(offset)
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_checkpoint.clear()
             self._begin_epoch_for_cursors()
@@ -1332,6 +1360,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._producer_states.begin_anew(self._now(), now_ms)
             sync_directory(self._directory)
             self._store(min(self._point_to_store(), offset), self._start_to_store())
+            self._keep_truncations()
         self._reports.info("%s: truncated: removed all records, and goes on at offset %d", self.path, offset)
 
     def refresh(self) -> bool:

@@ -20,11 +20,11 @@ from kstore.errors import KstoreError, LogClosedError, LogNotFoundError
 from kstore.log.cursors.cursor import checked_place, checked_timeout, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.follow.follow_source import check_directory, check_reached, directory_at
+from kstore.log.follow.follow_source import Reached, check_directory, directory_at
 from kstore.log.partition import PartitionLog
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import kept_before, mark_sought
+from kstore.log.recovery.continuity import mark_sought
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
@@ -424,11 +424,11 @@ class _Position:
     ) -> None:
         self._log = log
         self._shown = log._loaded  # what of it was compared last with what was read
+        self._reached = Reached(log)
         self._on_error = on_error
         self._left_out = left_out
         self._directory = directory_at(log.path)
         self._offset = offset
-        self._kept = -1  # up to where the log is what it was, if it was replaced
         # of the batch before the position, if no reader tells it
         self._mark = mark_sought(self._shown, offset)
         self._reader: RecordReader | None = None  # if it has given a record, it tells the position
@@ -476,13 +476,14 @@ class _Position:
         log = self._log
         before = self._shown
         log.refresh()
-        if log._loaded is not before and self._kept < 0:
+        self._reached.take_in(position)
+        if log._loaded is not before:
             reader = self._reader
             mark = self._mark if reader is None or reader.next_offset < 0 else reader._last_batch()
-            self._kept = kept_before(position, before.segments, before.log_end_offset, log._loaded, mark)
+            self._reached.compare(position, before.segments, before.log_end_offset, log._loaded, mark)
         self._shown = log._loaded  # not before: who is interrupted compares again
         check_directory(log.path, self._directory)
-        check_reached(position, log._loaded, self._kept)
+        self._reached.check(position, log._loaded)
         end = log.log_end_offset
         if self._isolation == "read_committed":
             end = max(log.last_stable_offset(), position)

@@ -40,3 +40,19 @@ def test_no_loss_is_told(ram: Path, before: int, then: str) -> None:
             again.abandon()
         shutil.rmtree(image)
     assert tried == {"truncated", "done"}
+
+
+@pytest.mark.parametrize("then", ["flush", "roll", "close"])
+def test_another_log_reaches_that_end(tmp_path: Path, then: str) -> None:
+    """What a truncation inside a batch has left to say of an end goes with all records."""
+    log = kstore.open(tmp_path, "a")
+    log.append(b"a")
+    log.extend([b"a"] * 9)
+    log.truncate_to(9)
+    log.truncate_fully_and_start_at(0)
+    for _ in range(9):
+        log.append(b"b")
+    getattr(log, then)()
+    log.close()
+    assert [record.offset for record in kstore.open(tmp_path)] == list(range(9))
+    assert sorted(path.name for path in tmp_path.glob("*.log"))[1:] in ([], ["00000000000000000009.log"])

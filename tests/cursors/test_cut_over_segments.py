@@ -9,6 +9,8 @@ import pytest
 
 import kstore
 
+pytestmark = pytest.mark.usefixtures("untold")
+
 NOW = int(time.time() * 1000)
 Reader = Callable[[kstore.Cursor], object]
 

@@ -10,6 +10,8 @@ import pytest
 
 import kstore
 
+pytestmark = pytest.mark.usefixtures("untold")
+
 Cut = tuple[str, int]
 CUTS: list[Cut] = [
     *(("truncate_to", offset) for offset in (0, 3, 5, 7)),

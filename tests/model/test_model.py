@@ -119,6 +119,13 @@ class Machine(RuleBasedStateMachine):
                 assert self.start <= offset
 
     @rule(data=st.data())
+    def start_anew(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(0, self.end + 3))
+        self.log.truncate_fully_and_start_at(offset)
+        self.records = {}
+        self.start = self.end = offset
+
+    @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.start, self.end))
         self.start = self.log.delete_records(offset)

@@ -34,9 +34,10 @@ from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
+from kstore.log.files.truncations import Truncations
 from kstore.log.read.changed import Changed
 from kstore.log.read.left_out import LeftOut
-from kstore.log.recovery.continuity import Cuts, Mark, kept_until, mark_as_compacted, mark_before, mark_sought
+from kstore.log.recovery.continuity import Mark, kept_until, mark_as_compacted, mark_before, mark_sought
 from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
@@ -54,7 +55,7 @@ class View(Protocol):
 
     path: str
     _loaded: Any
-    _cuts: Cuts
+    _truncations: Truncations
 
     @property
     def log_start_offset(self) -> int: ...
@@ -222,7 +223,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._reader: RecordReader | None = None  # if it has given a record, it tells the position
             self._passed = (-1, -1)  # between these offsets were no records
             self._cut = -1  # from this offset on, records were cut off after they had been read
-            self._cuts_seen = view._cuts.count
+            self._truncations_seen = view._truncations.number  # that were before what was read
             self._given_before = 0  # up to here at most, when the view was looked at last
             self._found_in = view._loaded  # where the position was found to be as it was read, or sought
             self._left: OffsetAndMetadata | None = None  # what was committed when a seek led away from it
@@ -232,7 +233,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._goes_on = False  # whether it is read on with the look that it was read with before the others had their turn
             if wait or (self._committed is not None and lock is None):  # the view may be from before it
                 view.refresh()
-                self._found_in = view._loaded
+                self._found_in, self._truncations_seen = view._loaded, view._truncations.number
             if self._committed is None:
                 self._place = offset_of(self._view, start, self._isolation)
             else:
@@ -447,7 +448,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         view = self._view
         view.refresh()
         self._known_until = time.monotonic() + _FRESH
-        now, position, cuts_seen = view._loaded, self._position, view._cuts.count
+        now, position, seen = view._loaded, self._position, view._truncations.number
         mark = self._mark_at(position)
         # what is behind an earlier cut is not what was read anyway
         self._cut = _lower(self._cut, self._cut_since(_lower(self._cut, position)))
@@ -456,19 +457,19 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 mark = mark_as_compacted(mark, self._found_in.segments, now.segments, position)
             self._mark = position, mark
         # last: who is interrupted before finds it out again
-        self._found_in, self._given_before, self._cuts_seen = now, position, cuts_seen
+        self._found_in, self._given_before, self._truncations_seen = now, position, seen
 
     def _cut_since(self, position: int) -> int:
         """From which offset on, below the position, records were cut off since that was found out last; -1 if none were."""
         view, before = self._view, self._found_in
+        cut = view._truncations.since(self._seen_truncations())
+        if 0 <= cut < position:
+            return cut
         given, is_copy = position, self._home.trace() != self._trace
         if self._shown is None and not is_copy:
             # What a follower has given since may be what was written after a truncation: it tells if not. Of a copy that was
             # put in place of what it read it tells nothing.
             given = min(position, self._given_before)
-        cut = view._cuts.since(self._cuts_seen)
-        if 0 <= cut < given:
-            return cut
         cut = -1
         epochs, end = self._shown or (self._followed_epochs, position)
         if epochs != view.leader_epochs and position <= end:
@@ -498,6 +499,12 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             if kept < reached or (is_copy and reached < given):
                 cut = _lower(cut, min(kept, view.log_end_offset))
         return cut
+
+    def _seen_truncations(self) -> int:
+        """The number of the last truncation that was before what was read."""
+        if self._shown is None and self._follower is not None:
+            return int(self._follower._truncations_seen)
+        return self._truncations_seen
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -601,7 +608,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._refresh()
         if (
             self._cut >= 0
-            or self._followed_log != (view.leader_epochs, view._cuts.count)
+            or self._followed_log != (view.leader_epochs, view._truncations.number)
             or self._position < view.log_start_offset
             or follower._stop > view.log_end_offset
         ):
@@ -715,10 +722,15 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._followed_epochs = tuple(e for e in self._view.leader_epochs if e[1] < self._position)
             self._begins = self._beginning()
             self._shown = None
-            self._followed_log = self._view.leader_epochs, self._view._cuts.count
+            self._followed_log = self._view.leader_epochs, self._view._truncations.number
             follower = self._view.follow(
                 self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
             )
+            if (
+                follower._truncations_seen != self._truncations_seen
+            ):  # another thread has truncated it meanwhile
+                self._refresh()
+                self._check_range()
             self._follower, self._follower_at = follower, self._position
         if self._closed:  # maybe meanwhile: then close() has not seen this one
             follower.close()
@@ -737,6 +749,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     def _end_follower(self) -> None:
         follower, mark = self._follower, self._mark_at(self._place)
+        self._truncations_seen = self._seen_truncations()
         self._follower = None
         if follower is not None:
             if mark is not None:
@@ -814,7 +827,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         view, committed = self._view, self._committed
         if (
             offset > view.log_end_offset
-            or view._cuts.count != self._cuts_seen
+            or view._truncations.number != self._truncations_seen
             or (committed is not None and offset == committed.offset)
         ):
             self._refresh()

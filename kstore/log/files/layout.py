@@ -19,6 +19,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CHECKPOINTS = (CLEAN_SHUTDOWN, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)  # of a log directory
 OPTIONS = "kstore-config.json"
+TRUNCATIONS = "kstore-truncations.json"
 DRAFT = ".tmp"  # behind the name of a small file that is being written, as Kafka does it, too
 CLUSTER_METADATA = "__cluster_metadata"
 
@@ -138,7 +139,7 @@ def is_draft(name: str) -> bool:
     offset = parse_offset(name)
     if offset is not None and offset >= 0:
         return name in (segment_stem(offset) + kind for kind in (*INDEX_KINDS, ".snapshot"))
-    return name in (LEADER_EPOCHS, METADATA, OPTIONS, *CHECKPOINTS)
+    return name in (LEADER_EPOCHS, METADATA, OPTIONS, TRUNCATIONS, *CHECKPOINTS)
 
 
 def segment_stem(base_offset: int) -> str:

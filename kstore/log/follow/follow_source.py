@@ -1,7 +1,7 @@
 """Where a follower gets new batches from: a log written by this process, or a directory written by another."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.engine.io.file import Traffic
@@ -12,7 +12,8 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogChangedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
-from kstore.log.recovery.continuity import Cuts, Mark, kept_before, mark_sought
+from kstore.log.files.truncations import Truncations
+from kstore.log.recovery.continuity import Mark, kept_before, mark_sought
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,7 @@ class Followed(Protocol):
 
     path: str
     _closed: bool
+    _truncations: Truncations
     _traffic: Traffic | None
 
     def last_stable_offset(self) -> int: ...
@@ -82,26 +84,53 @@ def check_directory(path: str, known: tuple[int, int]) -> None:
         raise LogNotFoundError(f"{path} was deleted, or made anew, since it was followed")
 
 
-def check_reached(offset: int, now: "Loaded", kept: int, *, is_exact: bool = False) -> None:
-    """OffsetOutOfRangeError if a follower's position was deleted or truncated away, or if what lies before it was replaced: only
-    up to `kept`, if that is not -1, it is known to be what it was.
+class Reached:
+    """Up to where a log is what a follower has read of it."""
 
-    is_exact: from there on it is not."""
-    first, end = now.log_start_offset, now.log_end_offset
-    if kept >= 0:
-        kept = max(kept, first)
-    is_replaced = 0 <= kept < min(offset, end)
-    if not is_replaced and first <= offset <= end:
-        return
-    # the log was cut below the position, and may have grown since: nobody knows where the cut was
-    ends_before = end < offset and not is_exact
-    error = OffsetOutOfRangeError(offset, first, kept if is_replaced and not ends_before else end)
-    if is_replaced:
-        error.add_note(
-            f"the log, which ends at {end}, was cut off after more of it had been read. Up to offset {kept} it is what it was; "
-            "behind it there may be others: to miss none of them, go on there"
-        )
-    raise error
+    def __init__(self, log: Followed) -> None:
+        self._log = log
+        self.seen = log._truncations.number  # the truncations that were before what was read
+        self._kept = -1  # it is only known up to there, if that is not -1
+        self._is_exact = False  # and from there on it is not
+
+    def take_in(self, position: int) -> None:
+        """What the log tells of its truncations."""
+        truncations = self._log._truncations
+        if truncations.number == self.seen:
+            return
+        cut = truncations.since(self.seen)
+        if 0 <= cut < position and (self._kept < 0 or cut < self._kept):
+            self._kept, self._is_exact = cut, True
+        self.seen = truncations.number
+
+    def compare(
+        self, position: int, before: Sequence[Segment], end: int, now: "Loaded", mark: Mark | None
+    ) -> None:
+        """What was read with what is there now: nobody tells of an older copy, or of what a broker has done. OSError."""
+        if self._kept < 0:
+            self._kept = kept_before(position, before, end, now, mark)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the log is known to be another one below a position that was asked of."""
+        return self._kept >= 0
+
+    def check(self, position: int, now: "Loaded") -> None:
+        """OffsetOutOfRangeError if the position was deleted or truncated away, or if what lies before it was replaced."""
+        first, end = now.log_start_offset, now.log_end_offset
+        kept = max(self._kept, first) if self._kept >= 0 else -1
+        is_replaced = 0 <= kept < min(position, end)
+        if not is_replaced and first <= position <= end:
+            return
+        # the log was cut below the position, and may have grown since: nobody knows where the cut was
+        ends_before = end < position and not self._is_exact
+        error = OffsetOutOfRangeError(position, first, kept if is_replaced and not ends_before else end)
+        if is_replaced:
+            error.add_note(
+                f"the log, which ends at {end}, was cut off after more of it had been read. Up to offset {kept} it is what it "
+                "was; behind it there may be others: to miss none of them, go on there"
+            )
+        raise error
 
 
 def _found(log: Followed, now: "Loaded", offset: int, isolation: str, on_error: str) -> Found | None:
@@ -140,6 +169,10 @@ class FollowSource(Protocol):
     def ended(self) -> bool:
         """Whether nothing more will come."""
 
+    @property
+    def truncations_seen(self) -> int:
+        """The number of the last truncation that was before all that is read now."""
+
     def arm(self, event: EventFd) -> None:
         """Has the event set at the next change, unless the watch tells of it."""
 
@@ -169,12 +202,9 @@ class WriterSource:
         current: "Callable[[], Loaded]",
         notify: Callable[[EventFd], None],
         isolation: str,
-        cuts: Cuts,
     ) -> None:
         self._log = log
-        self._cuts = cuts
-        self._cuts_seen = cuts.count
-        self._kept = -1  # from where on what was read is cut off
+        self._reached = Reached(log)
         self._current = current
         self._notify = notify
         self._isolation = isolation
@@ -187,6 +217,10 @@ class WriterSource:
     def ended(self) -> bool:
         return self._log._closed
 
+    @property
+    def truncations_seen(self) -> int:
+        return self._reached.seen
+
     def arm(self, event: EventFd) -> None:
         self._notify(event)
 
@@ -198,22 +232,14 @@ class WriterSource:
 
     def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
         now = self._current()
-        if self._cuts.count != self._cuts_seen:  # looked at behind it: what it shows was not cut before
-            self._take_in_cuts(offset)
-        check_reached(offset, now, self._kept, is_exact=True)
+        self._reached.take_in(offset)  # behind it: what it shows was not cut before
+        self._reached.check(offset, now)
         if offset == now.log_end_offset:
             return None
         return _found(self._log, now, offset, self._isolation, on_error)
 
     def mark_sought(self, offset: int) -> Mark | None:
         return None
-
-    def _take_in_cuts(self, offset: int) -> None:
-        count = self._cuts.count
-        cut = self._cuts.since(self._cuts_seen)
-        if 0 <= cut < offset and (self._kept < 0 or cut < self._kept):
-            self._kept = cut
-        self._cuts_seen = count
 
 
 class DirectorySource:
@@ -227,6 +253,7 @@ class DirectorySource:
         self.path = log.path
         self._log = log  # a view of the follower's own
         self._shown = log._now()  # what of it was compared last with what was read
+        self._reached = Reached(log)
         self._directory = directory_at(str(path))
         self._isolation = isolation
         self._settled = False  # no transaction is open, or none matters
@@ -235,7 +262,6 @@ class DirectorySource:
         self._unindexed = 0
         self._segment: Segment | None = None
         self._end = -1
-        self._kept = -1  # up to where the log is what it was, if it was replaced
         self.ended = False
         self.watch: Inotify | None = None
         self._partition = -1
@@ -255,6 +281,10 @@ class DirectorySource:
     def told(self) -> bool:
         return self.watch is not None
 
+    @property
+    def truncations_seen(self) -> int:
+        return self._reached.seen
+
     def arm(self, event: EventFd) -> None:
         pass
 
@@ -273,7 +303,11 @@ class DirectorySource:
                         self._grown = True
                     else:
                         self._stale = True
-                elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS) or not name or directory < 0:
+                elif (
+                    name in (layout.LOG_STARTS, layout.RECOVERY_POINTS, layout.TRUNCATIONS)
+                    or not name
+                    or directory < 0
+                ):
                     self._stale = True
         except BaseException:  # an interrupt: nobody tells the rest once more
             self._stale = True
@@ -289,8 +323,8 @@ class DirectorySource:
         is_new = self._stale
         if is_new:
             self._refresh(offset, mark)
-        if is_new or self._kept >= 0:
-            check_reached(offset, self._log._now(), self._kept)
+        if is_new or self._reached.is_lost:
+            self._reached.check(offset, self._log._now())
         if offset >= self._end:
             return None
         return _found(self._log, self._log._now(), offset, self._isolation, on_error)
@@ -337,8 +371,9 @@ class DirectorySource:
         self._log.refresh()
         check_directory(self.path, self._directory)  # after it: what was read is of this directory
         now = self._log._now()
-        if now is not before and self._kept < 0:
-            self._kept = kept_before(offset, segments, end, now, mark)
+        self._reached.take_in(offset)
+        if now is not before:
+            self._reached.compare(offset, segments, end, now, mark)
         last = now.segments[-1] if now.segments else None
         # at once: one tells of the others
         self._shown, self._segment, self._end = now, last, now.log_end_offset

@@ -293,6 +293,11 @@ class Follower(Closing, Generic[Item]):
         self._closed = True
         self._event.set()
 
+    @property
+    def _truncations_seen(self) -> int:
+        """The number of the last truncation that was before all that is read now."""
+        return self._source.truncations_seen
+
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
         return f"<Follower of {self._source.path}: at offset {self.offset}{state}>"

@@ -37,25 +37,6 @@ class Shown(Protocol):
     def log_end_offset(self) -> int: ...
 
 
-class Cuts:
-    """Where a log was truncated while it was written here: who reads it asks for what came since."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._rising: tuple[
-            tuple[int, int], ...
-        ] = ()  # (number, offset); a later, lower one makes others needless
-
-    def add(self, offset: int) -> None:
-        """What begins at an offset is cut off, and other records may get these offsets."""
-        self._rising = (*(cut for cut in self._rising if cut[1] < offset), (self.count + 1, offset))
-        self.count += 1
-
-    def since(self, count: int) -> int:
-        """The least offset of those after the first `count`; -1 if there are none."""
-        return next((offset for number, offset in self._rising if number > count), -1)
-
-
 def kept_until(
     before: Sequence[Segment], end: int, position: int, now: Sequence[Segment], mark: Mark | None = None
 ) -> int:

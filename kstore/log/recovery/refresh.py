@@ -1,6 +1,7 @@
 """A log that is read, brought up to date with what others have written."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import sleep, time
@@ -14,6 +15,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.listing import read_directory, scan_directory
 from kstore.log.files.log_dir_state import read_log_start
+from kstore.log.files.truncations import Truncations, read_truncations
 from kstore.log.recovery.loader import Loaded, load
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.single_file import load_file
@@ -59,6 +61,17 @@ def look(path: Path, options: LoadOptions) -> Loaded:
                 raise LogChangedError(e.filename or str(path), 0, 0, 0, "it was deleted") from e
         sleep(0.001 * attempt)
     raise AssertionError
+
+
+def with_truncations(path: Path, load: Callable[[], Loaded]) -> tuple[Loaded, Truncations]:
+    """The log as something loads it, and the truncations up to that moment: those behind it are told by a later look."""
+    known = read_truncations(path)
+    for _ in range(_LOOKS):
+        before, loaded = known, load()
+        known = read_truncations(path)
+        if known == before:
+            break
+    return loaded, before
 
 
 def _is_being_replaced(path: Path, loaded: Loaded) -> bool:
