@@ -97,6 +97,7 @@ OURS = (
     ".lock",
     ".kafka_cleanshutdown",
     "kstore-config.json",
+    "kstore-truncations.json",
     "log-start-offset-checkpoint",
     "recovery-point-offset-checkpoint",
 )
