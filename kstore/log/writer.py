@@ -35,6 +35,7 @@ from kstore.engine.record.batch import RecordBatch
 from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
+    CorruptFileError,
     InvalidConfigError,
     InvalidRecordError,
     KstoreError,
@@ -84,12 +85,23 @@ from kstore.log.write.rebase_segment import renumber
 from kstore.log.write.reports import Reports
 from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.sealed_segments import SealedSegments
-from kstore.log.write.segment_truncation import end_of_rest, rest_of, shorten_transactions
+from kstore.log.write.segment_truncation import end_of_rest, first_removed, rest_of, shorten_transactions
 
 if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Work
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
+
+
+def _last_epoch(segments: Sequence[Segment]) -> int:
+    """The leader epoch of the last batch; -1 if there is none, or it has none."""
+    for segment in reversed(segments):
+        with contextlib.suppress(CorruptFileError, OSError):  # who reads it is told
+            segment.read_next_offset()
+        header = segment._last_header
+        if header is not None:
+            return int.from_bytes(header[12:16], "big", signed=True) if header[16] == 2 else -1
+    return -1
 
 
 def _cut_files(paths: list[str]) -> str:
@@ -190,7 +202,12 @@ class LogWriter(RecordAppender, PartitionLog):
             if leader_epoch is not None:
                 self.assign_leader_epoch(leader_epoch)
             else:
-                self._set_leader_epoch(max(self._epoch_checkpoint.epochs.latest or 0, 0))
+                latest = self._epoch_checkpoint.epochs.latest
+                if (
+                    latest is None
+                ):  # it knows nothing of records that were deleted, though they are in the last file
+                    latest = _last_epoch(self.segments)
+                self._set_leader_epoch(max(latest, 0))
                 recovery = self._loaded.recovery
                 self._begin_epoch_for_cursors(begin=not recovery.clean or bool(recovery.losses))
             self._appenders = set()
@@ -215,10 +232,8 @@ class LogWriter(RecordAppender, PartitionLog):
     ) -> None:
         now = self.clock_ms()
         repairs = Repairs(self._directory, keep_cut=keep_cut)
-        self._truncations = self._truncations_next = read_truncations(Path(self._directory))
-        if self._truncations.is_pending:
-            self._note_truncation(self._truncations.last_offset)
-            self._keep_truncations()
+        known = read_truncations(Path(self._directory))
+        self._truncations = known.without_pending()
         loaded = load(
             Path(self._directory),
             clean=clean,
@@ -230,14 +245,14 @@ class LogWriter(RecordAppender, PartitionLog):
             writing=True,
         )
         end = loaded.log_end_offset
-        # recovery cuts records off; or the process died before it kept an end that no batch tells
-        is_cut = bool(loaded.recovery.losses) or end < self._truncations.last_offset
+        # recovery cuts records off; or the process died in a truncation, or before it kept an end that no batch tells
+        is_cut = known.is_pending or bool(loaded.recovery.losses) or end < known.end
         if is_cut:
-            self._expect_truncation(end)
+            self._expect_truncation(end, end)
         loaded = self._loaded = carried_out(loaded, repairs)
         recovery = loaded.recovery
         if is_cut:
-            self._note_truncation(end)
+            self._note_truncation()
             self._keep_truncations()
         if recovery.truncated_bytes:
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
@@ -1224,7 +1239,8 @@ class LogWriter(RecordAppender, PartitionLog):
             now_ms = self.clock_ms()
             end = self._end_offset
             if offset >= end:
-                self._epoch_checkpoint.truncate_from_end(self._end_offset)
+                self._epoch_checkpoint.truncate_from_end(end)
+                self._move_end(end, end)  # what is appended tells its epoch
                 return False
             if self._first_base() > offset:
                 self._start_anew(offset, None, now_ms)
@@ -1235,7 +1251,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 try:
                     self._lower_recovery_point(rest)
                     self._log_dir.lower_cleaner_offset(rest)
-                    self._expect_truncation(offset)
+                    self._expect_truncation(
+                        first_removed(self.segments[at], offset) if at >= 0 else offset, offset
+                    )
                 except OSError:
                     change.undone()
                     raise
@@ -1244,14 +1262,14 @@ class LogWriter(RecordAppender, PartitionLog):
             self._reports.info("%s: truncated: removed offsets %d to %d (exclusive)", self.path, offset, end)
             return True
 
-    def _expect_truncation(self, offset: int) -> None:
+    def _expect_truncation(self, offset: int, end: int) -> None:
         """Before anything is cut off: readers in other processes are told, whatever becomes of this one."""
-        self._truncations_next = self._truncations.and_one(offset, is_pending=True)
+        self._truncations_next = self._truncations.and_one(offset, end, is_pending=True)
         write_truncations(self._directory, self._truncations_next)
 
-    def _note_truncation(self, offset: int) -> None:
+    def _note_truncation(self) -> None:
         """It is done: readers in this process are told."""
-        self._truncations = self._truncations_next.and_one(offset)
+        self._truncations = self._truncations_next.carried_out()
 
     def _keep_truncations(self) -> None:
         """Before anything is appended: who began to read meanwhile, and has read what was cut off, is told too."""
@@ -1276,7 +1294,7 @@ class LogWriter(RecordAppender, PartitionLog):
         file = File(rest.path, "r+")
         self._publish(SealedSegments(kept[:-1]), active, file)
         self._move_end(offset, end_of_rest)
-        self._note_truncation(offset)
+        self._note_truncation()
         lowered = offset < self._start
         self._start = min(self._start, offset)
         file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
@@ -1339,7 +1357,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 point = min(self._point_to_store(), offset, self._first_base())
                 self._store(point, self._start)
                 self._log_dir.lower_cleaner_offset(offset)
-                self._expect_truncation(offset)
+                self._expect_truncation(offset, offset)
             except OSError:
                 change.undone()
                 raise
@@ -1352,7 +1370,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._publish(SealedSegments(), active)
             self._move_end(offset, offset)
             self._untold_from = self._untold_end = -1
-            self._note_truncation(offset)
+            self._note_truncation()
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_checkpoint.clear()
             self._begin_epoch_for_cursors()

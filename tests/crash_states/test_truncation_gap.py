@@ -1,6 +1,7 @@
 """A truncation inside a batch leaves offsets that no record has. No power cut makes a loss of them."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,19 @@ def test_another_log_reaches_that_end(tmp_path: Path, then: str) -> None:
     log.close()
     assert [record.offset for record in kstore.open(tmp_path)] == list(range(9))
     assert sorted(path.name for path in tmp_path.glob("*.log"))[1:] in ([], ["00000000000000000009.log"])
+
+
+def test_later_records_are_found_by_time(tmp_path: Path) -> None:
+    """The segment that says where the batch was has no records: the time of its file is no record's."""
+    now = int(time.time() * 1000)
+    with kstore.open(tmp_path, "a") as log:
+        log.append(b"old", timestamp=now - 3_600_000)
+        log.extend([b"a", b"b", b"c"], timestamps=[now - 3_600_000] * 3)
+        log.truncate_to(2)
+        log.flush()
+        log.append(b"new", timestamp=now + 1000)
+        for view in (log, kstore.open(tmp_path)):
+            found = view.find(timestamp=now - 1_800_000)
+            assert found is not None
+            assert found.offset == 2
+            assert view.find(timestamp=now + 2000) is None

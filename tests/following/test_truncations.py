@@ -2,8 +2,10 @@
 
 import contextlib
 import random
+import time
 import uuid
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,8 @@ def with_a_cursor_of_the_writer(log: kstore.LogWriter, start: int) -> Any:
 
 
 OTHERS = [followed, of_a_store, with_a_cursor, with_a_following_cursor]
+CURSORS = [with_a_cursor, with_a_following_cursor, with_a_cursor_of_the_writer]
+READ_AHEAD = CURSORS[1:]  # also what a compaction or an erasure has taken since
 OWN = [of_the_writer, with_a_cursor_of_the_writer]
 Begun = Callable[[kstore.LogWriter, int], Any]
 
@@ -53,6 +57,12 @@ def opened(path: Path) -> kstore.LogWriter:
     """Its truncations begin no leader epoch."""
     options: Any = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
     return kstore.open(path, "a", internal_segment_bytes=600, leader_epoch=3, **options)
+
+
+def first_of_batch(log: kstore.LogWriter, offset: int) -> int:
+    """The first offset of a batch that holds an offset and one before it; else the offset."""
+    batches = log.from_file_start().batches()
+    return next((b.base_offset for b in batches if b.base_offset < offset <= b.last_offset), offset)
 
 
 def append(log: kstore.LogWriter, count: int) -> None:
@@ -71,16 +81,24 @@ def test_against_a_model(tmp_path: Path, begun: Begun, seed: int) -> None:
     reader, position, cut = begun(log, 0), 0, -1
     for _ in range(dice.randrange(5, 40)):
         what = dice.choice(
-            ["append", "append", "append", "truncate", "roll", "close", "compact", "erase", "look", "look"]
+            [
+                *["append", "append", "extend", "extend", "truncate", "roll", "close", "compact", "erase"],
+                *["look", "look", "look at a few"],
+            ]
         )
         if what == "append":
             for _ in range(dice.randrange(1, 12)):
                 log.append(b"%d" % dice.randrange(1 << 30), b"%d" % dice.randrange(6))
+        elif what == "extend":
+            values = [b"%d" % dice.randrange(1 << 30) for _ in range(dice.randrange(1, 9))]
+            log.extend(values, keys=[b"%d" % dice.randrange(6) for _ in values])
         elif what == "truncate":
             offset = dice.randrange(log.log_end_offset + 1)
             if offset < log.log_end_offset:
                 if dice.randrange(4):
+                    first = first_of_batch(log, offset)
                     log.truncate_to(offset)
+                    offset = first
                 else:
                     log.truncate_fully_and_start_at(offset)
                 if offset < position:
@@ -99,19 +117,25 @@ def test_against_a_model(tmp_path: Path, begun: Begun, seed: int) -> None:
         elif cut >= 0:
             with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
                 list(reader)
-            # an end behind which nothing is left is not on the disk yet
+            end = caught.value.end
             shown = log if begun in OWN else kstore.open(path)
-            position = max(min(cut, shown.log_end_offset), shown.log_start_offset)
-            assert caught.value.end == position
-            cut = -1
+            assert shown.log_start_offset <= end <= max(cut, shown.log_start_offset)
+            assert not [record for record in log if end <= record.offset < cut]
+            position, cut = end, -1
             reader.close()
             reader = begun(log, position)
+        elif what == "look at a few" and cut < 0 and begun in CURSORS and position >= log.log_start_offset:
+            for record in islice(reader, dice.randrange(1, 6)):
+                found = next(r for r in log if r.offset >= position)
+                assert record == found or (begun in READ_AHEAD and position <= record.offset < found.offset)
+                position = record.offset + 1
         else:
             if position < log.log_start_offset:
                 with pytest.raises(kstore.OffsetOutOfRangeError):
                     list(reader)
                 return
-            assert [r.offset for r in reader] == [r.offset for r in log if r.offset >= position]
+            given, there = [r.offset for r in reader], [r.offset for r in log if r.offset >= position]
+            assert given == there or (begun in READ_AHEAD and given == sorted({*given, *there}))
             position = log.log_end_offset
     log.close()
 
@@ -160,22 +184,53 @@ def test_a_broken_off_truncation(
             assert caught.value.end == 4
 
 
-def test_a_killed_truncation(tmp_path: Path) -> None:
-    """The file says that one may have been carried out: whoever opens the log for writing says that it was."""
+@pytest.mark.parametrize("offset", [13, 15])
+def test_a_group_that_was_closed(tmp_path: Path, offset: int) -> None:
+    """The log ends before its position now, and no leader epoch tells where it was cut off."""
     path = tmp_path / "t-0"
-    with kstore.open(path, "a") as log:
+    with kstore.open(path, "a", leader_epoch=3) as log:
         append(log, 10)
-    write_truncations(str(path), Truncations().and_one(4, is_pending=True))
-    number = read_truncations(path).number
-    reader = followed(log, 0)
+        log.truncate_to(2)
+        append(log, 16)
+        time.sleep(0.002)
+        with kstore.open(path).cursor("g") as jobs:
+            assert len(list(jobs)) == 18
+            jobs.commit()
+        log.truncate_to(offset)
+        log.append(b"new")
+        with kstore.open(path).cursor("g") as jobs:
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(jobs)
+            assert caught.value.end == offset
+            jobs.seek(caught.value.end)
+            assert [record.value for record in jobs] == [b"new"]
+
+
+@pytest.mark.parametrize("end", [10, 7, 4])
+def test_a_killed_truncation(tmp_path: Path, end: int) -> None:
+    """The file says that one may have been carried out: whoever opens the log for writing says how far it was."""
+    path = tmp_path / "t-0"
+    log = kstore.open(path, "a")
+    append(log, 10)
+    log.abandon()
+    pending = read_truncations(path).and_one(4, 4, is_pending=True)
+    write_truncations(str(path), pending)
+    reader = followed(log, 0)  # from here on nobody tells it of the one that was pending
     assert len(list(reader)) == 10
+    with (path / f"{0:020d}.log").open("r+b") as file:
+        file.truncate(kstore.open(path).segments[0].size // 10 * end)
     with kstore.open(path, "a") as log:
         log.append(b"new")
-    found = read_truncations(path)
-    assert (found.is_pending, found.last_offset) == (False, 4)
-    assert found.number > number
-    with pytest.raises(kstore.OffsetOutOfRangeError):
-        list(reader)
+        found = read_truncations(path)
+        assert not found.is_pending
+        assert found.number > pending.number
+        assert found.since(0) == found.since(pending.number) == end
+        if end == 10:
+            assert [record.value for record in reader] == [b"new"]
+        else:
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(reader)
+            assert caught.value.end == end
 
 
 @pytest.mark.parametrize("begun", OTHERS)

@@ -405,13 +405,13 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         """From which offset on records were cut off after they had been read; -1 if none are known. Of a position that a
         cursor before this one has committed, its leader epoch tells."""
         cut, committed = self._cut, self._committed
-        if (
-            committed is not None
-            and committed.offset == position
-            and committed.leader_epoch >= 0
-            and committed is not self._left
-        ):
-            cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
+        if committed is not None and committed.offset == position and committed is not self._left:
+            if committed.leader_epoch >= 0:
+                cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
+            if position > self._view.log_end_offset:  # what is before it may be new as well
+                known = self._view._truncations
+                since = known.since(committed.timestamp * 1_000_000)
+                cut = _lower(cut, since if since >= 0 else known.since(0))
         return cut
 
     def _end_of_epoch(self, epoch: int, position: int) -> int:

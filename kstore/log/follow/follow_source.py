@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.engine.io.file import Traffic
@@ -12,12 +13,10 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogChangedError, LogNotFoundError, OffsetOutOfRangeError
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
-from kstore.log.files.truncations import Truncations
+from kstore.log.files.truncations import Truncations, read_truncations
 from kstore.log.recovery.continuity import Mark, kept_before, mark_sought
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kstore.log.recovery.loader import Loaded
 
 _INDEX_AFTER = 16 << 20  # so many bytes may lie behind the indexes before they are brought up to date
@@ -353,6 +352,11 @@ class DirectorySource:
             BatchReader((grown,), offset, first_position=position)
         ):
             self._grown, self._stale = False, True
+            return None
+        self.look()  # behind it: it may be cut off, and what was read be new
+        if self.watch is None:
+            self._stale = read_truncations(Path(self.path)).number != self._reached.seen
+        if self._stale:
             return None
         self._segment, self._end = grown, last + 1
         self._unindexed += grown.size - position

@@ -7,6 +7,7 @@ from kstore.engine.scan.batch_reader import change_of
 from kstore.engine.segment.segment import OffsetAndTimestamp, Segment
 from kstore.errors import CorruptFileError, CorruptRecordError
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
+from kstore.log.recovery.gaps import is_mark
 from kstore.log.recovery.loader import Loaded
 
 EARLIEST = -2
@@ -112,18 +113,19 @@ def check_complete(now: Loaded) -> None:
 
 def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> OffsetAndTimestamp | None:
     """The first record with at least this timestamp in the segment that Kafka asks for it: the first whose largest
-    timestamp reaches it. None where that has none. `reached` is of the log's segments."""
+    timestamp reaches it; of one without records it is the time of its file. None where that has none. `reached` is of the log's
+    segments."""
     segments = now.segments
     at = reached.first(timestamp)
     while at < len(segments):
         segment = segments[at]
         found = segment.find_timestamp(timestamp, now.log_start_offset)
-        # Kafka asks no further segment. Where the time index is lost and the file's time stood in for it, that
-        # would make a guess into an answer, so there we do.
+        # Kafka asks no further segment. Where the time index is lost, or the segment is only the mark of a truncation, and the
+        # file's time stood in for it, that would make a guess into an answer, so there we do.
         if found is not None:
             check_inside(now, found.offset)
             return found
-        if segment.base_offset not in now.lost_time_indexes:
+        if segment.base_offset not in now.lost_time_indexes and (segment.size or not is_mark(segment)):
             break
         at += 1
         while at < len(segments) and segments[at].largest_timestamp < timestamp:

@@ -33,6 +33,13 @@ def shorten_transactions(rest: Segment) -> None:
         file.sync()
 
 
+def first_removed(segment: Segment, offset: int) -> int:
+    """The first offset of a batch that goes, in or behind this segment, once what begins at `offset` is removed: `offset`, or
+    that of the batch that holds it."""
+    located = segment.translate(offset)
+    return offset if located is None else min(segment.batch_at(located.position).base_offset, offset)
+
+
 def end_of_rest(segment: Segment, offset: int) -> int:
     """Where the log ends once what begins at `offset`, in or behind this segment, is gone; at least, where a gap or a
     batch is cut."""
