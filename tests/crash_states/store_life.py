@@ -176,6 +176,7 @@ class StoreLife:
         committed = self.now.committed
         self.mark(doing=f"commit {offset} of {name}-{number}", committed=committed | {place: (now, offset)})
         with log.cursor(GROUP) as cursor:
+            cursor.seek(offset)  # a commit alone does not go back
             cursor.commit(offset - 1)  # the last record that is done
         self.mark(doing=f"after {self.now.doing}", committed=committed | {place: (offset,)})
 
