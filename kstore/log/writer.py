@@ -251,9 +251,6 @@ class LogWriter(RecordAppender, PartitionLog):
             self._expect_truncation(end, end)
         loaded = self._loaded = carried_out(loaded, repairs)
         recovery = loaded.recovery
-        if is_cut:
-            self._note_truncation()
-            self._keep_truncations()
         if recovery.truncated_bytes:
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
             self._log_dir.lower_cleaner_offset(loaded.log_end_offset)
@@ -297,6 +294,9 @@ class LogWriter(RecordAppender, PartitionLog):
         owed += self._producer_states.snapshots.unsynced
         self._owe_sync(owed, True)
         self._begin(active, end, max(durable, 0))
+        if is_cut:
+            self._note_truncation()
+            self._keep_truncations()
 
     def _report_recovery(self) -> None:
         recovery, report = self._loaded.recovery, self._reports
@@ -1264,12 +1264,12 @@ class LogWriter(RecordAppender, PartitionLog):
 
     def _expect_truncation(self, offset: int, end: int) -> None:
         """Before anything is cut off: readers in other processes are told, whatever becomes of this one."""
-        self._truncations_next = self._truncations.and_one(offset, end, is_pending=True)
+        self._truncations_next = self._truncations.expecting(offset, end)
         write_truncations(self._directory, self._truncations_next)
 
     def _note_truncation(self) -> None:
         """It is done: readers in this process are told."""
-        self._truncations = self._truncations_next.carried_out()
+        self._truncations = self._truncations_next.carried_out(self.last_stable_offset())
 
     def _keep_truncations(self) -> None:
         """Before anything is appended: who began to read meanwhile, and has read what was cut off, is told too."""
@@ -1294,13 +1294,13 @@ class LogWriter(RecordAppender, PartitionLog):
         file = File(rest.path, "r+")
         self._publish(SealedSegments(kept[:-1]), active, file)
         self._move_end(offset, end_of_rest)
-        self._note_truncation()
         lowered = offset < self._start
         self._start = min(self._start, offset)
         file.sync()  # else what is appended here is acknowledged over bytes that a power cut brings back
         shorten_transactions(rest)
         self._epoch_checkpoint.truncate_from_end(offset)
         self._producer_states.begin_anew(self._now(), now_ms)
+        self._note_truncation()
         if end_of_rest < offset:
             self._untold_from, self._untold_end = rest.read_next_offset(), offset
         else:
@@ -1370,12 +1370,12 @@ class LogWriter(RecordAppender, PartitionLog):
             self._publish(SealedSegments(), active)
             self._move_end(offset, offset)
             self._untold_from = self._untold_end = -1
-            self._note_truncation()
             self._start = offset if log_start_offset is None else log_start_offset
             self._epoch_checkpoint.clear()
             self._begin_epoch_for_cursors()
             self._producer_states.snapshots.clear()
             self._producer_states.begin_anew(self._now(), now_ms)
+            self._note_truncation()
             sync_directory(self._directory)
             self._store(min(self._point_to_store(), offset), self._start_to_store())
             self._keep_truncations()

@@ -424,7 +424,7 @@ class _Position:
     ) -> None:
         self._log = log
         self._shown = log._loaded  # what of it was compared last with what was read
-        self._reached = Reached(log)
+        self._reached = Reached(log, isolation)
         self._on_error = on_error
         self._left_out = left_out
         self._directory = directory_at(log.path)

@@ -1,6 +1,7 @@
 """Truncations of a log that another process reads: exactly what was cut off is told."""
 
 import contextlib
+import os
 import random
 import time
 import uuid
@@ -15,6 +16,7 @@ import kstore
 from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
 
 NAME = "kstore-truncations.json"
+ALL = "read_uncommitted"
 
 
 def followed(log: kstore.LogWriter, start: int) -> Any:
@@ -213,7 +215,7 @@ def test_a_killed_truncation(tmp_path: Path, end: int) -> None:
     log = kstore.open(path, "a")
     append(log, 10)
     log.abandon()
-    pending = read_truncations(path).and_one(4, 4, is_pending=True)
+    pending = read_truncations(path).expecting(4, 4)
     write_truncations(str(path), pending)
     reader = followed(log, 0)  # from here on nobody tells it of the one that was pending
     assert len(list(reader)) == 10
@@ -224,7 +226,7 @@ def test_a_killed_truncation(tmp_path: Path, end: int) -> None:
         found = read_truncations(path)
         assert not found.is_pending
         assert found.number > pending.number
-        assert found.since(0) == found.since(pending.number) == end
+        assert found.since(0, ALL) == found.since(pending.number, ALL) == end
         if end == 10:
             assert [record.value for record in reader] == [b"new"]
         else:
@@ -297,6 +299,75 @@ def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
     assert caught.value.end == 3
 
 
+def test_no_file_of_that_name(tmp_path: Path) -> None:
+    """What is there tells nothing, and reading goes on."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        append(log, 10)
+        for make in (Path.mkdir, lambda p: p.symlink_to(p), os.mkfifo):
+            make(path / NAME)
+            assert len(list(followed(log, 0))) == len(list(with_a_cursor(log, 0))) == 10
+            (path / NAME).rmdir() if (path / NAME).is_dir() else (path / NAME).unlink()
+
+
+def transaction(log: kstore.LogWriter, sequence: int, values: list[bytes]) -> None:
+    now = int(time.time() * 1000)
+    records = [(now, None, value, None) for value in values]
+    own: Any = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
+    log.append_batches(kstore.encode_batch(records, base_sequence=sequence, **own))
+
+
+def end_transaction(log: kstore.LogWriter, commits: bool) -> None:
+    now = int(time.time() * 1000)
+    own: Any = {"producer_id": 1, "producer_epoch": 0, "transactional": True, "control": True}
+    marker = kstore.encode_batch([(now, b"\0\0\0" + bytes([commits]), bytes(6), None)], **own)
+    log.append_batches(marker, origin="coordinator", transaction_version=0)
+
+
+@pytest.mark.parametrize("kind", ["follow", "writer", "store", "cursor", "following", "reopened"])
+@pytest.mark.parametrize("own_epochs", [True, False])
+def test_a_transaction_is_open_again(tmp_path: Path, kind: str, own_epochs: bool) -> None:
+    """Its abort was cut off, and then it was committed: readers of committed records get them."""
+    path = tmp_path / "t-0"
+    options: Any = {"isolation": "read_committed"}
+    with kstore.open(path, "a", leader_epoch=None if own_epochs else 3) as log:
+        append(log, 2)
+        transaction(log, 0, [b"t2", b"t3"])
+        end_transaction(log, False)
+        append(log, 2)
+        view, store = kstore.open(path), kstore.LogStore(tmp_path)
+        make: dict[str, Callable[[int], Any]] = {
+            "follow": lambda at: view.follow(at, timeout=0, **options),
+            "writer": lambda at: log.follow(at, timeout=0, **options),
+            "store": lambda at: store.follow(["t"], {("t", 0): at}, timeout=0, **options),
+            "cursor": lambda at: sought(kstore.open(path).cursor(uuid.uuid4().hex, **options), at),
+            "following": lambda at: sought(
+                kstore.open(path).cursor(uuid.uuid4().hex, follow=True, timeout=0, **options), at
+            ),
+            "reopened": lambda _: kstore.open(path).cursor("g", **options),
+        }
+        reader = make[kind](0)
+        assert [record.offset for record in reader] == [0, 1, 5, 6]
+        if kind == "reopened":
+            reader.commit()
+            reader.close()
+            reader = make[kind](0)
+        log.truncate_to(4)
+        end_transaction(log, True)
+        log.append(b"n5")
+        with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+            list(reader)
+        assert caught.value.end == 2
+        if kind == "reopened":
+            reader.seek(caught.value.end)
+        else:
+            reader.close()
+            view.refresh()
+            reader = make[kind](caught.value.end)
+        assert [record.value for record in reader] == [b"t2", b"t3", b"n5"]
+        reader.close()
+
+
 def test_many(tmp_path: Path) -> None:
     """The file stays small; who has not looked for long is told of no record too few."""
     path = tmp_path / "t-0"
@@ -308,4 +379,4 @@ def test_many(tmp_path: Path) -> None:
             log.truncate_to(log.log_end_offset - 1)
         size = (path / NAME).stat().st_size
         assert size < 5_000
-        assert read_truncations(path).since(seen) == 5
+        assert read_truncations(path).since(seen, ALL) == 5

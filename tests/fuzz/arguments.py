@@ -19,7 +19,13 @@ from tests.fuzz.driver import Case, drive
 
 ALLOWED = (TypeError, ValueError, OverflowError, OSError, KstoreError, RecursionError, LookupError)
 LEFT_OUT = ("close", "abandon", "follow", "send", "send_async", "appender")  # what waits, or ends the log
-INSIDE = ("limit_to", "use_indexes", "set_max_timestamp", "rebuild")  # of a segment: for who makes it
+INSIDE = (
+    "limit_to",
+    "use_indexes",
+    "set_max_timestamp",
+    "rebuild",
+    "remember_file",
+)  # of a segment: for who makes it
 BIG = (2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**30)
 
 

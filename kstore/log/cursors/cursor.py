@@ -408,10 +408,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         if committed is not None and committed.offset == position and committed is not self._left:
             if committed.leader_epoch >= 0:
                 cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
-            if position > self._view.log_end_offset:  # what is before it may be new as well
-                known = self._view._truncations
-                since = known.since(committed.timestamp * 1_000_000)
-                cut = _lower(cut, since if since >= 0 else known.since(0))
+            is_behind, known = position > self._view.log_end_offset, self._view._truncations
+            # what is before it may be new as well, or be read by those who read what is committed
+            if is_behind or (0 <= cut < position and self._isolation == "read_committed"):
+                since = known.since(committed.timestamp * 1_000_000, self._isolation)
+                cut = _lower(cut, known.since(0, self._isolation) if is_behind and since < 0 else since)
         return cut
 
     def _end_of_epoch(self, epoch: int, position: int) -> int:
@@ -462,7 +463,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
     def _cut_since(self, position: int) -> int:
         """From which offset on, below the position, records were cut off since that was found out last; -1 if none were."""
         view, before = self._view, self._found_in
-        cut = view._truncations.since(self._seen_truncations())
+        cut = view._truncations.since(self._seen_truncations(), self._isolation)
         if 0 <= cut < position:
             return cut
         given, is_copy = position, self._home.trace() != self._trace

@@ -5,6 +5,7 @@ once more when that is done: so who reads the file behind the log never sees new
 A broker passes over it.
 """
 
+import errno
 import time
 from pathlib import Path
 
@@ -16,38 +17,42 @@ from kstore.log.files.checked_json import decode, encode
 
 _VERSION = 1
 _MOST = 64  # are told apart
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EACCES)
 
 
 class Truncations:
     """A value: `number` is that of the last one, 0 if there is none. A later one has a greater number, also if the file was
     lost meanwhile, or an older one was put in its place: it is the time, in nanoseconds since 1970.
 
-    entries: (number, offset) of those that tell something: numbers rise, and so do offsets, since a later one at a lower offset
-        makes others needless once it was carried out. The offset is that of the first record that was removed.
+    entries: (number, offset, stable offset) of those that tell something: numbers rise, and so do offsets, since a later one at a
+        lower offset makes others needless once it was carried out. The offset is that of the first record that was removed.
+        The stable offset is lower if an open transaction begins there: readers of committed records may have passed it by as
+        one that was aborted, if that was removed too.
     end: the offset that the next record got after the last one. It is larger if that was inside a batch.
     """
 
     def __init__(
-        self, entries: tuple[tuple[int, int], ...] = (), end: int = -1, *, is_pending: bool = False
+        self, entries: tuple[tuple[int, int, int], ...] = (), end: int = -1, *, is_pending: bool = False
     ) -> None:
         self._entries = entries
         self.end = end
         self.is_pending = is_pending  # the last one may not have been carried out
         self.number = entries[-1][0] if entries else 0
 
-    def since(self, number: int) -> int:
-        """From which offset on records were cut off after the one of this number; -1 if none were."""
-        return min((offset for later, offset in self._entries if later > number), default=-1)
+    def since(self, number: int, isolation: str) -> int:
+        """From which offset on records were cut off after the one of this number, or may be read again; -1 if none were."""
+        at = 2 if isolation == "read_committed" else 1
+        return min((entry[at] for entry in self._entries if entry[0] > number), default=-1)
 
-    def and_one(self, offset: int, end: int, *, is_pending: bool = False) -> "Truncations":
-        """These, and one at an offset."""
-        kept = [entry for entry in self._entries if is_pending or entry[1] < offset]
-        if (
-            len(kept) >= _MOST
-        ):  # of the two oldest, who knows the first is told a little more than was cut off
-            kept[:2] = [(kept[1][0], kept[0][1])]
-        number = max(self.number + 1, time.time_ns())
-        return Truncations((*kept, (number, offset)), end, is_pending=is_pending)
+    def expecting(self, offset: int, end: int) -> "Truncations":
+        """These, and one at an offset that is pending."""
+        return self._and_one(self._entries, offset, offset, end, is_pending=True)
+
+    def carried_out(self, last_stable_offset: int) -> "Truncations":
+        """These, once the pending one was carried out."""
+        offset = self._entries[-1][1]
+        kept = tuple(entry for entry in self._entries[:-1] if entry[1] < offset)
+        return self._and_one(kept, offset, min(offset, last_stable_offset), self.end, is_pending=False)
 
     def without_pending(self) -> "Truncations":
         """These, without one that may not have been carried out; but a later one gets a greater number than that."""
@@ -57,9 +62,16 @@ class Truncations:
         settled.number = self.number
         return settled
 
-    def carried_out(self) -> "Truncations":
-        """These, once the pending one was carried out."""
-        return self.without_pending().and_one(self._entries[-1][1], self.end)
+    def _and_one(
+        self, kept: tuple[tuple[int, int, int], ...], offset: int, stable: int, end: int, *, is_pending: bool
+    ) -> "Truncations":
+        if (
+            len(kept) >= _MOST
+        ):  # of the two oldest, who knows the first is told a little more than was cut off
+            (_, first, first_stable), (number, *_) = kept[:2]
+            kept = ((number, first, first_stable), *kept[2:])
+        last = max(self.number + 1, time.time_ns()), offset, stable
+        return Truncations((*kept, last), end, is_pending=is_pending)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Truncations):
@@ -74,14 +86,18 @@ def read_truncations(path: Path) -> Truncations:
     file = path / layout.TRUNCATIONS
     try:
         content = decode(file, read_whole(str(file)), "truncations of a log")
-        entries = tuple((_offset(number), _offset(offset)) for number, offset in content["truncations"])
+        entries = tuple(
+            (_offset(n), _offset(at), _offset(stable)) for n, at, stable in content["truncations"]
+        )
         if content["version"] != _VERSION or list(entries) != sorted(set(entries)):
             return Truncations()
         return Truncations(entries, _offset(content["end"]), is_pending=bool(content["pending"]))
-    except (FileNotFoundError, NotADirectoryError):
-        return Truncations()
+    except OSError as e:
+        if e.errno not in _NO_FILE:
+            raise
     except (CorruptCheckpointError, ValueError, KeyError, TypeError):
-        return Truncations()
+        pass
+    return Truncations()
 
 
 def write_truncations(path: str, known: Truncations) -> None:

@@ -86,8 +86,9 @@ def check_directory(path: str, known: tuple[int, int]) -> None:
 class Reached:
     """Up to where a log is what a follower has read of it."""
 
-    def __init__(self, log: Followed) -> None:
+    def __init__(self, log: Followed, isolation: str) -> None:
         self._log = log
+        self._isolation = isolation
         self.seen = log._truncations.number  # the truncations that were before what was read
         self._kept = -1  # it is only known up to there, if that is not -1
         self._is_exact = False  # and from there on it is not
@@ -97,7 +98,7 @@ class Reached:
         truncations = self._log._truncations
         if truncations.number == self.seen:
             return
-        cut = truncations.since(self.seen)
+        cut = truncations.since(self.seen, self._isolation)
         if 0 <= cut < position and (self._kept < 0 or cut < self._kept):
             self._kept, self._is_exact = cut, True
         self.seen = truncations.number
@@ -203,7 +204,7 @@ class WriterSource:
         isolation: str,
     ) -> None:
         self._log = log
-        self._reached = Reached(log)
+        self._reached = Reached(log, isolation)
         self._current = current
         self._notify = notify
         self._isolation = isolation
@@ -252,7 +253,7 @@ class DirectorySource:
         self.path = log.path
         self._log = log  # a view of the follower's own
         self._shown = log._now()  # what of it was compared last with what was read
-        self._reached = Reached(log)
+        self._reached = Reached(log, isolation)
         self._directory = directory_at(str(path))
         self._isolation = isolation
         self._settled = False  # no transaction is open, or none matters
