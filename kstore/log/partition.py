@@ -39,7 +39,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
-from kstore.log.files.truncations import Truncations
+from kstore.log.files.truncations import Truncations, read_truncations
 from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
@@ -156,7 +156,7 @@ class PartitionLog:
             clean, recovery_point, log_start_offset, index_interval_bytes, max_decompressed_bytes, recover
         )
         self._loaded, self._truncations = with_truncations(
-            Path(self.path), lambda: look(Path(self.path), self._options)
+            Path(self.path), read_truncations(Path(self.path)), lambda: look(Path(self.path), self._options)
         )
         self._closed = False
         self._transactions: Transactions | None = None
@@ -851,7 +851,9 @@ class PartitionLog:
         if Path(self.path).is_file():
             return False
         path, before = Path(self.path), self._loaded
-        loaded, self._truncations = with_truncations(path, lambda: refreshed(path, before, self._options))
+        loaded, self._truncations = with_truncations(
+            path, self._truncations, lambda: refreshed(path, before, self._options)
+        )
         if loaded is before:
             return False
         self._loaded = loaded

@@ -203,9 +203,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 self.assign_leader_epoch(leader_epoch)
             else:
                 latest = self._epoch_checkpoint.epochs.latest
-                if (
-                    latest is None
-                ):  # it knows nothing of records that were deleted, though they are in the last file
+                if latest is None:
+                    # it knows nothing of records that were deleted, though they are in the last file
                     latest = _last_epoch(self.segments)
                 self._set_leader_epoch(max(latest, 0))
                 recovery = self._loaded.recovery

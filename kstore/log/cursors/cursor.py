@@ -727,9 +727,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             follower = self._view.follow(
                 self._position, timeout=timeout, isolation=self._isolation, on_error=self._on_error
             )
-            if (
-                follower._truncations_seen != self._truncations_seen
-            ):  # another thread has truncated it meanwhile
+            if follower._truncations_seen != self._truncations_seen:
+                # another thread has truncated it meanwhile
                 self._refresh()
                 self._check_range()
             self._follower, self._follower_at = follower, self._position

@@ -65,9 +65,8 @@ class Truncations:
     def _and_one(
         self, kept: tuple[tuple[int, int, int], ...], offset: int, stable: int, end: int, *, is_pending: bool
     ) -> "Truncations":
-        if (
-            len(kept) >= _MOST
-        ):  # of the two oldest, who knows the first is told a little more than was cut off
+        if len(kept) >= _MOST:
+            # of the two oldest, who knows the first is told a little more than was cut off
             (_, first, first_stable), (number, *_) = kept[:2]
             kept = ((number, first, first_stable), *kept[2:])
         last = max(self.number + 1, time.time_ns()), offset, stable

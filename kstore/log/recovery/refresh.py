@@ -63,9 +63,12 @@ def look(path: Path, options: LoadOptions) -> Loaded:
     raise AssertionError
 
 
-def with_truncations(path: Path, load: Callable[[], Loaded]) -> tuple[Loaded, Truncations]:
-    """The log as something loads it, and the truncations up to that moment: those behind it are told by a later look."""
-    known = read_truncations(path)
+def with_truncations(
+    path: Path, known: Truncations, load: Callable[[], Loaded]
+) -> tuple[Loaded, Truncations]:
+    """The log as something loads it, and the truncations up to that moment: those behind it are told by a later look.
+
+    known: those up to any moment before."""
     for _ in range(_LOOKS):
         before, loaded = known, load()
         known = read_truncations(path)
