@@ -434,7 +434,8 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         for name, key in _KEYS.items():
-            object.__setattr__(self, name, _accept(key, name, getattr(self, name)))
+            if name in self._given:  # a default is right as it stands: a test asks them all
+                object.__setattr__(self, name, _accept(key, name, getattr(self, name)))
         _check_together(self)
 
     @classmethod

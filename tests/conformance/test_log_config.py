@@ -6,6 +6,7 @@ The file is long because it has the tests of one class of Kafka in one place.
 import copy
 import pickle
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,18 @@ def test_kafka_config_to_props() -> None:
     assert [option.name for option in LogConfig.describe() if not option.in_kafka] == ["key_files"]
     assert LogConfig.from_topic({}) == LogConfig.from_server_properties({}) == config
     assert config.to_topic() == {}
+
+
+def test_defaults_are_values_that_may_be_given() -> None:
+    """And have the form in which a value that is given is kept: a default is not checked at each construction."""
+    plain = LogConfig()
+    given_all = LogConfig(
+        **{field.name: getattr(plain, field.name) for field in fields(LogConfig) if field.init}
+    )
+    for field in fields(LogConfig):
+        if field.init:
+            default, accepted = getattr(plain, field.name), getattr(given_all, field.name)
+            assert (type(default), default) == (type(accepted), accepted), field.name
 
 
 def test_options_of_the_cleaner() -> None:

@@ -200,7 +200,8 @@ def test_garbage(ram: Path) -> None:
     del log
     until(lambda: gc.collect() >= 0 and found() is None)
     until(lambda: not threads())
-    until(lambda: not is_locked(ram))  # another thread may be the one that collects it, and be in the midst of that
+    # another thread may be the one that collects it, and be in the midst of that
+    until(lambda: not is_locked(ram))
 
 
 def test_a_child_of_fork(ram: Path) -> None:

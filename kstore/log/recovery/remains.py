@@ -11,7 +11,7 @@ from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, RecordTooLargeError
 
-_PIECE = 1 << 20  # bytes that are read at a time
+_LEAST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes that are read at a time: what is no spare room soon shows it
 
 
 class Remains(NamedTuple):
@@ -46,14 +46,15 @@ def remains_of(segment: Segment, position: int) -> Remains | None:
 
 def is_spare_room(segment: Segment, position: int) -> bool:
     """Whether a segment's file has zeros only from a byte on. Holes are not read: they may be larger than the disk. OSError."""
-    file = File(segment.path)
+    file, size = File(segment.path), _LEAST_PIECE
     try:
         while True:
             position = os.lseek(file.fd, position, os.SEEK_DATA)
-            piece = file.read(position, _PIECE)
+            piece = file.read(position, size)
             if piece.count(0) < len(piece):
                 return False
             position += len(piece)
+            size = min(2 * size, _PIECE)
     except OSError as e:
         if e.errno == errno.ENXIO:  # nothing but a hole, or the end
             return True
