@@ -71,6 +71,7 @@ from kstore.log.read.key_index import KeyIndex
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.progress import ProgressCallback, check_progress
 from kstore.log.recovery.gaps import mark
+from kstore.log.recovery.last_batch import last_batch_of
 from kstore.log.recovery.loader import Loaded, carried_out, load
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.repairs import Repairs
@@ -98,9 +99,9 @@ def _last_epoch(segments: Sequence[Segment]) -> int:
     for segment in reversed(segments):
         with contextlib.suppress(CorruptFileError, OSError):  # who reads it is told
             segment.read_next_offset()
-        header = segment._last_header
-        if header is not None:
-            return int.from_bytes(header[12:16], "big", signed=True) if header[16] == 2 else -1
+        if segment._last_header is not None:
+            last = last_batch_of(segment)
+            return -1 if last is None else last.leader_epoch
     return -1
 
 
@@ -229,7 +230,6 @@ class LogWriter(RecordAppender, PartitionLog):
         topic_id: uuid.UUID | None,
         now: int,
     ) -> None:
-        now = self.clock_ms()
         repairs = Repairs(self._directory, keep_cut=keep_cut)
         known = read_truncations(Path(self._directory))
         self._truncations = known.without_pending()

@@ -7,7 +7,7 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call
-from tests.faults.story import OPTIONS, Story
+from tests.faults.story import OPTIONS, STEP, Story
 
 pytestmark = pytest.mark.usefixtures("sound_calls")
 
@@ -38,7 +38,7 @@ def test_the_story_ends_well(ram: Path) -> None:
 def test_any_call_fails(ram: Path, error: int, how: str) -> None:
     total = count_calls(ram / "whole-0")
     assert total > 100
-    for nth in range(1, total + 1):
+    for nth in range(1, total + 1, STEP):
         story = Story(ram / f"t{nth}-0")
         fail_call(nth, error, how)
         try:
@@ -66,7 +66,7 @@ def test_any_call_fails(ram: Path, error: int, how: str) -> None:
 
 def test_interrupted_calls_go_on(ram: Path) -> None:
     total = count_calls(ram / "whole-0")
-    for nth in range(1, total + 1):
+    for nth in range(1, total + 1, STEP):
         story = Story(ram / f"t{nth}-0")
         fail_call(nth, errno.EINTR)
         try:
@@ -137,7 +137,7 @@ def test_what_retention_deleted_stays_deleted(ram: Path, error: int) -> None:
     fail_call(0)
     log.retain()
     total = calls_made()
-    for nth in range(1, total + 1):
+    for nth in range(1, total + 1, STEP):
         log, _ = _deletions(ram / f"t{nth}-0")
         log._flusher.stop()
         fail_call(nth, error, own=True)

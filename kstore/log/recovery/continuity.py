@@ -1,7 +1,6 @@
 """Whether a log that was looked at anew goes on from what it was: somebody may have put an older copy in its place, which
 has grown since."""
 
-import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import Enum
@@ -11,10 +10,10 @@ from kstore.engine.record.batch import RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, RecordTooLargeError
+from kstore.log.recovery.last_batch import last_batch_of
 
 Mark = tuple[int, int]  # the last offset and the checksum of the batch before a position, as it was read
 _FEW = 64  # offsets that are compared first, from the last one on
-_V2 = struct.Struct(">q8xBI2xi34x")  # base offset, magic, checksum, last offset delta
 
 
 class _Trace(Enum):
@@ -52,7 +51,7 @@ def kept_until(
     for old in reversed(before):
         if old.base_offset < position:
             if trace is _Trace.NONE and mark is None and position == end:
-                mark = _mark_in(old._last_header, position)
+                mark = _last_mark(old, position)
             kept = _kept_in(old, position == end, position, now, mark, trace, above)
             if kept is None:  # nothing is left of it that tells
                 trace = _Trace.GONE
@@ -114,12 +113,12 @@ def mark_sought(shown: Shown, position: int) -> Mark | None:
     return mark_before(shown.segments, position) if is_within else None
 
 
-def _mark_in(header: bytes | None, position: int) -> Mark | None:
-    """What a header says, if its batch ends at a position."""
-    if header is None or len(header) < _V2.size:
-        return None
-    base_offset, magic, crc, delta = _V2.unpack(header)
-    return (base_offset + delta, crc) if magic == 2 and base_offset + delta == position - 1 else None
+def _last_mark(segment: Segment, position: int) -> Mark | None:
+    """What the last batch of a segment is told by, if it ends at a position."""
+    last = last_batch_of(segment)
+    return (
+        (last.last_offset, last.checksum) if last is not None and last.last_offset == position - 1 else None
+    )
 
 
 def _is_here(old: Segment, now: Sequence[Segment]) -> bool:

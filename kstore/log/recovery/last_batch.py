@@ -1,0 +1,25 @@
+"""The batch with which a segment ends, as its header tells it."""
+
+import struct
+from typing import NamedTuple
+
+from kstore.engine.segment.segment import Segment
+
+_V2 = struct.Struct(">q4xiBI2xi34x")  # base offset, leader epoch, magic, checksum, last offset delta
+
+
+class LastBatch(NamedTuple):
+    """A batch of format 2. The formats before it have neither of the last two."""
+
+    last_offset: int
+    checksum: int
+    leader_epoch: int
+
+
+def last_batch_of(segment: Segment) -> LastBatch | None:
+    """The batch that `segment.read_next_offset()` found last; None if there is none, or it has an older format."""
+    header = segment._last_header
+    if header is None or len(header) < _V2.size:
+        return None
+    base_offset, leader_epoch, magic, checksum, delta = _V2.unpack(header)
+    return LastBatch(base_offset + delta, checksum, leader_epoch) if magic == 2 else None
