@@ -37,7 +37,6 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     CorruptFileError,
     InvalidConfigError,
-    InvalidRecordError,
     KstoreError,
     LogChangedError,
     LogClosedError,
@@ -82,7 +81,7 @@ from kstore.log.write.appender import Appender
 from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.write.flusher import Flusher
 from kstore.log.write.log_validator import validate
-from kstore.log.write.rebase_segment import renumber
+from kstore.log.write.rebase_segment import AdoptedFile, finish_adoptions
 from kstore.log.write.reports import Reports
 from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.sealed_segments import SealedSegments
@@ -230,6 +229,8 @@ class LogWriter(RecordAppender, PartitionLog):
         topic_id: uuid.UUID | None,
         now: int,
     ) -> None:
+        if not self._log_dir.state.clean:
+            self._finish_adoptions()
         repairs = Repairs(self._directory, keep_cut=keep_cut)
         known = read_truncations(Path(self._directory))
         self._truncations = known.without_pending()
@@ -296,6 +297,16 @@ class LogWriter(RecordAppender, PartitionLog):
         if is_cut:
             self._note_truncation()
             self._keep_truncations()
+
+    def _finish_adoptions(self) -> None:
+        for path, error in finish_adoptions(self._directory):
+            if error is None:
+                self._reports.info("%s: a file was taken over that was on its way here: %s", self.path, path)
+            else:
+                warn(
+                    f"{self.path}: a file that was being taken over is not part of the log: {error}",
+                    DataLossWarning,
+                )
 
     def _report_recovery(self) -> None:
         recovery, report = self._loaded.recovery, self._reports
@@ -638,10 +649,11 @@ class LogWriter(RecordAppender, PartitionLog):
         The file is renamed, not copied, and becomes a segment. Offsets and leader epochs are changed in place. The
         checksums of its batches are checked, but not what the configuration asks of batches, such as max_message_bytes.
         What the log holds before is made durable first; the new name of the file is durable after the next flush().
-        After an error the file is part of the log only if it is no longer at `path`.
+        After an error the file is at `path` as it was, or it is part of the log once that was opened for writing again:
+        there is no file at `path` then.
 
         Raises:
-            ValueError: the file belongs to this log.
+            ValueError: the file belongs to this log, or has other names (hard links), which would be changed too.
             LogLockedError: the log that the file belongs to is open for writing.
             CorruptRecordError: a batch is damaged.
             InvalidRecordError: the file has no records, or records of idempotent producers or transactions.
@@ -664,9 +676,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def _adopt(self, path: str) -> range:
         self._check_place()
         base, epoch = self._end_offset, self.leader_epoch
-        found = renumber(path, base, epoch, self._config.index_interval_bytes)
-        if found.batch_count == 0:
-            raise InvalidRecordError(f"{path} has no records")
+        adopted = AdoptedFile(path)
         if self.durable_offset < base:
             try:
                 self.active.sync(indexes=False)
@@ -678,9 +688,10 @@ class LogWriter(RecordAppender, PartitionLog):
         empty = self.active
         with self._unfinished(f"taking over {path} as {empty.path}") as change:
             try:
-                rename(path, empty.path)
-            except OSError:
-                change.undone()
+                found = adopted.become(self._directory, base, epoch, self._config.index_interval_bytes)
+            except BaseException:
+                if adopted.put_back():  # if that fails, the next opening goes on
+                    change.undone()
                 raise
             segment = self._make_segment()(empty.stem, base)
             segment.use_indexes(found.offset_index, found.time_index)

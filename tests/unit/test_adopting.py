@@ -1,6 +1,8 @@
 """Files that other logs left become segments: renamed, with offsets and epochs of their new log, nothing copied."""
 
 import contextlib
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -126,18 +128,20 @@ def test_while_others_append(tmp_path: Path) -> None:
     assert len(values) == 80 + len(appended)
 
 
-def test_every_system_call_fails_once(tmp_path: Path) -> None:
-    """The file is where it was, or the log has it when it is opened anew."""
+@pytest.mark.parametrize("error", [errno.EIO, errno.EXDEV], ids=errno.errorcode.get)
+def test_every_system_call_fails_once(ram: Path, error: int) -> None:
+    """The file is where it was, and what it was, or the log has it when it is opened anew."""
     nth = done = 0
     while not done:
         nth += 1
-        here = tmp_path / str(nth)
+        here = ram / str(nth)
         here.mkdir()
         file = left_by(here / "other", *numbered("a", 10))
+        before = file.read_bytes()
         log = kstore.open(here / "log", "a")
         log.append(b"first")
         log.flush()
-        fail_call(nth, own=True)
+        fail_call(nth, error, own=True)
         try:
             log.adopt(file)
             done = nth > calls_made()
@@ -149,10 +153,74 @@ def test_every_system_call_fails_once(tmp_path: Path) -> None:
         finally:
             fail_call(0)
             log.abandon()
-        with kstore.open(here / "log", "a") as log:
-            values = [r.value for r in log if r.value != b"second"]
-        assert values == ([b"first"] if file.exists() else [b"first", *numbered("a", 10)]), nth
-    assert nth > 10
+        check_done_or_not(here / "log", file, before)
+    assert nth > 15
+
+
+@pytest.mark.parametrize("how", ["kill", "kill_half"])
+def test_killed_at_every_call(ram: Path, how: str) -> None:
+    nth = 0
+    while True:
+        nth += 1
+        here = ram / str(nth)
+        here.mkdir()
+        file = left_by(here / "other", *numbered("a", 10))
+        before = file.read_bytes()
+        child = os.fork()
+        if not child:
+            log = kstore.open(here / "log", "a", leader_epoch=3)
+            log.append(b"first")
+            log.flush()
+            fail_call(nth, 0, how, own=True)
+            log.adopt(file)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        assert [r.value for r in kstore.open(here / "log")][:1] == [b"first"]
+        check_done_or_not(here / "log", file, before)
+        if status == 0:
+            break
+    assert nth > 15
+
+
+def check_done_or_not(path: Path, file: Path, before: bytes) -> None:
+    """The file is as it was, or gone and part of the log once that was opened for writing."""
+    with kstore.open(path, "a") as log:
+        values = [r.value for r in log if r.value != b"second"]
+        assert not list(path.glob("*.moved"))
+        assert [r.value for r in kstore.open(path)] == [r.value for r in log]
+    if file.exists():
+        assert file.read_bytes() == before
+        assert values == [b"first"]
+    else:
+        assert values == [b"first", *numbered("a", 10)]
+
+
+def test_a_file_that_nobody_can_take_any_more(tmp_path: Path) -> None:
+    """Somebody else has appended since: it stays, and is told of."""
+    file = left_by(tmp_path / "other", *numbered("a", 10))
+    with kstore.open(tmp_path / "log", "a") as log:
+        log.append(b"first")
+    moved = file.rename(tmp_path / "log" / "kstore-adopting-0-0.log.moved")
+    before = moved.read_bytes()
+    (tmp_path / "log" / ".kafka_cleanshutdown").unlink()
+    with (
+        pytest.warns(kstore.DataLossWarning, match="not part of the log: .*given to other records since"),
+        kstore.open(tmp_path / "log", "a") as log,
+    ):
+        assert [r.value for r in log] == [b"first"]
+    assert moved.read_bytes() == before
+
+
+def test_hard_links(tmp_path: Path) -> None:
+    """A backup of hard links would be changed too."""
+    file = left_by(tmp_path / "other", *numbered("a", 10))
+    link = tmp_path / "backup"
+    link.hardlink_to(file)
+    with kstore.open(tmp_path / "log", "a") as log:
+        with pytest.raises(ValueError, match="hard links"):
+            log.adopt(file)
+        link.unlink()
+        assert log.adopt(file) == range(10)
 
 
 def test_indexes_of_large_files(tmp_path: Path) -> None:

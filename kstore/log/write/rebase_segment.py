@@ -1,38 +1,130 @@
-"""A .log file that another log wrote, given the offsets and the leader epoch that it has in this one."""
+"""A .log file that another log wrote, taken into the directory of this one, with the offsets and the leader epoch that it has
+there.
+
+It is moved under a name of its own first, then changed, and gets the name of a segment last. So the file that others know is
+there unchanged, or gone; and whoever finds one that is half changed can go on, for what it becomes does not depend on what
+offsets it has.
+"""
 
 import os
+import re
 import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from kstore.engine.io.file import File
+from kstore.engine.io.file import File, rename, sync_directory
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
-from kstore.errors import InvalidRecordError
+from kstore.errors import CorruptFileError, InvalidRecordError
 from kstore.libraries import library
+from kstore.log.files import layout
+from kstore.log.files.listing import is_there
 
 _PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: no checksum covers them
+_MOVED = ".moved"  # behind .log: Kafka, and readers, pass over such a file
+_NAME = re.compile(r"kstore-adopting-(\d{1,19})-(\d{1,10})\.log\.moved")
 
 
-def renumber(path: str, base_offset: int, leader_epoch: int, index_interval_bytes: int) -> RecoveryWalk:
-    """Changes the headers of the batches in place, durably, and returns what the file is then, as a segment.
+class AdoptedFile:
+    """The file of another log on its way into a partition directory, to be the segment that begins with a base offset."""
 
-    Done again, also after it was broken off, it gives the same. Only batches of format v2 without producers, which nobody
-    has to account for. CorruptRecordError, InvalidRecordError, OSError.
-    """
+    def __init__(self, path: str) -> None:
+        """Looks at it, and changes nothing. Only batches of format v2 without producers, which nobody has to account for, in
+        a file that has no other name. CorruptRecordError, InvalidRecordError, ValueError, OSError."""
+        if os.stat(path).st_nlink > 1:  # noqa: PTH116 - the path is a str
+            raise ValueError(f"{path} has other names (hard links), and what they name would be changed too")
+        self.path, self.draft = path, ""
+        self.headers = headers = _headers(path)
+        if (headers["magic"] != 2).any() or (headers["producer_id"] >= 0).any():
+            raise InvalidRecordError(f"{path} has batches of a producer, or of an old format")
+        if not len(headers):
+            raise InvalidRecordError(f"{path} has no records")
+        found = _segment(path, int(headers["base_offset"][0])).recovery_walk()
+        if found.error is not None:
+            raise found.error
+
+    def become(
+        self, directory: str, base_offset: int, leader_epoch: int, index_interval_bytes: int
+    ) -> RecoveryWalk:
+        """Makes it a segment of the log in this directory, durably but for its name, and returns what is in it. If this process
+        dies meanwhile, `finish_adoptions` goes on. OSError."""
+        self.draft = f"{directory}/kstore-adopting-{base_offset}-{leader_epoch}.log{_MOVED}"
+        rename(self.path, self.draft)
+        # Whoever finds it under its old name after a power cut must find it as it was.
+        sync_directory(directory)
+        sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120
+        renumber(self.draft, base_offset, leader_epoch)
+        path = f"{directory}/{layout.segment_stem(base_offset)}.log"
+        rename(self.draft, path)
+        return _segment(path, base_offset, index_interval_bytes).recovery_walk(verify=False)
+
+    def put_back(self) -> bool:
+        """Gives it its offsets and its name back, if it was on its way. Whether it is where it was: else it is a segment. OSError."""
+        if is_there(self.draft):
+            headers = self.headers
+            _write_places(
+                self.draft, headers, headers["base_offset"].tolist(), headers["leader_epoch"].tolist()
+            )
+            rename(self.draft, self.path)
+        return is_there(self.path)
+
+
+def renumber(path: str, base_offset: int, leader_epoch: int) -> None:
+    """Changes the headers of the batches in place, durably. Done again, also after it was broken off, it gives the same.
+    CorruptRecordError, OSError."""
     numpy = library("numpy")  # only for those who ask for this
-    directory, name = os.path.split(path)
-    stem = name.removesuffix(".log")
-    file = File(path, "r+")
-    headers = Segment(directory, stem, 0).read_headers()
-    if (headers["magic"] != 2).any() or (headers["producer_id"] >= 0).any():
-        raise InvalidRecordError(f"{path} has batches of a producer, or of an old format")
+    headers = _headers(path)
     nexts = base_offset + numpy.cumsum(headers["last_offset_delta"] + numpy.int64(1))
     bases = nexts - headers["last_offset_delta"] - 1
-    for position, size, base in zip(
-        headers["position"].tolist(), headers["size"].tolist(), bases.tolist(), strict=True
-    ):
-        file.write(position, _PLACE.pack(base, size - 12, leader_epoch))
+    _write_places(path, headers, bases.tolist(), [leader_epoch] * len(bases))
+
+
+def finish_adoptions(directory: str) -> Iterator[tuple[str, CorruptFileError | None]]:
+    """Takes the files in that a dead process was moving into this log, whose writer asks. The path of each, and why it was not
+    taken, if it was not. OSError."""
+    for name in sorted(entry.name for entry in Path(directory).iterdir()):
+        known = _NAME.fullmatch(name)
+        if known is None:
+            continue
+        draft, base_offset, leader_epoch = f"{directory}/{name}", int(known[1]), int(known[2])
+        path = f"{directory}/{layout.segment_stem(base_offset)}.log"
+        try:
+            if _is_in_use(directory, base_offset):
+                raise CorruptFileError("its offsets have been given to other records since", file=draft)
+            renumber(draft, base_offset, leader_epoch)
+        except CorruptFileError as e:
+            yield draft, e
+            continue
+        rename(draft, path)
+        sync_directory(directory)
+        yield path, None
+
+
+def _is_in_use(directory: str, base_offset: int) -> bool:
+    """Whether there are records from that offset on, or segments."""
+    for entry in Path(directory).iterdir():
+        offset = layout.segment_offset(entry.name)
+        if offset is not None and (offset > base_offset or (offset == base_offset and entry.stat().st_size)):
+            return True
+    return False
+
+
+def _segment(path: str, base_offset: int, index_interval_bytes: int = 4096) -> Segment:
+    directory, name = os.path.split(path)
+    suffixes = {".log": _MOVED} if name.endswith(_MOVED) else None
+    stem = name.removesuffix(_MOVED).removesuffix(".log")
+    return Segment(directory, stem, base_offset, suffixes=suffixes, index_interval_bytes=index_interval_bytes)
+
+
+def _headers(path: str) -> Any:
+    """Of all its batches. CorruptRecordError, OSError."""
+    return _segment(path, 0).read_headers()
+
+
+def _write_places(path: str, headers: Any, bases: list[int], epochs: list[int]) -> None:
+    file = File(path, "r+")
+    sizes, positions = headers["size"].tolist(), headers["position"].tolist()
+    for position, size, base, epoch in zip(positions, sizes, bases, epochs, strict=True):
+        file.write(position, _PLACE.pack(base, size - 12, epoch))
     file.sync()
-    found = Segment(directory, stem, base_offset, index_interval_bytes=index_interval_bytes).recovery_walk()
-    if found.error is not None:
-        raise found.error
-    return found
