@@ -4,7 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +148,38 @@ def test_gaps_within_segments_are_those_of_a_compacted_log(tmp_path: Path) -> No
             log.append_batches(batch, keep_offsets=True)
         assert len(log.segments) > 2
     assert clean(tmp_path / "t-0") == clean(tmp_path / "t-0", "a") == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "count", "is_sure"),
+    [
+        ({}, 100, True),
+        ({}, 3, False),
+        ({"cleanup_policy": "delete"}, 3, True),
+        ({"cleanup_policy": "compact"}, 100, None),
+    ],
+)
+def test_many_files_are_gone(
+    tmp_path: Path, policy: dict[str, Any], count: int, is_sure: bool | None
+) -> None:
+    """The more the surer, unless segments have hardly any records: a follower may always leave out those between."""
+    with kstore.open(tmp_path / "t-0", "a", **policy) as log:
+        for _ in range(10):
+            log.extend([b"v"] * count, [b"k"] * count)
+            log.roll()
+    for number in (2, 4, 6):
+        for file in (tmp_path / "t-0").glob(f"{number * count:020}.*"):
+            file.unlink()
+    for mode in ("r", "a"):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            with kstore.open(tmp_path / "t-0", mode) as log:
+                assert len(list(log)) == 7 * count
+                found = [finding.kind for finding in log.recovery.findings]
+                missing = log.recovery.missing
+        assert found == ([] if is_sure is None else ["gap"] * 3)
+        assert len(missing) == (3 if is_sure else 0)
+        assert [w.category for w in warned] == ([kstore.DataLossWarning] if is_sure else [])
 
 
 def test_truncation_inside_a_batch_leaves_a_gap(tmp_path: Path) -> None:

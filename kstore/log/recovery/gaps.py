@@ -25,6 +25,10 @@ from kstore.log.recovery.steps import Code
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
 _FEWEST = 2  # offsets that are surely missing if no index names them
+_FEW = 2  # gaps, which nobody takes for the habit of a log
+_UNBROKEN = (
+    16  # offsets that follow each other in a segment, in a log that looks as if none were ever left out
+)
 _LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
 
 
@@ -114,17 +118,14 @@ class Gaps:
         if emptied and not self._is_compacted(emptied[0][0]):
             for at, offsets in emptied:
                 yield self._segments[at], Gap(offsets, Code.SEGMENT_EMPTY, False, 0)
-        if (
-            doubtful
-            and len(doubtful) <= max(2, len(self._segments) // 4)
-            and not self._is_compacted(doubtful[0][0])
-        ):
+        if doubtful and not self._is_compacted(doubtful[0][0]):
+            is_known = len(doubtful) <= max(_FEW, len(self._segments) // 4) or self._is_said_to_delete()
             for at, (first, end) in doubtful:
                 if end - first >= self._largest_batch(at):  # else it was truncated inside a batch, perhaps
-                    segment = self._segments[at]
-                    # As much as a segment may hold. A follower may have left out a few.
-                    is_sure = end - first >= max(_FEWEST, (first - segment.base_offset) // 2)
-                    yield segment, Gap((first, end), Code.OFFSETS_MISSING, is_sure, 0)
+                    held = first - self._segments[at].base_offset
+                    # As much as a segment may hold. A follower may have left out a few, in all segments if they are small.
+                    is_sure = end - first >= max(_FEWEST, held // 2) and (is_known or held >= _UNBROKEN)
+                    yield self._segments[at], Gap((first, end), Code.OFFSETS_MISSING, is_sure, 0)
 
     def _has_index(self, offsets: tuple[int, int]) -> bool:
         """Whether an index without a log lies there."""
@@ -159,10 +160,17 @@ class Gaps:
 
     def _is_said_to_be(self) -> bool:
         """Whether the options that are kept of it say so."""
+        return "compact" in self._policy()
+
+    def _is_said_to_delete(self) -> bool:
+        """Whether they say that it is none."""
+        return "delete" in self._policy()
+
+    def _policy(self) -> str:
         try:
-            return "compact" in kept_options(self._path).options.get("cleanup.policy", "")
+            return kept_options(self._path).options.get("cleanup.policy", "")
         except (CorruptFileError, OSError):
-            return False
+            return ""
 
     def _has_gaps_inside(self, at: int) -> bool:
         """Whether records are missing within segments too: those beside the gap, and others if they are small."""
