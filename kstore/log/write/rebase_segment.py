@@ -36,13 +36,13 @@ class AdoptedFile:
             raise ValueError(f"{path} has other names (hard links), and what they name would be changed too")
         self.path, self.draft = path, ""
         self.headers = headers = _headers(path)
+        found = _segment(path, int(headers["base_offset"][0]) if len(headers) else 0).recovery_walk()
+        if found.error is not None:
+            raise found.error
         if (headers["magic"] != 2).any() or (headers["producer_id"] >= 0).any():
             raise InvalidRecordError(f"{path} has batches of a producer, or of an old format")
         if not len(headers):
             raise InvalidRecordError(f"{path} has no records")
-        found = _segment(path, int(headers["base_offset"][0])).recovery_walk()
-        if found.error is not None:
-            raise found.error
 
     def become(
         self, directory: str, base_offset: int, leader_epoch: int, index_interval_bytes: int
