@@ -58,6 +58,12 @@ def instances(name: str, values: Iterable[object], kind: type[_Instance]) -> lis
     return [instance(f"each of {name}", value, kind) for value in values]
 
 
+def refuse_null(path: str | bytes) -> None:
+    """ValueError for a path with a NUL byte, as Python's own calls say it; Path.exists() and its kin only say no."""
+    if (b"\0" if isinstance(path, bytes) else "\0") in path:  # type: ignore[operator]
+        raise ValueError(f"embedded null byte in the path {path!r}")
+
+
 def milliseconds(name: str, value: object, least: int = 0, most: int = MAX_OFFSET) -> int:
     """A moment as milliseconds since 1970: an int of them, or an aware datetime (its microseconds are cut off).
 

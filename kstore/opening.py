@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, warn
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, choice, number, refuse_null, warn
 from kstore.config import ConfigOptions, LogConfig, changed, given_in_text
 from kstore.errors import LogNotFoundError
 from kstore.log.files.lock import once_free, pauses
@@ -113,6 +113,7 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     choice("mode", mode, ("r", "a", "r+"))
     if os.fspath(path) in ("", b""):
         raise ValueError("open needs the path of a partition, not an empty one: '.' is the current directory")
+    refuse_null(os.fspath(path))
     wait = number("wait", options.pop("wait", 0), 0)
     if mode == "r":
         _check_options(options, _READER_OPTIONS)

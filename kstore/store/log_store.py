@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
-from kstore.arguments import MAX_EPOCH, boolean, choice, integer, number
+from kstore.arguments import MAX_EPOCH, boolean, choice, integer, number, refuse_null
 from kstore.config import LogConfig
 from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
 from kstore.engine.append.dealt_batches import DealtBatches
@@ -171,6 +171,8 @@ class LogStore:
             raise ValueError(
                 "LogStore needs the path of a log directory, not an empty one: '.' is the current directory"
             )
+        for path in dirs:
+            refuse_null(os.fspath(path))
         for path in dirs[1:]:
             if path in ("a", "r", "r+") and not Path(path).is_dir():
                 raise TypeError(

@@ -13,6 +13,8 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy, strlen
 
+from kstore.engine.io.file cimport encoded
+
 cdef extern from "Python.h":
     str PyUnicode_DecodeFSDefaultAndSize(const char *name, Py_ssize_t size)
 
@@ -169,13 +171,6 @@ cdef int walk(const char *path, listing *found, const endings *kinds) noexcept n
             break
     closedir(directory)
     return status
-
-
-cdef bytes encoded(str path):
-    cdef bytes name = os.fsencode(path)
-    if b"\0" in name:
-        raise ValueError("embedded null byte")  # as os.listdir says
-    return name
 
 
 cdef int checked(int status, str path) except -1:

@@ -49,6 +49,7 @@ cdef inline void took(ks_times *times, int64_t since) noexcept nogil:
     times.counts[at] += 1
 
 
+cdef bytes encoded(str path)
 cdef int gate(int kind) noexcept nogil
 cdef void note(int call, File file, int64_t position, int64_t size, const uint8_t *data) noexcept nogil
 

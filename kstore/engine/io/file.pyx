@@ -21,6 +21,7 @@ from cython cimport final, no_gc
 from libc.errno cimport EINTR, ELOOP, EMFILE, ENFILE, ENOENT, ENOSYS, ENXIO, EOPNOTSUPP, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uint8_t
 from libc.stdio cimport rename as c_rename
+from libc.string cimport strlen
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, open as c_open
 from posix.resource cimport RLIMIT_NOFILE, getrlimit, rlimit
 from posix.signal cimport kill
@@ -259,6 +260,14 @@ cdef inline bint mode_reads(int flags) noexcept nogil:
     return flags & (O_RDWR | O_CREAT) == 0
 
 
+cdef bytes encoded(str path):
+    """A path as the system takes it. ValueError for a NUL byte, where C would end it: it would be another file's."""
+    cdef bytes name = path.encode("utf-8", "surrogateescape")
+    if strlen(PyBytes_AS_STRING(name)) != <size_t>PyBytes_GET_SIZE(name):
+        raise ValueError(f"embedded null byte in the path {path!r}")  # as Python's own calls say
+    return name
+
+
 @no_gc  # it refers to a str only
 @final
 cdef class File:
@@ -273,7 +282,7 @@ cdef class File:
         global opened_count
         self.fd = -1
         self.path = path
-        cdef bytes name = path.encode("utf-8", "surrogateescape")
+        cdef bytes name = encoded(path)
         cdef const char *raw = name
         cdef int flags
         cdef struct_stat st
@@ -566,7 +575,7 @@ cdef class Directory:
     def __cinit__(self, str path not None):
         global opened_count
         self.fd = -1
-        cdef bytes name = path.encode("utf-8", "surrogateescape")
+        cdef bytes name = encoded(path)
         while True:
             self.fd = c_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             if self.fd >= 0 or not makes_room():
@@ -591,10 +600,6 @@ cdef int pass_gate(str path) except -1:
         if errno != EINTR:
             PyErr_SetFromErrnoWithFilenameObject(OSError, path)
     return 0
-
-
-cdef bytes encoded(str path):
-    return path.encode("utf-8", "surrogateescape")
 
 
 def rename(str source not None, str target not None):

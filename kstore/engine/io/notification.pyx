@@ -12,7 +12,7 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint32_t, uint64_t
 from posix.unistd cimport close as c_close, read as c_read, write as c_write
 
-from kstore.engine.io.file cimport gate
+from kstore.engine.io.file cimport encoded, gate
 
 
 cdef extern from *:
@@ -76,7 +76,7 @@ cdef class Inotify:
 
     def add(self, str path not None):
         """Watches a directory; returns the number by which its events are known. OSError."""
-        cdef bytes name = path.encode("utf-8", "surrogateescape")
+        cdef bytes name = encoded(path)
         cdef uint32_t mask = (
             IN_MODIFY | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR
         )
