@@ -326,6 +326,20 @@ def test_a_full_disk_behind_stdout_is_an_error(odd: str, options: list[str]) -> 
     assert done.stderr == b"kstore: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.parametrize("telling", [">&-", ">/dev/full"])
+def test_append_whose_stdout_takes_nothing_says_that_all_is_appended(tmp_path: Path, telling: str) -> None:
+    """Who reads only of a full disk appends all once more."""
+    command = f'"$0" -m kstore append "$1" {telling}'
+    path = tmp_path / "t-0"
+    kstore.open(path, "a").close()
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, str(path)], input=b"a\nb\n", capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"kstore: 2 records appended: offsets 0 to 1. Only telling it failed")
+    assert [record.value for record in kstore.open(path)] == [b"a", b"b"]
+
+
 # ---- what is no partition, what was damaged, what has no configuration -----------------------------
 
 

@@ -101,14 +101,27 @@ def run(args: argparse.Namespace) -> int:
             print(f"kstore: {_summary(first, log.log_end_offset)} before {what}", file=sys.stderr)
             raise
         end = log.log_end_offset
-    print(_summary(first, end))
     if transactional:
         print(
             f"kstore: {counted(transactional, 'record')} were in transactions, and are outside of any now. Those of "
             "aborted ones are among them, unless `kstore records --isolation read_committed` left them out",
             file=sys.stderr,
         )
+    _tell(_summary(first, end))
     return 0
+
+
+def _tell(summary: str) -> None:
+    """Prints what was done. OSError that says it as well: who reads only of a full disk would append all once more."""
+    try:
+        print(summary, flush=True)
+    except BrokenPipeError:  # nobody wants to read it
+        raise
+    except OSError as e:
+        raise OSError(
+            f"{summary}. Only telling it failed, on standard output: {e.strerror}. The records are in the log: do not append "
+            "them again"
+        ) from e
 
 
 def unescaped(text: str) -> bytes:
