@@ -4,11 +4,13 @@ import sys
 import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from math import inf
-from operator import index
+from operator import index, length_hint
 from typing import TypeVar
 
 _Instance = TypeVar("_Instance")
+_Element = TypeVar("_Element")
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
 # What holds if nothing else is given.
@@ -55,7 +57,30 @@ def instance(name: str, value: object, kind: type[_Instance]) -> _Instance:
 
 def instances(name: str, values: Iterable[object], kind: type[_Instance]) -> list[_Instance]:
     """`values` as a list. TypeError unless each is an instance of that class."""
-    return [instance(f"each of {name}", value, kind) for value in values]
+    return [instance(f"each of {name}", value, kind) for value in elements(f"{name} are several", values)]
+
+
+def elements(expected: str, values: Iterable[_Element], most: int | None = None) -> tuple[_Element, ...]:
+    """The elements of any iterable, at most so many of them, as a tuple, which no other thread changes.
+
+    TypeError, whose words begin with `expected`, for text, for bytes of any kind, whose elements are numbers, and for what
+    is no iterable. ValueError if there are more than can be counted.
+    """
+    if type(values) is tuple or type(values) is list:
+        return tuple(values)
+    try:
+        if isinstance(values, str | bytes | bytearray | memoryview):
+            raise TypeError
+        found = iter(values)
+    except TypeError:
+        raise TypeError(f"{expected}, not {values!r:.80} ({type(values).__name__})") from None
+    if most is not None:
+        return tuple(islice(found, most))
+    try:
+        length_hint(found)
+    except OverflowError:  # as tuple() would raise it
+        raise ValueError(f"{expected}, not as many as {values!r:.80} has") from None
+    return tuple(found)
 
 
 def refuse_null(path: str | bytes) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
-from kstore.arguments import MAX_EPOCH, boolean, choice, integer, number, refuse_null
+from kstore.arguments import MAX_EPOCH, boolean, choice, elements, integer, number, refuse_null
 from kstore.config import LogConfig
 from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
 from kstore.engine.append.dealt_batches import DealtBatches
@@ -836,7 +836,7 @@ class LogStore:
         found = self._catalog.topic(topic)
         self._catalog.require_all(found, "erased from")
         if keys is not None and not isinstance(keys, bytes | str):
-            keys = list(keys)  # each partition goes through them
+            keys = elements("keys are several", keys)  # each partition goes through them
         done = {}
         for at in found.numbers:
             log = self._open_logs.get(found.partition(at))

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from kstore.engine.columns.array import ColumnBatch, ConstantColumn, Field, schema_capsule, stream_capsule
 from kstore.engine.scan.batch_reader import Skipped
-from kstore.log.read.scan import COLUMNS, Scan
+from kstore.log.read.scan import COLUMNS, Scan, checked_columns
 
 PARTITION = "partition"
 
@@ -27,9 +27,7 @@ class StoreScan:
         scan_of: Callable[[int, tuple[str, ...]], Scan],
     ) -> None:
         self._topic = topic
-        if isinstance(columns, str):
-            raise TypeError("columns must be a list of names, not one str: columns=['key']")
-        names = (PARTITION, *COLUMNS) if columns is None else tuple(columns)
+        names = (PARTITION, *COLUMNS) if columns is None else checked_columns(columns)
         if names.count(PARTITION) > 1:
             raise ValueError("a column is named twice")
         rest = tuple(name for name in names if name != PARTITION)

@@ -8,7 +8,6 @@ pinned. They are looked at once: someone who changes a writable array meanwhile 
 import gc
 import sys
 from datetime import datetime
-from itertools import islice
 
 from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -31,7 +30,7 @@ from kstore.engine.columns.c_data cimport (
 )
 from libkstore.format cimport KS_MAX_VARINT, ks_write_varlong
 
-from kstore.arguments import FIRST_SECOND, LAST_SECOND, milliseconds
+from kstore.arguments import FIRST_SECOND, LAST_SECOND, elements, milliseconds
 from kstore.arguments import warn_of_seconds as warn
 from kstore.errors import InvalidTimestampError
 
@@ -45,13 +44,9 @@ cdef object materialised(object values, str what, int64_t count):
         return values
     if type(values) is list:
         return tuple(values)
-    if isinstance(values, (str, bytes, bytearray, memoryview, dict, set, frozenset)):
+    if isinstance(values, (dict, set, frozenset)):
         raise TypeError(f"{what}: a sequence with an element a record, not {type(values).__name__}")
-    try:
-        elements = iter(values)
-    except TypeError:
-        raise TypeError(f"{what}: a sequence with an element a record, not {type(values).__name__}") from None
-    return tuple(elements if count < 0 else islice(elements, count + 1))
+    return elements(f"{what}: a sequence with an element a record", values, None if count < 0 else count + 1)
 
 
 cdef object numpy_of(object values):

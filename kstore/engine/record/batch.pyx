@@ -50,7 +50,7 @@ from libkstore.format cimport (
     ks_sequence_after,
 )
 
-from kstore.arguments import MAX_DECOMPRESSED_BYTES, boolean, choice, integer, milliseconds
+from kstore.arguments import MAX_DECOMPRESSED_BYTES, boolean, choice, elements, integer, milliseconds
 from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
 from kstore.engine.record.decompress import NAMES as CODECS
 from kstore.engine.record.text import java_text
@@ -125,7 +125,8 @@ cdef Record make_record(const ks_batch *b, const ks_record *r, timestamp):
 cdef tuple given_headers(object headers):
     """Headers that somebody gives for a Record: pairs or a mapping. TypeError."""
     pairs = []
-    for pair in headers.items() if hasattr(headers, "items") else headers or ():
+    given = () if headers is None else headers.items() if hasattr(headers, "items") else headers
+    for pair in elements("headers are pairs of a str and bytes or None", given):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
             raise TypeError(f"headers are pairs of a str and bytes or None, not {pair!r:.80}")
         name, value = pair

@@ -22,7 +22,7 @@ from libkstore.format cimport (
     ks_write_varlong,
 )
 
-from kstore.arguments import boolean, choice, integer
+from kstore.arguments import boolean, choice, elements, integer
 from kstore.engine.record.decompress import NAMES as CODECS
 
 cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
@@ -59,9 +59,7 @@ cdef bytes encode_headers(object headers):
     if headers is None:
         return b"\0"
     pairs = headers.items() if hasattr(headers, "items") else headers
-    if isinstance(pairs, (str, bytes)) or not hasattr(pairs, "__iter__"):
-        raise TypeError(f"headers are pairs of a str and bytes or None, not {headers!r:.80}")
-    pairs = list(pairs)
+    pairs = elements("headers are pairs of a str and bytes or None", pairs)
     parts = [varint(len(pairs))]
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:

@@ -12,7 +12,7 @@ from kstore.engine.record.batch cimport raise_fault
 from kstore.engine.record.batch_walk cimport FAR, LOOK, NEAR, WALK_DAMAGED, WALK_NONE, WALK_SYSTEM, step
 from libkstore.format cimport ks_batch, ks_codec, ks_fault
 
-from kstore.arguments import choice
+from kstore.arguments import choice, elements
 from kstore.engine.record.batch import TIMESTAMP_TYPES
 from kstore.engine.record.decompress import NAMES as CODECS
 from kstore.libraries import library
@@ -158,7 +158,7 @@ cdef object project(fields, projection *p):
     if isinstance(fields, str):
         raise TypeError(f"fields are names, such as [{fields!r}], not a str")
     known = {name: (kind, at) for name, kind, at in TABLE if at != NO_PLACE}
-    names = [choice("fields", name, known) for name in fields]
+    names = [choice("fields", name, known) for name in elements("fields are names", fields)]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"fields are one or more different names, not {names}")
     layout = numpy.dtype([(name, NUMPY_KINDS[known[name][0]]) for name in names])

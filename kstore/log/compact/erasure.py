@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from kstore.arguments import choice
+from kstore.arguments import choice, elements
 from kstore.engine.compact.cleaner import OffsetMap, SegmentCleaner
 from kstore.engine.io.file import File, sync_directory, unlink
 from kstore.engine.record.batch import Record
@@ -52,7 +52,7 @@ def matching(keys: Iterable[bytes] | None, where: Match | None, what: str, reaso
         if isinstance(keys, bytes | str):
             raise TypeError("keys are several, such as [b'ann']")
         wanted = set()
-        for key in keys:
+        for key in elements("keys are several", keys):
             if not isinstance(key, bytes):
                 raise TypeError(f"every key is bytes, not {key!r:.80}")
             wanted.add(key)

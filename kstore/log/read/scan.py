@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from kstore.arguments import elements
 from kstore.engine.columns.array import ColumnBatch, Field, schema_capsule, stream_capsule
 from kstore.engine.io.file import Traffic
 from kstore.engine.scan.batch_reader import Skipped
@@ -156,7 +157,8 @@ def checked_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
         return COLUMNS
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names, not one str: columns=[{columns!r}]")
-    for name in columns:
+    names = elements("columns must be a list of names", columns)
+    for name in names:
         if not isinstance(name, str):
             raise TypeError(f"columns must be a list of names, not of {name!r}")
-    return tuple(columns)
+    return names
