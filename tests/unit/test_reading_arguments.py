@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 import kstore
+from kstore.engine.segment.index import TimestampOffset
 
 NAN = float("nan")
 
@@ -47,6 +48,11 @@ INTS: list[tuple[str, Callable[[Any, Any], object]]] = [
 ]
 
 
+def _past_inodes(number: Any) -> Any:
+    """Numbers of files are 64 bits without a sign."""
+    return 2**64 if number == 2**63 else number
+
+
 OF_SEGMENTS: list[tuple[str, Callable[[kstore.Segment, Any], object]]] = [
     ("offset", lambda segment, n: segment.get(n)),
     ("offset", lambda segment, n: segment.translate(n)),
@@ -57,6 +63,11 @@ OF_SEGMENTS: list[tuple[str, Callable[[kstore.Segment, Any], object]]] = [
     ("start_offset", lambda segment, n: segment.find_timestamp(0, n)),
     ("start", lambda segment, n: segment.read_headers(n)),
     ("size", lambda segment, n: segment.limit_to(n)),
+    ("device", lambda segment, n: segment.remember_file(_past_inodes(n), 1)),
+    ("inode", lambda segment, n: segment.remember_file(1, _past_inodes(n))),
+    ("offset", lambda segment, n: segment.check_followed_by(segment, n)),
+    ("timestamp", lambda segment, n: segment.set_max_timestamp(TimestampOffset(n, 0))),
+    ("offset", lambda segment, n: segment.set_max_timestamp(TimestampOffset(0, n))),
     ("position", lambda segment, n: segment.head(n)),
     ("position", lambda segment, n: segment.peek(n)),
     ("until", lambda segment, n: segment.walk_on(n)),
@@ -90,6 +101,35 @@ def test_numbers_of_a_segment(
             each(-1)
     assert segment.get(numpy.int32(3)) == segment.get(3)
     assert segment.get(-(2**63)) == segment.get(0)
+
+
+def test_what_a_segment_is_given(log: kstore.PartitionLog) -> None:
+    segment = log.segments[0]
+    largest = segment.largest_timestamp
+    for what in (True, None, (0, 0), 7):
+        with pytest.raises(TypeError, match="max_timestamp is of the class TimestampOffset"):
+            segment.set_max_timestamp(what)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="reason is of the class CorruptFileError"):
+            segment.rebuild(what)  # type: ignore[arg-type]
+    for what in (True, "s", log):
+        with pytest.raises(TypeError, match="segment is of the class Segment"):
+            kstore.Slice(what, 0, 0, 5)  # type: ignore[arg-type]
+    assert (segment.largest_timestamp, segment.notes) == (largest, ())
+
+
+PLANE = memoryview(bytearray(6)).cast("B", (2, 3))  # memoryviews of two dimensions cannot be iterated
+ENDLESS = range(2**70)  # more than len() can say
+
+
+@pytest.mark.parametrize("given", [PLANE, memoryview(b"ab"), bytearray(b"ab"), ENDLESS, iter(ENDLESS), 7])
+def test_what_is_no_sequence_of_names(log: kstore.PartitionLog, given: Any) -> None:
+    if isinstance(log, kstore.LogWriter):
+        with pytest.raises((TypeError, ValueError), match="keys are several, not"):
+            log.erase(keys=given, reason="asked")
+    with pytest.raises((TypeError, ValueError), match="columns must be a list of names, not"):
+        log.scan(given)
+    with pytest.raises((TypeError, ValueError), match="fields are names, not"):
+        log.segments[0].read_headers(fields=given)
 
 
 @pytest.mark.parametrize("number", [1.0, NAN, True, "1", None])

@@ -11,7 +11,7 @@ import os
 from typing import NamedTuple
 
 from cython cimport final, no_gc_clear
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from kstore.engine.io.file cimport File, FileHandle
@@ -40,9 +40,9 @@ from libkstore.format cimport (
     ks_load_i64,
 )
 
-from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
-from kstore.engine.segment.index import OffsetPosition, TransactionIndex
-from kstore.errors import CorruptIndexError, CorruptRecordError, LogChangedError, LogNotFoundError
+from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES, instance, integer
+from kstore.engine.segment.index import OffsetPosition, TimestampOffset, TransactionIndex
+from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError, LogNotFoundError
 
 
 cdef enum:
@@ -181,11 +181,13 @@ cdef class Segment:
         """The .log as a File, which stays open as long as somebody has it."""
         return self.opened()
 
-    def remember_file(self, uint64_t device=0, uint64_t inode=0):
+    def remember_file(self, device=0, inode=0):
         """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It is the file
-        of that name, or if an inode is given the one with these numbers. OSError."""
-        if inode:
-            self._handle.be(device, inode)
+        of that name, or if an inode is given the one with these numbers. TypeError, ValueError, OSError."""
+        cdef uint64_t its_device = integer("device", device, 0, UINT64_MAX)
+        cdef uint64_t its_inode = integer("inode", inode, 0, UINT64_MAX)
+        if its_inode:
+            self._handle.be(its_device, its_inode)
             return
         try:
             self._handle.know(self.path)
@@ -322,8 +324,10 @@ cdef class Segment:
             self._transaction_index = transaction_index
 
     def set_max_timestamp(self, max_timestamp):
-        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared."""
-        self._max_timestamp_so_far = max_timestamp
+        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared. TypeError or
+        ValueError unless it is one, of two ints."""
+        timestamp, offset = instance("max_timestamp", max_timestamp, TimestampOffset)
+        self._max_timestamp_so_far = TimestampOffset(int64_of("timestamp", timestamp), int64_of("offset", offset))
 
     # ---- indexes --------------------------------------------------------------------------------------------------
 
@@ -396,7 +400,9 @@ cdef class Segment:
         return 0
 
     def rebuild(self, reason):
-        """Replaces both indexes by ones made from the log, and notes why."""
+        """Replaces both indexes by ones made from the log, and notes why. TypeError unless the reason is a
+        CorruptFileError."""
+        instance("reason", reason, CorruptFileError)
         found = self.recovery_walk(verify=False)
         if found.error is not None:
             self.damage = found.error
@@ -912,12 +918,14 @@ cdef class Segment:
         if not kept:
             raise self.changed("it was truncated", -1)
 
-    def check_followed_by(self, Segment after not None, int64_t offset):
+    def check_followed_by(self, Segment after not None, offset):
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
         one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
-        segments aside in order, but when the one that takes their place is there as .swap. OSError."""
+        segments aside in order, but when the one that takes their place is there as .swap. TypeError, ValueError,
+        OSError."""
+        cdef int64_t wanted = int64_of("offset", offset)
         if not (self.suffixes or self._was_swap) and not after.is_there() and self.is_file_of_its_name():
-            raise self.changed("it was truncated", offset)
+            raise self.changed("it was truncated", wanted)
 
     def head(self, position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""

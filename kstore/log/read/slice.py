@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NoReturn, TypeVar
 
+from kstore.arguments import instance
 from kstore.engine.record.batch import Record
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.segment import Segment
@@ -37,7 +38,9 @@ class Slice:
         marks: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         self.segment = segment
-        self._file = None if segment is None else segment.file()  # open as long as the slice exists
+        self._file = (
+            None if segment is None else instance("segment", segment, Segment).file()
+        )  # open as long as the slice exists
         self.offset = offset
         self.position = position
         self.size = size
