@@ -111,13 +111,31 @@ class _Part:
             raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
         return self.offsets
 
+    @staticmethod
+    def keys_at_once(log: PartitionLog) -> dict[bytes, int]:
+        """The same of a log whose segments are replaced all the time: all of it is read anew, from one view. LogChangedError."""
+        origin, end = None, 0
+        while (
+            origin is not (now := log._now()).origin
+        ):  # else records below the end may have gone for some above it
+            origin, end = now.origin, log.last_stable_offset()
+        part = _Part()
+        if end:
+            part._take(log._twin(now), end)
+        return part.offsets
+
     def record(self, log: PartitionLog, key: bytes) -> Record | None:
         """The last record of a key. LogChangedError if it is another one now."""
         if not self._end and self._is_indexed(log):
             return log.last(key, isolation="read_committed")
+        origin = log._now().origin
         self.catch_up(log)
         offset = self.offsets.get(key)
         if offset is None:
+            if (
+                log._now().origin is not origin
+            ):  # its record may have gone for the sake of one above the end that was seen
+                raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
             return None
         record = log.get(max(offset, ~offset))
         if record.key != key or (record.value is None) != (offset < 0):
@@ -161,7 +179,7 @@ class Table(Mapping[bytes, bytes]):
             found = self._found()
             own = self._own(found, key)
             for number in (own, *(each for each in found.numbers if each != own)):
-                record = self._while_it_changes(found, number, lambda log, part: part.record(log, key))
+                record = self._record_of(found, number, key)
                 if record is not None and record.value is not None:
                     return record
                 if (
@@ -210,10 +228,7 @@ class Table(Mapping[bytes, bytes]):
     def _keys(self) -> set[bytes]:
         with self._guard:
             found = self._found()
-            known = {
-                number: self._while_it_changes(found, number, lambda log, part: part.keys(log))
-                for number in found.numbers
-            }
+            known = {number: self._keys_of(found, number) for number in found.numbers}
             live: set[bytes] = set()
             deleted: set[bytes] = set()
             for offsets in known.values():
@@ -223,6 +238,20 @@ class Table(Mapping[bytes, bytes]):
                 if known[self._own(found, key)].get(key, 0) < 0:
                     live.discard(key)
             return live
+
+    def _record_of(self, found: Topic, number: int, key: bytes) -> Record | None:
+        try:
+            return self._while_it_changes(found, number, lambda log, part: part.record(log, key))
+        except LogChangedError:  # it is compacted all the time
+            return self._while_it_changes(
+                found, number, lambda log, _: log.last(key, isolation="read_committed")
+            )
+
+    def _keys_of(self, found: Topic, number: int) -> dict[bytes, int]:
+        try:
+            return self._while_it_changes(found, number, lambda log, part: part.keys(log))
+        except LogChangedError:
+            return self._while_it_changes(found, number, lambda log, _: _Part.keys_at_once(log))
 
     def __getitem__(self, key: bytes) -> bytes:
         record = self.record(key)

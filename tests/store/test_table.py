@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import kstore
 from kstore import LogStore
 from kstore.engine.record.hashes import murmur2
+from kstore.store.table import _Part
 from tests.helpers.markers import marker
 
 SHM = Path("/dev/shm")
@@ -299,6 +300,69 @@ def test_after_an_erasure(tmp_path: Path) -> None:
             assert len(table) == 8
             assert list(table.keys() - expected.keys()) == []
             assert dict(table) == expected == dict(table.items())
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_all_keys_while_segments_are_replaced_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reads: bool
+) -> None:
+    """A background that compacts each time that the keys are read is not waited for, and hides nothing."""
+    with LogStore(tmp_path, mode="a", background=False, internal_segment_bytes=300) as store:
+        store.create_topic("t", cleanup_policy="compact")
+        log = store.log("t")
+        assert isinstance(log, kstore.LogWriter)
+        table = (LogStore(tmp_path) if reads else store).table("t")
+        expected = {}
+
+        def write_and_compact() -> None:
+            for key in (b"a", b"b", b"c"):
+                expected[key] = b"%d" % log.append(b"%d" % log.log_end_offset, key)
+            log.roll()
+            log.compact()
+
+        write_and_compact()
+        take = _Part._take
+
+        def taken(part: _Part, view: kstore.PartitionLog, end: int) -> None:
+            write_and_compact()
+            take(part, view, end)
+            write_and_compact()
+
+        for number in range(3):
+            expected[b"%d" % number] = b"v"
+            log.append(b"v", b"%d" % number)
+            with monkeypatch.context() as patch:
+                patch.setattr(_Part, "_take", taken)
+                assert len(table) == len(expected)
+                write_and_compact()
+                found = list(table)
+                assert (len(found), set(found)) == (len(expected), expected.keys())
+                write_and_compact()
+                assert dict(table.items()).keys() == expected.keys()
+            assert dict(table.items()) == expected
+
+
+def test_a_log_that_is_compacted_between_looks_at_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key whose record goes for a later one, above the end that was seen just before, is not passed over."""
+    with LogStore(tmp_path, mode="a", background=False, internal_segment_bytes=300) as store:
+        store.create_topic("t", cleanup_policy="compact")
+        log = store.log("t")
+        assert isinstance(log, kstore.LogWriter)
+        log.append(b"old", b"k")
+        log.append(b"v", b"other")
+        stable = kstore.LogWriter.last_stable_offset
+        todo = [b"new"]
+
+        def seen_too_early(self: kstore.LogWriter) -> int:
+            end = stable(self)
+            while todo:
+                self.append(todo.pop(), b"k")
+                self.roll()
+                self.compact()
+            return end
+
+        monkeypatch.setattr(kstore.LogWriter, "last_stable_offset", seen_too_early)
+        assert dict(store.table("t").items()) == {b"k": b"new", b"other": b"v"}
 
 
 def test_a_table_of_a_reader_takes_in_new_partitions(tmp_path: Path) -> None:
