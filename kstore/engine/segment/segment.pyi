@@ -125,9 +125,11 @@ class Segment:
     ) -> None:
         """Uses these indexes instead of the files'. Only before the segment is shared."""
     def set_max_timestamp(self, max_timestamp: TimestampOffset) -> None:
-        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared."""
+        """Uses this TimestampOffset instead of the last time entry. Only before the segment is shared. TypeError or
+        ValueError unless it is one, of two ints."""
     def rebuild(self, reason: CorruptFileError) -> None:
-        """Replaces both indexes by ones made from the log, and notes why."""
+        """Replaces both indexes by ones made from the log, and notes why. TypeError unless the reason is a
+        CorruptFileError."""
     def translate(self, offset: int) -> Located | None:
         """Where the batch is that holds `offset`, or the first one after it, as a Located; None after the last batch."""
     def batch_at(self, position: int) -> RecordBatch:
@@ -155,7 +157,7 @@ class Segment:
         bytes after the last batch that counts."""
     def remember_file(self, device: int = 0, inode: int = 0) -> None:
         """Sees to it that the .log is known when it gets the suffix .deleted, and another file its name. It is the file
-        of that name, or if an inode is given the one with these numbers. OSError."""
+        of that name, or if an inode is given the one with these numbers. TypeError, ValueError, OSError."""
     def keep_open(self) -> None:
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
         descriptors are held already."""
@@ -175,7 +177,8 @@ class Segment:
     def check_followed_by(self, after: Segment, offset: int) -> None:
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
         one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets
-        segments aside in order, but when the one that takes their place is there as .swap. OSError."""
+        segments aside in order, but when the one that takes their place is there as .swap. TypeError, ValueError,
+        OSError."""
     def check_last_batch(self) -> None:
         """LogChangedError if it no longer has the batch that read_next_offset() found last; or if it is the last
         segment of the log, was empty, and is gone. OSError."""
