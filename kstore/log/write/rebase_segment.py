@@ -32,7 +32,7 @@ class AdoptedFile:
     def __init__(self, path: str) -> None:
         """Looks at it, and changes nothing. Only batches of format v2 without producers, which nobody has to account for, in
         a file that has no other name. CorruptRecordError, InvalidRecordError, ValueError, OSError."""
-        if os.stat(path).st_nlink > 1:  # noqa: PTH116 - the path is a str
+        if _has_links(path):
             raise ValueError(f"{path} has other names (hard links), and what they name would be changed too")
         self.path, self.draft = path, ""
         self.headers = headers = _headers(path)
@@ -92,6 +92,8 @@ def finish_adoptions(directory: str) -> Iterator[tuple[str, CorruptFileError | N
         try:
             if _is_in_use(directory, base_offset):
                 raise CorruptFileError("its offsets have been given to other records since", file=draft)
+            if _has_links(draft):  # its old name, if that came back after a power cut
+                raise CorruptFileError("it has other names (hard links)", file=draft)
             renumber(draft, base_offset, leader_epoch)
         except CorruptFileError as e:
             yield draft, e
@@ -99,6 +101,10 @@ def finish_adoptions(directory: str) -> Iterator[tuple[str, CorruptFileError | N
         rename(draft, path)
         sync_directory(directory)
         yield path, None
+
+
+def _has_links(path: str) -> bool:
+    return os.stat(path).st_nlink > 1  # noqa: PTH116 - the path is a str
 
 
 def _is_in_use(directory: str, base_offset: int) -> bool:
