@@ -209,7 +209,8 @@ class LogConfig:
         _Synonym("log.retention.ms", int64()),
         _Synonym("log.retention.minutes", int32(), _MINUTE_MS),
         _Synonym("log.retention.hours", int32(), _HOUR_MS),
-        text="retain() deletes the oldest segments whose newest record is older than this. -1: the age does not matter.",
+        text="retain() deletes the oldest segments whose newest record is older than this, the active one too. -1: the age does "
+        "not matter. Set segment_ms too: segments go whole, so a record stays for up to retention_ms and segment_ms together.",
     )
     max_message_bytes: int = _key(
         int32(0),
