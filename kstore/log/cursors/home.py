@@ -12,7 +12,7 @@ from kstore.engine.record.hashes import crc32c
 from kstore.errors import CorruptCheckpointError, LogNotFoundError
 from kstore.log.cursors.furthest import furthest_position
 from kstore.log.cursors.group_file import Entry, groups_in, read_durable_positions, read_positions
-from kstore.log.cursors.member_lock import LockFile, byte_of
+from kstore.log.cursors.member_lock import LockFile, byte_of, explain_refusal
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
@@ -106,7 +106,11 @@ class Home(NamedTuple):
                 found = self.known_id()
                 if found is None:
                     found = secrets.token_bytes(16)
-                    write_whole(f"{self.partition}/{_ID}", _text(found))
+                    try:
+                        write_whole(f"{self.partition}/{_ID}", _text(found))
+                    except OSError as e:
+                        explain_refusal(e)
+                        raise
         return found
 
     def committed(self, group: str) -> OffsetAndMetadata | None:

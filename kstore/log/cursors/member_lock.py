@@ -39,6 +39,14 @@ def byte_of(*names: object) -> int:
     return 1 + (int.from_bytes(digest, "big") >> 3)
 
 
+def explain_refusal(error: OSError) -> None:
+    """Says in a note who needed the file that may not be written, as the user may have meant only to read."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        error.add_note(
+            "a cursor keeps the position of its group beside the partition, and an id in it: it needs the right to write there"
+        )
+
+
 class LockFile(CommitLocks):
     """The lock file of one directory. A process opens it once, because the system drops the locks of a process when any
     descriptor of the file is closed. It is closed when its last user has left."""
@@ -49,7 +57,11 @@ class LockFile(CommitLocks):
         self.pid = os.getpid()
         self.held: dict[int, tuple[User, weakref.ref[MemberLock]]] = {}  # with what the holder is known by
         self.shared: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # by group
-        self.file = File(path, "a")  # None when it is closed
+        try:
+            self.file = File(path, "a")  # None when it is closed
+        except OSError as e:
+            explain_refusal(e)
+            raise
         self._users: weakref.WeakSet[User] = weakref.WeakSet()
         _all.add(self)
 
