@@ -244,7 +244,7 @@ def test_an_older_copy_whose_flushed_records_are_missed(tmp_path: Path) -> None:
     write(b"old", 5)
     shutil.rmtree(partition)
     shutil.copytree(tmp_path / "copy", partition)
-    with pytest.warns(kstore.DataLossWarning, match="offsets 5 to 10 had been flushed"):
+    with pytest.warns(kstore.DataLossWarning, match="offsets 5 to 9 had been flushed"):
         write(b"new", 20)
     with kstore.open(partition).cursor("g") as jobs:
         with pytest.raises(kstore.OffsetOutOfRangeError, match="10"):

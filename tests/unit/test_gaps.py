@@ -234,7 +234,7 @@ def test_aborted_transactions_behind_the_end_are_forgotten(tmp_path: Path) -> No
     file = path / f"{0:020d}.log"
     os.truncate(file, int(kstore.open(path).segments[0].read_headers()["position"][-2]))
     assert "broken_index" in clean(path)
-    with pytest.warns(kstore.DataLossWarning, match=r"to 6 had been flushed"):
+    with pytest.warns(kstore.DataLossWarning, match=r"to 5 had been flushed"):
         log = kstore.open(path, "a")
     with log:
         assert "broken_index" in [finding.kind for finding in log.recovery.findings]
@@ -269,9 +269,9 @@ def test_a_broker_stores_an_end_behind_its_last_batch(tmp_path: Path, by_broker:
     if by_broker and not cut:
         assert clean(tmp_path / "copy" / "t-0", "a") == ["checkpoint"]
     else:
-        with pytest.warns(kstore.DataLossWarning, match=r"copy/t-0: .*offsets 40 to 45 had been flushed"):
+        with pytest.warns(kstore.DataLossWarning, match=r"copy/t-0: .*offsets 40 to 44 had been flushed"):
             list(kstore.open(tmp_path / "copy" / "t-0"))
-        with pytest.warns(kstore.DataLossWarning, match=r"copy/t-0: .*offsets 40 to 45 had been flushed"):
+        with pytest.warns(kstore.DataLossWarning, match=r"copy/t-0: .*offsets 40 to 44 had been flushed"):
             clean(tmp_path / "copy" / "t-0", "a")
 
 

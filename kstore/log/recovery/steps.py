@@ -110,7 +110,7 @@ _WORDS: dict[Code, tuple[str, str]] = {
         "checkpoint",
         "the log ends at offset {first}, where it was closed at {end}: files were changed since, or an offset is damaged",
     ),
-    Code.FLUSHED_IS_LOST: ("checkpoint", "offsets {first} to {end} had been flushed, and are lost"),
+    Code.FLUSHED_IS_LOST: ("checkpoint", "offsets {first} to {last} had been flushed, and are lost"),
     Code.INDEXES_REBUILT: ("", "its indexes {be} rebuilt"),
     Code.NAMES_SYNCED: ("", "what was deleted {be} brought to the disk first"),
 }

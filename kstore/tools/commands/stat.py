@@ -302,7 +302,7 @@ def partition_text(stat: dict[str, Any]) -> str:
     """The figures of a partition as text for a person."""
     segments = stat["segments"]
     head = (
-        f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']}, "
+        f"{stat['directory']}: offsets {stat['log_start_offset']} to {stat['log_end_offset']} (exclusive), "
         f"{counted(len(segments), 'segment')}, {counted(sum(s['records'] or 0 for s in segments), 'record')}, "
         f"{counted(sum(s['bytes'] or 0 for s in segments), 'byte')}, "
         f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
