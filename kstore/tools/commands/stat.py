@@ -137,7 +137,8 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
     if not notes and len(stamped) and segment.max_timestamp_so_far.timestamp != fields["max_timestamp"]:
         wrong.append(
             f"{segment.path}: the time index ends at {segment.max_timestamp_so_far.timestamp}, "
-            f"the log at {fields['max_timestamp']}: lookups by time will miss records"
+            f"the log at {fields['max_timestamp']}: lookups by time will miss records; "
+            'in Python kstore.open(DIR, "r+", clean=False, recovery_point=0).close() makes the indexes anew'
         )
     if verify:
         found = segment.recovery_walk()
