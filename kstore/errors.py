@@ -142,7 +142,7 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
         self.first = first
         self.end = end
         if first <= asked < end:
-            what = f"no record has offset {asked} or a later one, though the log ends at {end}: transaction markers have them, or they were compacted away"
+            what = f"no record has offset {asked} or a later one, though the log ends at {end}: transaction markers have them, or they were compacted away or erased"
         else:
             what = f"offset {asked} is outside the log, which holds {first} to {end} (exclusive)"
         super().__init__(what)

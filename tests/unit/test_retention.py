@@ -210,6 +210,8 @@ def test_reasons_have_the_numbers() -> None:
         "its newest record is stamped 20 ms ago, retention.ms is 30"
     )
     assert second.reason == "the older segment 0 stays"
+    old = run(log(NOW - 5_400_000), retention_ms=604_800_000)[0].reason
+    assert old.endswith("stamped 5400000 ms ago (1.5 hours), retention.ms is 604800000 (7.0 days)")
     assert run(log(5), retention_ms=-1)[0].reason == (
         "it is the last one, and the log start offset is 0; retention.bytes is -1, no limit; "
         "retention.ms is -1, no limit"

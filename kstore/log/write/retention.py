@@ -24,6 +24,10 @@ class SegmentFacts(NamedTuple):
     timestamp_is_mtime: bool = False
 
 
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
 class Decision(NamedTuple):
     """What retention does with a segment, the one at `base_offset`: `delete` is True if it is deleted.
 
@@ -194,7 +198,15 @@ def _by_time(segment: Facts, now_ms: int, config: LogConfig) -> _Verdict:
         return _kept(f"retention.ms is {limit}, no limit")
     what = "file was modified" if segment.timestamp_is_mtime else "newest record is stamped"
     when = f"{age} ms ago" if age >= 0 else f"{-age} ms in the future"
-    return _Verdict("time" if age > limit else None, f"its {what} {when}, retention.ms is {limit}")
+    reason = f"its {what} {when}{_in_words(abs(age))}, retention.ms is {limit}{_in_words(limit)}"
+    return _Verdict("time" if age > limit else None, reason)
+
+
+def _in_words(ms: int) -> str:
+    """A long time in days or hours, as nobody reads that many milliseconds."""
+    if ms < _HOUR_MS:
+        return ""
+    return f" ({ms / _DAY_MS:.1f} days)" if ms >= _DAY_MS else f" ({ms / _HOUR_MS:.1f} hours)"
 
 
 def _check(segments: Sequence[Facts], log_end_offset: int) -> None:
