@@ -416,7 +416,7 @@ def test_cut_files_that_are_left_are_told(tmp_path: Path, capsys: pytest.Capture
     command = ["erase", str(directory), "--key", ANN.decode()]
     assert main(command) == 0
     told = capsys.readouterr()
-    assert "1 records erased" in told.out
+    assert "1 record erased" in told.out
     assert (
         f"1 .cut file of recoveries may hold such records, too: {cut}; --cut-files removes them" in told.err
     )

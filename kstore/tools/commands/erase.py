@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             _tell(done, args)
     if not args.json:
         verb = "would be erased" if args.dry_run else "erased"
-        print(f"{erased} records {verb}" + (f": {args.reason}" if args.reason else ""))
+        print(f"{counted(erased, 'record')} {verb}" + (f": {args.reason}" if args.reason else ""))
     if left:
         files = "1 .cut file" if len(left) == 1 else f"{len(left)} .cut files"
         print(
