@@ -73,13 +73,15 @@ def elements(expected: str, values: Iterable[_Element], most: int | None = None)
             raise TypeError
         found = iter(values)
     except TypeError:
-        raise TypeError(f"{expected}, not {values!r:.80} ({type(values).__name__})") from None
+        raise TypeError(
+            f"{expected}, not {type(values).__name__}"
+        ) from None  # its text may be as large as the records
     if most is not None:
         return tuple(islice(found, most))
     try:
         length_hint(found)
     except OverflowError:  # as tuple() would raise it
-        raise ValueError(f"{expected}, not as many as {values!r:.80} has") from None
+        raise ValueError(f"{expected}, not as many as this {type(values).__name__} has") from None
     return tuple(found)
 
 
