@@ -11,6 +11,9 @@ from typing import TypeVar
 
 _Instance = TypeVar("_Instance")
 _Element = TypeVar("_Element")
+# What errors call two options: as Python does, and as Kafka does.
+MAX_MESSAGE_BYTES_NAME = "max_message_bytes (max.message.bytes in Kafka)"
+SEGMENT_BYTES_NAME = "segment_bytes (segment.bytes in Kafka)"
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
 # What holds if nothing else is given.
@@ -72,10 +75,8 @@ def elements(expected: str, values: Iterable[_Element], most: int | None = None)
         if isinstance(values, str | bytes | bytearray | memoryview):
             raise TypeError
         found = iter(values)
-    except TypeError:
-        raise TypeError(
-            f"{expected}, not {type(values).__name__}"
-        ) from None  # its text may be as large as the records
+    except TypeError:  # which is not shown as text: that may be as large as the records
+        raise TypeError(f"{expected}, not {type(values).__name__}") from None
     if most is not None:
         return tuple(islice(found, most))
     try:

@@ -121,8 +121,6 @@ class RecordTooLargeError(KstoreError, ValueError):
     """
 
     def __init__(self, reason: str, *, size: int, limit: int, file: str = "", position: int = -1) -> None:
-        for name in ("max.message.bytes", "segment.bytes"):  # the option has another name in Python
-            reason = reason.replace(name, f"{name.replace('.', '_')} ({name} in Kafka)")
         self.reason = reason
         self.size = size
         self.limit = limit

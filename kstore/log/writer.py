@@ -1037,7 +1037,8 @@ class LogWriter(RecordAppender, PartitionLog):
         All other records stay as they are, with their offsets, and so does what is known of producers. Records below
         log_start_offset are erased too, as long as their files are there. If the active segment holds some, a new one is
         begun first. Records that are appended meanwhile may stay, and so do those that an appender() of this log has not
-        written yet: call its flush() first. The old files are removed at once, and with them all that wait for file_delete_delay_ms; a reader that has one open reads on in it. Copies elsewhere are not known.
+        written yet: call its flush() first. The old files are removed at once, and with them all that wait for
+        file_delete_delay_ms; a reader that has one open reads on in it. Copies elsewhere are not known.
 
         Raises:
             TypeError, ValueError: an argument. What `where` raises is passed on, and nothing was erased then.

@@ -115,9 +115,8 @@ class _Part:
     def keys_at_once(log: PartitionLog) -> dict[bytes, int]:
         """The same of a log whose segments are replaced all the time: all of it is read anew, from one view. LogChangedError."""
         origin, end = None, 0
-        while (
-            origin is not (now := log._now()).origin
-        ):  # else records below the end may have gone for some above it
+        # As long as segments are replaced in between: records below the end may have gone for some above it.
+        while origin is not (now := log._now()).origin:
             origin, end = now.origin, log.last_stable_offset()
         part = _Part()
         if end:
@@ -132,9 +131,8 @@ class _Part:
         self.catch_up(log)
         offset = self.offsets.get(key)
         if offset is None:
-            if (
-                log._now().origin is not origin
-            ):  # its record may have gone for the sake of one above the end that was seen
+            # Its record may have gone for the sake of one above the end that was seen.
+            if log._now().origin is not origin:
                 raise LogChangedError(log.path, -1, -1, -1, "segments were replaced")
             return None
         record = log.get(max(offset, ~offset))

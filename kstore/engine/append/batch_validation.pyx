@@ -36,6 +36,7 @@ from libkstore.format cimport (
     ks_store_u64,
 )
 
+from kstore.arguments import MAX_MESSAGE_BYTES_NAME as _MAX_MESSAGE_BYTES
 from kstore.engine.record.batch import REASONS, RecordBatch
 from kstore.errors import InvalidRecordError, InvalidTimestampError, OffsetsOutOfOrderError, RecordTooLargeError
 
@@ -198,7 +199,10 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
         )
     if status == ARRIVAL_TOO_LARGE:
         raise RecordTooLargeError(
-            "batch larger than max.message.bytes", size=b.size, limit=rules.max_message_bytes, position=at
+            f"batch larger than {_MAX_MESSAGE_BYTES}",
+            size=b.size,
+            limit=rules.max_message_bytes,
+            position=at,
         )
     if status == ARRIVAL_ORDER:
         raise OffsetsOutOfOrderError(

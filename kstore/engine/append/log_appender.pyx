@@ -33,6 +33,8 @@ from kstore.engine.record.batch_builder cimport BatchBuilder
 from kstore.engine.segment.active_segment cimport WRITE_REFUSED, ROLL_NOT, ActiveSegment
 from libkstore.format cimport ks_batch
 
+from kstore.arguments import MAX_MESSAGE_BYTES_NAME as _MAX_MESSAGE_BYTES
+from kstore.arguments import SEGMENT_BYTES_NAME as _SEGMENT_BYTES
 from kstore.arguments import integer
 from kstore.engine.io.file import sync_directory, sync_file
 from kstore.engine.io.mutex import ENDING as _ENDING
@@ -432,9 +434,10 @@ cdef class LogAppender:
 
     cdef int refuse_size(self, int64_t size) except -1:
         if size > self.max_message_bytes:
-            raise RecordTooLargeError("batch larger than max.message.bytes", size=size, limit=self.max_message_bytes)
+            what = f"batch larger than {_MAX_MESSAGE_BYTES}"
+            raise RecordTooLargeError(what, size=size, limit=self.max_message_bytes)
         if size > self.segment_bytes:
-            raise RecordTooLargeError("batch larger than segment.bytes", size=size, limit=self.segment_bytes)
+            raise RecordTooLargeError(f"batch larger than {_SEGMENT_BYTES}", size=size, limit=self.segment_bytes)
         return 0
 
     cdef int refuse_offsets(self, int64_t count) except -1:

@@ -29,6 +29,8 @@ from kstore.engine.segment.active_segment cimport ROLL_NOT
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_offset, ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
 
+from kstore.arguments import MAX_MESSAGE_BYTES_NAME as _MAX_MESSAGE_BYTES
+from kstore.arguments import SEGMENT_BYTES_NAME as _SEGMENT_BYTES
 from kstore.arguments import boolean, choice, integer
 from kstore.engine.append.batch_validation import NO_KEY
 from kstore.engine.record.batch import RecordBatch
@@ -158,8 +160,9 @@ cdef class RecordAppender(LogAppender):
                 raise MemoryError("a batch")
             if builder.add(at, &f) < 0:
                 raise RecordTooLargeError(
-                    "record larger than max.message.bytes", size=f.key_size + f.value_size + f.headers_size,
-                    limit=self.max_message_bytes
+                    f"record larger than {_MAX_MESSAGE_BYTES}",
+                    size=f.key_size + f.value_size + f.headers_size,
+                    limit=self.max_message_bytes,
                 )
             builder.finish()
             self.refuse_size(builder.used)
@@ -409,7 +412,9 @@ cdef class RecordAppender(LogAppender):
                 size = builder.batch.size
             if size > limit:
                 raise RecordTooLargeError(
-                    f"record {i} larger than max.message.bytes or segment.bytes, as a batch", size=size, limit=limit
+                    f"record {i} larger than {_MAX_MESSAGE_BYTES} or {_SEGMENT_BYTES}, as a batch",
+                    size=size,
+                    limit=limit,
                 )
         return 0
 
@@ -454,7 +459,7 @@ cdef class RecordAppender(LogAppender):
             ks_cell(columns.values, i, &value_size)
             ks_cell(columns.keys, i, &key_size)
             raise RecordTooLargeError(
-                f"record {i} larger than max.message.bytes or segment.bytes",
+                f"record {i} larger than {_MAX_MESSAGE_BYTES} or {_SEGMENT_BYTES}",
                 size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
                 limit=min(self.max_message_bytes, self.segment_bytes),
             )
@@ -685,7 +690,9 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t last = found.last.last_offset
         if self.given_size > self.segment_bytes:
             raise RecordTooLargeError(
-                "append larger than segment.bytes", size=self.given_size, limit=self.segment_bytes
+                f"append larger than {_SEGMENT_BYTES}",
+                size=self.given_size,
+                limit=self.segment_bytes,
             )
         self.note_epochs(found)
         self.roll_first(found, True, now)

@@ -38,9 +38,8 @@ class Slice:
         marks: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         self.segment = segment
-        self._file = (
-            None if segment is None else instance("segment", segment, Segment).file()
-        )  # open as long as the slice exists
+        # open as long as the slice exists
+        self._file = None if segment is None else instance("segment", segment, Segment).file()
         self.offset = offset
         self.position = position
         self.size = size

@@ -24,11 +24,10 @@ from kstore.log.recovery.steps import Code
 
 _DELETE_HORIZON = 64  # the attribute bit that only compaction sets
 _MOST_LOOKED_THROUGH = 64 << 20  # bytes of segments, to see whether a log is compacted
-_FEWEST = 2  # offsets that are surely missing if no index names them
-_FEW = 2  # gaps, which nobody takes for the habit of a log
-_UNBROKEN = (
-    16  # offsets that follow each other in a segment, in a log that looks as if none were ever left out
-)
+_FEWEST_OFFSETS = 2  # that are surely missing if no index names them
+_FEW_GAPS = 2  # which nobody takes for the habit of a log
+# Offsets that follow each other in a segment, in a log that looks as if none were ever left out.
+_UNBROKEN = 16
 _LARGEST_DISTANCE = 2**31 - 1  # of an offset from its segment's base
 
 
@@ -119,12 +118,14 @@ class Gaps:
             for at, offsets in emptied:
                 yield self._segments[at], Gap(offsets, Code.SEGMENT_EMPTY, False, 0)
         if doubtful and not self._is_compacted(doubtful[0][0]):
-            is_known = len(doubtful) <= max(_FEW, len(self._segments) // 4) or self._is_said_to_delete()
+            is_known = len(doubtful) <= max(_FEW_GAPS, len(self._segments) // 4) or self._is_said_to_delete()
             for at, (first, end) in doubtful:
                 if end - first >= self._largest_batch(at):  # else it was truncated inside a batch, perhaps
                     held = first - self._segments[at].base_offset
                     # As much as a segment may hold. A follower may have left out a few, in all segments if they are small.
-                    is_sure = end - first >= max(_FEWEST, held // 2) and (is_known or held >= _UNBROKEN)
+                    is_sure = end - first >= max(_FEWEST_OFFSETS, held // 2) and (
+                        is_known or held >= _UNBROKEN
+                    )
                     yield self._segments[at], Gap((first, end), Code.OFFSETS_MISSING, is_sure, 0)
 
     def _has_index(self, offsets: tuple[int, int]) -> bool:

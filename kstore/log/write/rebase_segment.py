@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kstore.arguments import INDEX_INTERVAL_BYTES
 from kstore.engine.io.file import File, rename, sync_directory
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, InvalidRecordError
 from kstore.libraries import library
 from kstore.log.files import layout
-from kstore.log.files.listing import is_there
+from kstore.log.files.listing import is_there, read_directory
 
 _PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: no checksum covers them
 _MOVED = ".moved"  # behind .log: Kafka, and readers, pass over such a file
@@ -54,27 +55,24 @@ class AdoptedFile:
         # Whoever finds it under its old name after a power cut must find it as it was.
         sync_directory(directory)
         sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120
-        renumber(self.draft, base_offset, leader_epoch)
-        path = f"{directory}/{layout.segment_stem(base_offset)}.log"
+        _renumber(self.draft, self.headers, base_offset, leader_epoch)
+        path = _final_path(directory, base_offset)
         rename(self.draft, path)
         return _segment(path, base_offset, index_interval_bytes).recovery_walk(verify=False)
 
     def put_back(self) -> bool:
         """Gives it its offsets and its name back, if it was on its way. Whether it is where it was: else it is a segment. OSError."""
         if is_there(self.draft):
-            headers = self.headers
-            _write_places(
-                self.draft, headers, headers["base_offset"].tolist(), headers["leader_epoch"].tolist()
-            )
+            bases, epochs = (self.headers[name].tolist() for name in ("base_offset", "leader_epoch"))
+            _write_places(self.draft, self.headers, bases, epochs)
             rename(self.draft, self.path)
         return is_there(self.path)
 
 
-def renumber(path: str, base_offset: int, leader_epoch: int) -> None:
-    """Changes the headers of the batches in place, durably. Done again, also after it was broken off, it gives the same.
-    CorruptRecordError, OSError."""
+def _renumber(path: str, headers: Any, base_offset: int, leader_epoch: int) -> None:
+    """Changes the headers of the batches in place, durably. Done again, also after it was broken off, it gives the same: of
+    `headers` it takes what it does not change. OSError."""
     numpy = library("numpy")  # only for those who ask for this
-    headers = _headers(path)
     nexts = base_offset + numpy.cumsum(headers["last_offset_delta"] + numpy.int64(1))
     bases = nexts - headers["last_offset_delta"] - 1
     _write_places(path, headers, bases.tolist(), [leader_epoch] * len(bases))
@@ -83,18 +81,18 @@ def renumber(path: str, base_offset: int, leader_epoch: int) -> None:
 def finish_adoptions(directory: str) -> Iterator[tuple[str, CorruptFileError | None]]:
     """Takes the files in that a dead process was moving into this log, whose writer asks. The path of each, and why it was not
     taken, if it was not. OSError."""
-    for name in sorted(entry.name for entry in Path(directory).iterdir()):
+    for name in sorted(read_directory(directory, (".log",))[1]):
         known = _NAME.fullmatch(name)
         if known is None:
             continue
         draft, base_offset, leader_epoch = f"{directory}/{name}", int(known[1]), int(known[2])
-        path = f"{directory}/{layout.segment_stem(base_offset)}.log"
+        path = _final_path(directory, base_offset)
         try:
             if _is_in_use(directory, base_offset):
                 raise CorruptFileError("its offsets have been given to other records since", file=draft)
             if _has_links(draft):  # its old name, if that came back after a power cut
                 raise CorruptFileError("it has other names (hard links)", file=draft)
-            renumber(draft, base_offset, leader_epoch)
+            _renumber(draft, _headers(draft), base_offset, leader_epoch)
         except CorruptFileError as e:
             yield draft, e
             continue
@@ -109,14 +107,17 @@ def _has_links(path: str) -> bool:
 
 def _is_in_use(directory: str, base_offset: int) -> bool:
     """Whether there are records from that offset on, or segments."""
-    for entry in Path(directory).iterdir():
-        offset = layout.segment_offset(entry.name)
-        if offset is not None and (offset > base_offset or (offset == base_offset and entry.stat().st_size)):
-            return True
-    return False
+    newest = max(read_directory(directory, (".log",))[0], default=-1)
+    return newest > base_offset or (
+        newest == base_offset and Path(_final_path(directory, newest)).stat().st_size > 0
+    )
 
 
-def _segment(path: str, base_offset: int, index_interval_bytes: int = 4096) -> Segment:
+def _final_path(directory: str, base_offset: int) -> str:
+    return f"{directory}/{layout.segment_stem(base_offset)}.log"
+
+
+def _segment(path: str, base_offset: int, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> Segment:
     directory, name = os.path.split(path)
     suffixes = {".log": _MOVED} if name.endswith(_MOVED) else None
     stem = name.removesuffix(_MOVED).removesuffix(".log")
