@@ -159,9 +159,8 @@ def test_every_bit_of_what_no_checksum_covers(made: Path, truth: list[Row], part
         finally:
             with file.open("r+b") as f:
                 f.write(whole)
-    assert (
-        told or STEP > 1
-    )  # a few bits of each part may all be such that a reader tells, and recovery does not
+    # A reader tells of some bits, recovery of others; a few bits of a part may all be of the first kind.
+    assert told or STEP > 1
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
