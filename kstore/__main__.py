@@ -97,7 +97,16 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that does not keep silent if what it prints on stdout cannot be written, as argparse does."""
+    """A parser with which `--key=--` has a value, and which tells if what it prints on stdout cannot be written."""
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            value = self._get_value(
+                action, "--"
+            )  # argparse of Python 3.11 and 3.12 makes an empty list of it
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, arg_strings)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if message and file is sys.stdout:

@@ -44,7 +44,7 @@ from kstore.log.follow.follow_source import DirectorySource, FollowSource
 from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
-from kstore.log.read.by_key import given, last_record, offsets_of
+from kstore.log.read.by_key import given, last_record, offsets_of, record_at
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -538,7 +538,7 @@ class PartitionLog:
         except CorruptFileError as e:
             raise_told(now, e)
         if record is None or isinstance(record, int):
-            return None if offset < 0 else self._twin(now).get(offset)
+            return None if offset < 0 else record_at(self._twin(now), offset, key)
         if self._traffic is not None:
             self._count(self._traffic, record)
         return record
@@ -596,13 +596,13 @@ class PartitionLog:
             passed_by = (segment for segment in now.segments if segment.end_offset <= start)
             return _told(scan, progress, passed_by, now)
 
-        return OneThread(Iterated(), partial(self._got, log, now, offsets_of(now, key, scan)))
+        return OneThread(Iterated(), partial(self._got, log, now, key, offsets_of(now, key, scan)))
 
-    def _got(self, log: "PartitionLog", now: Loaded, offsets: Iterator[int]) -> Iterator[Record]:
-        """The records at these offsets. LogChangedError if it is not damage that is in the way."""
+    def _got(self, log: "PartitionLog", now: Loaded, key: bytes, offsets: Iterator[int]) -> Iterator[Record]:
+        """The records of a key at these offsets. LogChangedError if it is not damage that is in the way."""
         try:
             for offset in offsets:
-                yield log.get(offset)
+                yield record_at(log, offset, key)
         except CorruptFileError as e:
             raise_told(now, e)
 

@@ -611,13 +611,15 @@ class LogWriter(RecordAppender, PartitionLog):
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes:
         return validate(encoded, self._config, now, self._max_decompressed_bytes)
 
-    def _analyze(self, batches: list[RecordBatch], origin: str, transaction_version: int) -> Appended | None:
-        duplicate = self._producer_states.analyze(batches, origin, transaction_version, self.clock_ms())
-        if duplicate is None:
+    def _analyze(
+        self, batches: list[RecordBatch], origin: str, transaction_version: int
+    ) -> dict[int, Appended]:
+        retries = self._producer_states.analyze(batches, origin, transaction_version, self.clock_ms())
+        if not retries:
             self._producer_states.hold(self.last_stable_offset())
             if aborted := self._producer_states.producers.aborted_by(batches):
                 self.active.write_aborted(aborted)
-        return duplicate
+        return retries
 
     def _forget_analysis(self) -> None:
         self._producer_states.let_go()
@@ -648,7 +650,7 @@ class LogWriter(RecordAppender, PartitionLog):
 
         The file is renamed, not copied, and becomes a segment. Offsets and leader epochs are changed in place. The
         checksums of its batches are checked, but not what the configuration asks of batches, such as max_message_bytes.
-        What the log holds before is made durable first; the new name of the file is durable after the next flush().
+        What the log holds before is made durable first, and so is the new name of the file.
         After an error the file is at `path` as it was, or it is part of the log once that was opened for writing again:
         there is no file at `path` then.
 

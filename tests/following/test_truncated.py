@@ -205,3 +205,49 @@ def test_a_look_that_is_interrupted(ram: Path, make: Callable[[Any, Path], Any])
             source.close()
         shutil.rmtree(path.parent)
     assert nth > 30
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.parametrize("rolls", [1, 2])
+@pytest.mark.parametrize("reader", READERS)
+def test_ahead_of_the_reader(
+    tmp_path: Path, reader: Callable[[Any, Path], Any], rolls: int, count: int
+) -> None:
+    """It lags behind, and has not opened the file yet that is cut off and written anew: it meets no cut."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", file_delete_delay_ms=0) as log:
+        append_each(log, 8, b"a")
+        for _ in range(rolls):
+            log.roll()
+            append_each(log, 4, b"a")
+        with reader(log, path) as source:
+            assert take(source, 1) == [b"a"]
+            log.truncate_to(8)
+            append_each(log, count, b"b")
+            assert take(source) == [b"a"] * 7 + [b"b"] * count
+
+
+@pytest.mark.parametrize("cut", [11, 15])
+@pytest.mark.parametrize("reader", READERS)
+def test_ahead_of_a_log_start(tmp_path: Path, reader: Callable[[Any, Path], Any], cut: int) -> None:
+    """That lies inside a segment, and nothing was read yet."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        append_each(log, 10, b"a")
+        log.roll()
+        append_each(log, 1, b"a")
+        append_together(log, 8, b"a")
+        log.roll()
+        append_each(log, 1, b"a")
+        log.delete_records(4)
+        with begun(reader, log, path) as source:
+            log.truncate_to(cut)
+            assert take(source) == [b"a"] * 7
+
+
+def begun(reader: Callable[[Any, Path], Any], log: Any, path: Path) -> Any:
+    """From where the log begins."""
+    if reader in (follower, follower_of_writer):
+        source = log if reader is follower_of_writer else kstore.open(path)
+        return source.follow(source.log_start_offset, timeout=0)
+    return reader(log, path)

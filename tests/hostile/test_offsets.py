@@ -258,3 +258,29 @@ def test_a_scan_in_time_order_looks_at_what_ends_it(tmp_path: Path) -> None:
     for threads in (1, 2):
         with pytest.raises(kstore.CorruptRecordError, match="checksum"):
             list(kstore.open(directory).scan(until=1100, in_order=True, threads=threads))
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+def test_what_recovery_cuts_off_is_nothing_new(tmp_path: Path) -> None:
+    """After an unclean stop the log ends before a batch that contradicts the next one: nobody goes on into it."""
+    log = kstore.open(tmp_path / "t-0", "a")
+    for i in range(5):
+        log.append(b"%d" % i)
+    log.abandon()
+    batches = list(kstore.open(tmp_path / "t-0").batches())
+    file = Path(batches[0].file)
+    whole = file.read_bytes()
+    for batch in batches[1:-1]:
+        for bit in range(0, 64, STEP):
+            damaged = bytearray(whole)
+            damaged[batch.position + bit // 8] ^= 1 << bit % 8
+            file.write_bytes(damaged)
+            view = kstore.open(tmp_path / "t-0")
+            right = [b"%d" % i for i in range(view.log_end_offset)]
+            assert batch.base_offset <= len(right) < 5
+            assert [r.value for r in view] == right
+            assert [r.value for r in view.follow(0, timeout=0)] == right
+            assert [r.value for r in view.cursor("g", follow=True, timeout=0)] == right
+            assert [r.value for r in view.cursor("g")] == right
+            view.refresh()
+            assert [r.value for r in view] == right, (batch.base_offset, bit)

@@ -72,6 +72,9 @@ WRONG: dict[str, tuple[bytes, list[int]]] = {
     "magic 0, far behind": (wrapper(9, [5, 6, 70_000], 0), []),
     "magic 0, falling": (wrapper(9, [5, 9, 7], 0), []),
     "magic 1, behind": (wrapper(9, [0, 1, 7, 2], 1), []),
+    "magic 0, one behind": (wrapper(9, [12], 0), []),
+    "magic 0, one far behind": (wrapper(9, [2**63 - 1], 0), []),
+    "magic 0, up to another one": (wrapper(9, [5, 6, 8], 0), []),
 }
 
 
@@ -210,6 +213,17 @@ def test_a_producers_compressed_message_counts_from_0() -> None:
         kstore.RecordBatch(raw, file="x.log").records()
 
 
+@pytest.mark.parametrize("reader", ["records", "batches", "follow", "scan"])
+@pytest.mark.parametrize("outer", [5, 6])
+def test_a_compressed_message_that_begins_in_the_batch_before(
+    tmp_path: Path, reader: str, outer: int
+) -> None:
+    """No checksum covers its offset, by which those in a message of magic 1 are counted back."""
+    log = made(tmp_path, wrapper(outer, [0, 1, 2], 1))
+    found, reason = taken(READERS[reader](log))
+    assert (found, reason) == (list(range(5)), "first offset in a compressed message")
+
+
 def test_a_message_that_cannot_be_unpacked_does_not_keep_a_log_from_being_opened(tmp_path: Path) -> None:
     """It lies behind the end of the log, where what is left is counted for a note."""
     partition = tmp_path / "t-0"
@@ -226,3 +240,10 @@ def test_records_in_a_dump_are_shown_as_they_are(tmp_path: Path) -> None:
     log = made(tmp_path, WRONG["behind"][0])
     found = [r.offset for b in log.batches() for r in b.unverified()]
     assert found == [*range(7), 12, 8, 9, *range(10, 15)]
+
+
+def test_a_follower_that_skips_gives_what_comes_before_the_damage(tmp_path: Path) -> None:
+    log = made(tmp_path, WRONG["behind"][0])
+    source = log.follow(0, timeout=0, on_error="skip")
+    assert [r.offset for r in source] == [*range(5), 5, 6, *range(10, 15)]
+    assert len(source.skipped) == 1

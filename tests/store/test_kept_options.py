@@ -1,5 +1,6 @@
 """A partition of a store has the topic's options, whoever opens it."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,21 @@ def test_a_damaged_configuration_of_a_log_is_told(tmp_path: Path) -> None:
             store.append("t", b"v", b"k")
         assert [*store.health().partitions] == [("t", 0)]
         store.append("u", b"v", b"k")
+
+
+@pytest.mark.parametrize("ends", ["abandon", "garbage"])
+def test_a_writer_that_nobody_closed(tmp_path: Path, ends: str) -> None:
+    """The clean marker is gone, and no other file of a log directory is there yet but the table of topics."""
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", cleanup_policy="compact", retention_ms=-1)
+    log: Any = kstore.open(tmp_path / "t-0", "a")
+    log.append(b"v", b"k")
+    if ends == "abandon":
+        log.abandon()
+    del log
+    gc.collect()
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert log.config.given_options() == {"cleanup_policy": ("compact",), "retention_ms": -1}
+        with pytest.raises(kstore.InvalidRecordError):
+            log.append(b"no key")
+    assert not (tmp_path / "t-0" / "kstore-config.json").exists()

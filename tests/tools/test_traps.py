@@ -798,3 +798,15 @@ def test_room_that_was_set_aside_is_no_damage(tmp_path: Path, capsys: pytest.Cap
         data.seek(-1, 2)
         data.write(b"x")
     assert run(capsys, "stat", path, "--verify")[0] == 1
+
+
+def test_two_hyphens_are_a_value(odd: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """--key=--, of which argparse made an empty list."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"of hyphens", b"--")
+    code, out, _ = run(capsys, "get", str(tmp_path / "t-0"), "--key=--")
+    assert (code, "of hyphens" in out) == (0, True)
+    for words in (["records", odd, "--start=--"], ["truncate", odd, "--to=--"]):
+        with pytest.raises(SystemExit, match="2"):
+            run(capsys, *words)
+        assert "'--' is not an offset" in capsys.readouterr().err

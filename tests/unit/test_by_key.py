@@ -9,6 +9,7 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
+from kstore.engine.record.hashes import crc32c
 from tests.helpers.markers import marker
 
 KEYS = [b"", b"a", b"ab", b"\xff" * 300]
@@ -145,3 +146,24 @@ def test_a_history_is_for_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(kstore.PartitionLog, "get", get_beside)
         assert [record.value for record in history] == [b"1", b"2"]
         assert len(refused) == 2
+
+
+@pytest.mark.parametrize("deltas", [(0, 2, 1), (2, 1, 0), (0, 0, 1)])
+def test_offsets_that_do_not_rise(tmp_path: Path, deltas: tuple[int, ...]) -> None:
+    """In a batch that another program made: some lookups find nothing, none finds a record of another key."""
+    keys = [b"ann", b"bob", b"cy"]
+    encoded = bytearray(kstore.encode_batch([(1, key, b"of " + key, None) for key in keys]))
+    for delta, key in zip(deltas, keys, strict=True):
+        encoded[encoded.index(key) - 2] = 2 * delta  # as a varint, before the length of the key
+    encoded[17:21] = crc32c(encoded[21:]).to_bytes(4, "big")
+    with kstore.open(tmp_path / "t-0", "a", message_timestamp_before_max_ms=2**62) as log:
+        log.append_batches(encoded)
+        assert [(record.offset, record.key) for record in log] == list(zip(deltas, keys, strict=True))
+        for made in (False, True):
+            if made:
+                log.roll()
+                log.make_key_files()
+            for way in (log, kstore.open(tmp_path / "t-0")):
+                for key in keys:
+                    assert getattr(way.last(key), "key", key) == key
+                    assert {record.key for record in way.history(key)} <= {key}

@@ -217,9 +217,10 @@ cdef class LogAppender:
     #                                 it must not raise, and leaves the flush to another thread.
     # RecordAppender._validate        For batches that must be decompressed to be checked, or encoded again. Changes
     #                                 nothing; returns the bytes to append, or raises: nothing is appended.
-    # RecordAppender._analyze         For batches of producers, before they are staged. Returns the Appended of a
-    #                                 duplicate, or None. Changes no producer; it may keep readers of committed data
-    #                                 from going on, and write ahead, which _forget_analysis or _account ends.
+    # RecordAppender._analyze         For batches of producers, before they are staged. Returns which of them
+    #                                 are there already, and where. Changes no producer; if none is, it may keep readers
+    #                                 of committed data from going on, and write ahead, which _forget_analysis or
+    #                                 _account ends.
     # RecordAppender._account         After batches of producers, or a part of them, are written. If it raises, the log
     #                                 refuses all further writes.
     # RecordAppender._forget_analysis  After an append has failed of which nothing is in the log, analyzed or not. Must

@@ -42,6 +42,7 @@ cdef class RecordAppender(LogAppender):
     cdef int take(self, encoded, bint as_they_are) except -1
     cdef int number(self, int64_t offset, int32_t epoch) except -1
     cdef list parsed(self)
+    cdef int leave_out(self, dict retries) except -1
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1
     cdef int64_t put_accounted(self, const ks_arrival *found, bint joined, list batches, int64_t now) except -1
     cdef int account(self, list batches) except -1

@@ -15,8 +15,9 @@ _Headers: TypeAlias = Iterable[tuple[str, _BytesLike | None]] | Mapping[str, _By
 class Appended(NamedTuple):
     """The result of `append_batches`: the first and last offset that the batches have now, and the number of batches.
 
-    `duplicate` is True if nothing was written because the producer had sent this batch before; the offsets are those
-    that it got then."""
+    `duplicate` is True if nothing was written because producers had sent all of these batches before; the offsets are
+    those that they got then. If they had sent some of them, only the others are appended, and the result tells of
+    these."""
 
     first_offset: int
     last_offset: int
@@ -98,6 +99,6 @@ class RecordAppender(LogAppender):
     def _validate(self, encoded: bytes, now: int, origin: str) -> bytes: ...
     def _analyze(
         self, batches: list[RecordBatch], origin: str, transaction_version: int
-    ) -> Appended | None: ...
+    ) -> dict[int, Appended]: ...
     def _account(self, batches: list[RecordBatch]) -> None: ...
     def _forget_analysis(self) -> None: ...

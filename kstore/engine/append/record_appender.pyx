@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT16_MAX, INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from kstore.engine.append.batch_validation cimport check_incoming, ks_arrival, ks_rules
 from kstore.engine.append.log_appender cimport LogAppender
@@ -57,8 +57,9 @@ cdef enum:
 class Appended(NamedTuple):
     """The result of `append_batches`: the first and last offset that the batches have now, and the number of batches.
 
-    `duplicate` is True if nothing was written because the producer had sent this batch before; the offsets are those
-    that it got then.
+    `duplicate` is True if nothing was written because producers had sent all of these batches before; the offsets are
+    those that they got then. If they had sent some of them, only the others are appended, and the result tells of
+    these.
     """
 
     first_offset: int
@@ -110,7 +111,9 @@ cdef class RecordAppender(LogAppender):
         raise NotImplementedError
 
     def _analyze(self, batches, origin, transaction_version):
-        """Checks the producers of these RecordBatches; an Appended when they are a duplicate. Nothing is changed."""
+        """Checks the producers of these RecordBatches. Which of them are there already, as {place: Appended}. Nothing
+        is changed."""
+        return {}
 
     def _account(self, batches):
         """Takes the producers of these RecordBatches into account, once they are written."""
@@ -540,9 +543,17 @@ cdef class RecordAppender(LogAppender):
             if found.producers:
                 batches = self.parsed()
                 self.roll_first(&found, keep_offsets, now)  # Kafka finds out about retries only after this
-                duplicate = self._analyze(batches, "replication" if keep_offsets else origin, transaction_version)
-                if duplicate is not None:
-                    return duplicate
+                analyzed_as = "replication" if keep_offsets else origin
+                retries = self._analyze(batches, analyzed_as, transaction_version)
+                if len(retries) == len(batches):
+                    known = retries.values()
+                    return Appended(min(known).first_offset, max(k.last_offset for k in known), 0, True)
+                if retries:
+                    self.leave_out(retries)
+                    check_incoming(self.given, self.given_size, &rules, now, &found)
+                    self.number(first, epoch)
+                    batches = self.parsed()
+                    self._analyze(batches, analyzed_as, transaction_version)
                 last = self.put_accounted(&found, keep_offsets, batches, now)
             elif keep_offsets:
                 last = self.put_joined(&found, now)
@@ -613,6 +624,23 @@ cdef class RecordAppender(LogAppender):
             batches.append(RecordBatch(PyBytes_FromStringAndSize(<char *>self.given + at, b.size)))
             at += b.size
         return batches
+
+    cdef int leave_out(self, dict retries) except -1:
+        """Takes the batches at these places out of those given, which are in the builder's buffer. The others begin at
+        offset 0 again, as a client has to say."""
+        cdef ks_batch b
+        cdef int64_t at = 0, kept = 0
+        cdef Py_ssize_t place = 0
+        while at < self.given_size:
+            header_at(self.given + at, self.given + self.given_size, &b)
+            if place not in retries:
+                memmove(self.given + kept, self.given + at, <size_t>b.size)
+                ks_put_offset(self.given + kept, 0, -1)
+                kept += b.size
+            at += b.size
+            place += 1
+        self.given_size = kept
+        return 0
 
     cdef int roll_first(self, const ks_arrival *found, bint joined, int64_t now) except -1:
         """Begins the segment that the first batch given, or all of them, need (spec 5.1)."""

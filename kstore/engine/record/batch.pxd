@@ -50,6 +50,7 @@ cdef class Records:
     cdef object unpacked(self, const uint8_t *payload, int64_t size, int64_t at)
     cdef int check_end(self) except -1
     cdef int check_messages(self) except -1
+    cdef int check_after(self, int64_t last) except -1
     cdef int check_headers(self, const ks_record *r) except -1
     cdef int inner_fault(self, str reason, expected, found) except -1
     cdef list messages(self, const uint8_t *p)

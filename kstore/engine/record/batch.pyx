@@ -262,12 +262,12 @@ cdef class Records:
         return 0
 
     cdef int check_messages(self) except -1:
-        """CorruptRecordError unless the offsets in a compressed message rise up to its own, by which it is looked up.
+        """CorruptRecordError unless the offsets in a compressed message rise to its own, by which it is looked up.
 
         Not where that is 0 and no log is read: so old producers sent it, and left it to the broker to put it right."""
         cdef Record record
         cdef int64_t offset, last = -1
-        if len(self.legacy) > 1 and not (self.batch.last_offset == 0 and not self.file):
+        if ks_codec(&self.batch) and not (self.batch.last_offset == 0 and not self.file):
             for record in self.legacy:
                 offset = record.offset
                 if offset <= last or offset > self.batch.last_offset:
@@ -275,6 +275,15 @@ cdef class Records:
                         "offset of a message in a compressed one", f"{last + 1} to {self.batch.last_offset}", offset
                     )
                 last = offset
+            if last != self.batch.last_offset:
+                self.inner_fault("offset of the last message in a compressed one", self.batch.last_offset, last)
+        return 0
+
+    cdef int check_after(self, int64_t last) except -1:
+        """CorruptRecordError if the messages begin at an offset of the batch before them, which ends at `last`."""
+        cdef int64_t first = (<Record>self.legacy[0]).offset
+        if first <= last:
+            self.inner_fault("first offset in a compressed message", f"at least {last + 1}", first)
         return 0
 
     cdef int check_headers(self, const ks_record *r) except -1:

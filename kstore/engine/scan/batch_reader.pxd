@@ -20,6 +20,7 @@ cdef class Reader:
     cdef int64_t position
     cdef int64_t end
     cdef int64_t last_offset       # of the last batch accepted in this or an earlier segment
+    cdef int64_t offset_before     # of the batch before that one
     cdef uint32_t last_crc         # its checksum
     cdef int64_t end_offset        # where the log ends, or INT64_MAX
     cdef int64_t bound             # no batch of the current segment reaches it
@@ -66,3 +67,5 @@ cdef class Reader:
     cdef bint wanted(self) except -1
     cdef int broken(self, error) except -1
     cdef Records records(self)
+    cdef Records unpacked(self)
+    cdef int check_begin(self) except -1

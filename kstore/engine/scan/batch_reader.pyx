@@ -31,6 +31,7 @@ from libkstore.format cimport (
     KS_OK,
     KS_TRANSACTIONAL,
     ks_check_batch,
+    ks_codec,
     ks_fail,
     ks_fault,
     ks_load_i32,
@@ -128,7 +129,7 @@ cdef class Reader:
         self.skip = on_error == "skip"
         self.control = control
         self.skipped = []
-        self.last_offset = self.at = -1
+        self.last_offset = self.offset_before = self.at = -1
         self.window = ReadWindow.__new__(ReadWindow)
         self.index = -1
         self.end = byte_limit
@@ -151,6 +152,11 @@ cdef class Reader:
     def _last_batch(self):
         """(last offset, checksum) of the batch that it is at, or has passed last; None before the first."""
         return (self.last_offset, self.last_crc) if self.at >= 0 else None
+
+    @property
+    def _reads(self):
+        """How often it has read from a file."""
+        return self.window.reads
 
     cdef int enter(self) except -1:
         """Begins a step of the iteration; `busy` is put back behind it. RuntimeError where another is under way: in
@@ -406,7 +412,7 @@ cdef class Reader:
                     self.at = self.position
                     self.position += size
                     self.patience -= size
-                    self.last_offset = self.batch.last_offset
+                    self.offset_before, self.last_offset = self.last_offset, self.batch.last_offset
                     self.last_crc = self.batch.crc
                     if self.position >= self.mark:
                         self.mark = self.pages.advance(self.position)
@@ -487,10 +493,26 @@ cdef class Reader:
         return 0
 
     cdef Records records(self):
+        cdef Records records = self.unpacked()
+        if records.legacy:  # only now it is known where a compressed message of an old format begins
+            records.check_after(self.offset_before)
+        return records
+
+    cdef Records unpacked(self):
         cdef Records records = Records.__new__(Records)
         records.limit = self.segment.max_decompressed_bytes
         records.begin(self.window.at(self.at), &self.batch, self.segment.log_path(), self.at)
         return records
+
+    cdef int check_begin(self) except -1:
+        """CorruptRecordError if a compressed message begins in the batch before. Of other damage in it, who unpacks it
+        is told."""
+        cdef Records records
+        try:
+            records = self.unpacked()
+        except (CorruptRecordError, RecordTooLargeError):
+            return 0
+        return records.check_after(self.offset_before)
 
     def __iter__(self):
         return self
@@ -512,6 +534,8 @@ cdef class BatchReader(Reader):
             while self.advance():
                 try:
                     if self.wanted():
+                        if self.batch.magic < 2 and ks_codec(&self.batch):
+                            self.check_begin()
                         return RecordBatch.new(
                             self.window.at(self.at), &self.batch, self.segment.log_path(), self.at,
                             self.segment.max_decompressed_bytes,

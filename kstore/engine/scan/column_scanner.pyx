@@ -223,7 +223,7 @@ cdef class ColumnScanner(Reader):
                         return SCAN_OTHER
                     if self.first_offset < 0:
                         self.first_offset = self.batch.base_offset
-                    self.last_offset = self.batch.last_offset
+                    self.offset_before, self.last_offset = self.last_offset, self.batch.last_offset
                     self.position += size
                     continue
             if self.check(self.position, size, &fault) != 0:
@@ -232,7 +232,7 @@ cdef class ColumnScanner(Reader):
                 self.first_offset = self.batch.base_offset
             self.at = self.position
             self.position += size
-            self.last_offset = self.batch.last_offset
+            self.offset_before, self.last_offset = self.last_offset, self.batch.last_offset
             if self.batch.last_offset < self.start_offset:
                 continue
             self.read_bytes += size

@@ -434,8 +434,26 @@ cdef class ActiveSegment:
 cdef int64_t sound(
     ReadWindow w, int64_t position, int64_t ahead, int64_t last, int64_t end, ks_batch *b
 ) noexcept nogil:
-    """The size of the batch at `position` if it is whole, its checksum right and its offsets above `last` and below
-    `end`: what recovery would keep. Its header is in b. Negative if it is not; WALK_SYSTEM if that cannot be told."""
+    """The size of the batch at `position` if recovery would keep it: whole, its checksum right, its offsets above
+    `last` and below `end`; and if it does not go on from `last`, not contradicted by the next one. Its header is in b.
+    Negative if it is not so; WALK_SYSTEM if that cannot be told."""
+    cdef ks_batch following
+    cdef int64_t size = checked(w, position, ahead, b), more
+    if size < 0:
+        return size
+    if b.base_offset <= last or b.last_offset >= end:
+        return -1
+    if b.base_offset > last + 1:  # no checksum covers that
+        more = checked(w, position + size, ahead, &following)
+        if more == WALK_SYSTEM:
+            return more
+        if more > 0 and following.base_offset <= b.last_offset:
+            return -1
+    return size
+
+
+cdef int64_t checked(ReadWindow w, int64_t position, int64_t ahead, ks_batch *b) noexcept nogil:
+    """The size of the batch at `position` if it is whole, and its checksum right."""
     cdef ks_fault fault
     cdef int64_t size = step(w, position, ahead, b, &fault), have
     if size < 0:
@@ -449,7 +467,7 @@ cdef int64_t sound(
         or check_marker(w.at(position), b, &fault) != KS_OK
     ):
         return -1
-    return size if b.base_offset > last and b.last_offset < end else -1
+    return size
 
 
 cdef int64_t end_of(Segment segment, int64_t end_offset) noexcept:

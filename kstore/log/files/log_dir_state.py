@@ -30,6 +30,7 @@ _SIGNS = (
     layout.LOG_STARTS,
     layout.HIGH_WATERMARKS,
     layout.CLEANER_OFFSETS,
+    topic_file.NAME,
 )
 
 

@@ -182,6 +182,10 @@ class FollowSource(Protocol):
     def doubt(self) -> None:
         """Something may have changed of which nobody told."""
 
+    def is_truncated(self) -> bool:
+        """Whether the log was truncated since `read` gave a reader: what it reads from a file now may be what came instead.
+        OSError."""
+
     def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
         """What there is from an offset on that was reached, behind the batch that the mark tells, if one was read; None for
         nothing. OffsetOutOfRangeError."""
@@ -230,6 +234,9 @@ class WriterSource:
     def doubt(self) -> None:
         pass
 
+    def is_truncated(self) -> bool:
+        return self._log._truncations.number != self._reached.seen
+
     def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
         now = self._current()
         self._reached.take_in(offset)  # behind it: what it shows was not cut before
@@ -259,6 +266,7 @@ class DirectorySource:
         self._settled = False  # no transaction is open, or none matters
         self._stale = True  # what happened before the watch began
         self._grown = False
+        self._truncated = False  # says the watch
         self._unindexed = 0
         self._segment: Segment | None = None
         self._end = -1
@@ -303,15 +311,19 @@ class DirectorySource:
                         self._grown = True
                     else:
                         self._stale = True
-                elif (
-                    name in (layout.LOG_STARTS, layout.RECOVERY_POINTS, layout.TRUNCATIONS)
-                    or not name
-                    or directory < 0
-                ):
+                elif name == layout.TRUNCATIONS or not name or directory < 0:
+                    self._stale = self._truncated = True
+                elif name in (layout.LOG_STARTS, layout.RECOVERY_POINTS):
                     self._stale = True
         except BaseException:  # an interrupt: nobody tells the rest once more
-            self._stale = True
+            self._stale = self._truncated = True
             raise
+
+    def is_truncated(self) -> bool:
+        if self.watch is None:
+            return read_truncations(Path(self.path)).number != self._reached.seen
+        self.look()
+        return self._truncated
 
     def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
         if on_error == "skip" or (self._grown and not self._settled):
@@ -355,8 +367,7 @@ class DirectorySource:
             self._grown, self._stale = False, True
             return None
         self.look()  # behind it: it may be cut off, and what was read be new
-        if self.watch is None:
-            self._stale = read_truncations(Path(self.path)).number != self._reached.seen
+        self._stale = self._stale or (self.watch is None and self.is_truncated())
         if self._stale:
             return None
         self._segment, self._end = grown, last + 1
@@ -373,6 +384,7 @@ class DirectorySource:
         segments, end = before.segments, before.log_end_offset
         if self._segment is not None:
             segments, end = (*segments[:-1], self._segment), self._end
+        self._truncated = False  # before it: what is told from here on may come after what is shown then
         self._log.refresh()
         check_directory(self.path, self._directory)  # after it: what was read is of this directory
         now = self._log._now()

@@ -3,6 +3,7 @@
 import select
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from threading import get_ident
 from time import monotonic, sleep
 from typing import Generic, Self, TypeVar, cast
@@ -47,13 +48,14 @@ class Follower(Closing, Generic[Item]):
         self._first = offset
         self._records = records
         self._reader: BatchReader | None = None
-        self._mark = feed.mark_sought(offset)  # of the batch before the offset, from when a reader was let go
+        self._mark = feed.mark_sought(offset)  # of the batch before the offset, if it is known
         self._stop = offset
         self._pending: deque[Record] = deque()
         self.leader_epoch = -1  # of the batch that holds what was given last
         self.given_mark: Mark | None = None  # of that batch
         self._segments: tuple[Segment, ...] = ()
         self._fresh = False  # nothing was read of it yet
+        self._reads = 0  # from files, of which it is known that no truncation came before them
         self._empty = (-1, -1)  # where a look found nothing before an offset that is said to be reached
         self._doubts = 0  # how many looks have failed since one did not
         self._fault: tuple[object, ...] | None = None  # what the last of them met
@@ -86,34 +88,37 @@ class Follower(Closing, Generic[Item]):
 
     def _take(self) -> Item | None:
         """The same, of what was there when the source was looked at last."""
-        if not self._records:
-            return cast("Item | None", self._take_batch())
         while not self._pending:
-            reached = self.offset
+            reached, mark = self.offset, self._mark
             try:
                 batch = self._take_batch()
-                if batch is None:
-                    return None
+                if batch is None or not self._records:
+                    return cast("Item | None", batch)
                 if not batch.is_control:
                     self._pending, self._first = (
                         deque(self._records_of(batch)),
                         self.offset,  # a batch written after a truncation may begin below
                     )
-                    self.leader_epoch, self.given_mark = batch.leader_epoch, (batch.last_offset, batch.crc)
+                    self.leader_epoch, self.given_mark = batch.leader_epoch, self._mark
             except BaseException:  # it was not passed: who asks again meets it again
-                self.offset, self._reader, self._mark = reached, None, None
+                self.offset, self._reader, self._mark = reached, None, mark
                 raise
         return cast(Item, self._pending.popleft())
 
     def _records_of(self, batch: RecordBatch) -> Iterator[Record]:
         """Those from the first that is wanted on."""
+        records = []
         try:
             records = batch.records(verify=False)
         except (CorruptRecordError, RecordTooLargeError) as e:
             if self._left_out is None:
                 raise
             self._left_out.note([Skipped(batch.file, batch.position, batch.size, e)])
-            return iter(())
+            with suppress(CorruptRecordError, RecordTooLargeError):
+                for record in batch.unverified():  # those before the damage
+                    if not batch.base_offset <= record.offset <= batch.last_offset:
+                        break
+                    records.append(record)
         return (record for record in records if record.offset >= self._first)
 
     @property
@@ -130,10 +135,21 @@ class Follower(Closing, Generic[Item]):
                     if found is None:
                         return None
                     self._reader, self._stop, self._fresh = found.reader, found.stop, True
-                    self._segments = found.segments
+                    self._segments, self._reads = found.segments, 0
                 batch = next(self._reader, None)
+                if batch is not None and self._reads != self._reader._reads:
+                    if self._source.is_truncated():  # another look tells whether this is what came instead
+                        self._reader = None
+                        continue
+                    self._reads = self._reader._reads
+                if batch is not None and batch.magic < 2 and (error := self._overlap(batch)) is not None:
+                    if self._left_out is None:
+                        raise error
+                    self._left_out.note([Skipped(batch.file, batch.position, batch.size, error)])
+                    self.offset = batch.last_offset + 1
+                    continue
             except (FileNotFoundError, CorruptRecordError) as e:
-                self._let_go()
+                self._reader = None
                 try:
                     if not self._doubt(e):
                         return None
@@ -145,7 +161,7 @@ class Follower(Closing, Generic[Item]):
             if self._is_passing and self._left_out is not None:
                 self._left_out.note(self._reader.skipped)
                 self._is_passing = False  # what comes then may be of a moment again
-                self._let_go()
+                self._reader = None
                 if batch is None:  # the damage reaches to the end of what is there
                     self.offset = self._stop
                     continue
@@ -154,8 +170,9 @@ class Follower(Closing, Generic[Item]):
                 self._doubts = 0
                 self._fault = None
                 self.offset = batch.last_offset + 1
+                self._mark = batch.last_offset, batch.crc
                 return batch
-            self._let_go()
+            self._reader = None
             if self._fresh:
                 # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but not before
                 # who truncates is done.
@@ -169,13 +186,25 @@ class Follower(Closing, Generic[Item]):
                     self._source.doubt()
         return None
 
-    def _let_go(self) -> None:
-        reader, self._reader = self._reader, None
-        mark = None if reader is None else reader._last_batch()
-        if mark is not None and mark[0] + 1 == self.offset:
-            self._mark = mark
-        elif not self._fresh:
-            self._mark = None  # what it passed last was not given
+    def _overlap(self, batch: RecordBatch) -> CorruptRecordError | None:
+        """What is wrong if a message of an old format holds offsets of the batch that was given last: of a compressed one, the
+        header does not tell where it begins."""
+        if self._mark is None or self._mark[0] + 1 != self.offset:
+            return None
+        try:
+            first = batch.records(verify=False)[0].offset
+        except (CorruptRecordError, RecordTooLargeError):  # who asks for them is told
+            return None
+        if first >= self.offset:
+            return None
+        return CorruptRecordError(
+            "first offset in a compressed message",
+            file=batch.file,
+            position=batch.position,
+            offset=batch.last_offset,
+            expected=f"at least {self.offset}",
+            found=first,
+        )
 
     def _doubt(self, error: Exception) -> bool:
         """Whether to look again at once, after an error. Raises it where nothing has changed since it was met before.

@@ -59,8 +59,8 @@ class ProducerStateManager:
 
     def analyze(
         self, batches: Sequence[RecordBatch], origin: str, transaction_version: int, now_ms: int
-    ) -> Appended | None:
-        """Checks batches that are about to be appended; an Appended when one is a retry of what is there."""
+    ) -> dict[int, Appended]:
+        """Checks batches that are about to be appended. Which of them are retries of what is there, by their places."""
         if now_ms >= self._next_expiry_ms:
             self.forget(now_ms)
         return self.producers.analyze(batches, origin, transaction_version)

@@ -65,6 +65,14 @@ class ProducerState:
             self.producer_epoch = epoch
             self.batches.clear()
 
+    def retried(self, batch: RecordBatch) -> BatchMetadata | None:
+        """The batch remembered that this one repeats, if it does."""
+        if batch.producer_epoch == self.producer_epoch:
+            for known in self.batches:
+                if (known.first_sequence, known.last_sequence) == (batch.base_sequence, batch.last_sequence):
+                    return known
+        return None
+
 
 class Expiry(NamedTuple):
     """Which producers are forgotten: those that wrote nothing for so long and have no open transaction (spec 6.7)."""
@@ -181,7 +189,7 @@ def _check_sequence(batch: RecordBatch, updated: ProducerState, current: Produce
             last = current.batches[-1].last_sequence
         else:
             last = -1
-        fresh = current is None or current.producer_epoch == -1
+        fresh = updated.producer_epoch == -1
         follows = fresh or first == last + 1 or (first == 0 and last == _MAX_SEQUENCE)
     if not follows:
         raise OutOfOrderSequenceError(
@@ -261,13 +269,15 @@ class ProducerStates:
 
     def analyze(
         self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1
-    ) -> Appended | None:
-        """Checks batches that are about to be appended (spec 6.6); an Appended when one is a retry of what is there.
+    ) -> dict[int, Appended]:
+        """Checks batches that are about to be appended (spec 6.6). Which of them are retries of what is there, or of one before
+        them, by their places: Kafka takes one batch of a client at a time, and would answer all as the first retry.
 
         origin "replication" is checked as a follower does: hardly. Nothing is changed.
         """
         updated: dict[int, ProducerState] = {}
-        for batch in batches:
+        retries: dict[int, Appended] = {}
+        for place, batch in enumerate(batches):
             if batch.producer_id < 0:
                 continue
             if batch.is_control and batch.records_count and _marker_of(batch) is None:
@@ -278,14 +288,12 @@ class ProducerStates:
             if origin == "replication":
                 continue
             current = self.states.get(batch.producer_id)
-            if origin == "client" and current is not None and current.producer_epoch == batch.producer_epoch:
-                first, last = batch.base_sequence, batch.last_sequence
-                for known in current.batches:
-                    if (known.first_sequence, known.last_sequence) == (first, last):
-                        return Appended(known.first_offset, known.last_offset, 0, True)
             working = updated.get(batch.producer_id)
             if working is None:
                 working = updated[batch.producer_id] = _copied(current, batch.producer_id)
+            if origin == "client" and (known := working.retried(batch)) is not None:
+                retries[place] = Appended(known.first_offset, known.last_offset, 0, True)
+                continue
             _check(batch, working, current, origin, transaction_version)
             if not batch.is_control:
                 working.move_to(batch.producer_epoch)
@@ -296,7 +304,7 @@ class ProducerStates:
                 )
                 if batch.is_transactional and working.current_txn_first_offset is None:
                     working.current_txn_first_offset = batch.base_offset
-        return None
+        return retries
 
     def aborted_by(self, batches: Sequence[RecordBatch]) -> list[AbortedTxn]:
         """The transactions that batches would abort. Nothing is changed."""

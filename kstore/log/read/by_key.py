@@ -1,10 +1,11 @@
 """Where the records of a key are: segment by segment, as far as their indexes of keys do not tell."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
-from kstore.engine.record.batch import Record
+from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError
+from kstore.errors import CorruptFileError, LogChangedError
 from kstore.log.read.key_index import ABSENT, UNKNOWN, index_of
 from kstore.log.read.scan import Scan
 from kstore.log.recovery.loader import Loaded
@@ -12,6 +13,20 @@ from kstore.log.recovery.loader import Loaded
 Scanned = Callable[
     [int, int], Scan
 ]  # from one offset to another: the column of offsets of records with the key
+
+
+class Readable(Protocol):
+    """A log from which a record is read."""
+
+    path: str
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    def get(self, offset: int) -> Record: ...
+    def batches(self, start: int | None, stop: int | None) -> Iterable[RecordBatch]: ...
+
 
 # the transactions of these segments that were aborted, and have records from one offset to another
 Aborted = Callable[[tuple[Segment, ...], int, int], Sequence[object]]
@@ -70,6 +85,22 @@ def last_record(
         if rest:
             return None, rest[-1]
     return None, -1
+
+
+def record_at(log: Readable, offset: int, key: bytes) -> Record:
+    """The record of a key at an offset where there is one. If the offsets of its batch do not rise, another may be found first."""
+    record = log.get(offset)
+    if record.offset == offset and record.key == key:
+        return record
+    for batch in log.batches(offset, offset + 1):
+        for other in batch:
+            if other.offset == offset and other.key == key:
+                record = other
+    if record.offset != offset or record.key != key:
+        raise LogChangedError(
+            log.path, offset, log.log_start_offset, log.log_end_offset, "others were written over it"
+        )
+    return record
 
 
 def _find(segment: Segment, key: bytes, start: int, is_sealed: bool) -> Record | int:

@@ -48,8 +48,8 @@ class AdoptedFile:
     def become(
         self, directory: str, base_offset: int, leader_epoch: int, index_interval_bytes: int
     ) -> RecoveryWalk:
-        """Makes it a segment of the log in this directory, durably but for its name, and returns what is in it. If this process
-        dies meanwhile, `finish_adoptions` goes on. OSError."""
+        """Makes it a segment of the log in this directory, durably, and returns what is in it. If this process dies meanwhile,
+        `finish_adoptions` goes on. OSError."""
         self.draft = f"{directory}/kstore-adopting-{base_offset}-{leader_epoch}.log{_MOVED}"
         rename(self.path, self.draft)
         # Whoever finds it under its old name after a power cut must find it as it was.
@@ -58,6 +58,9 @@ class AdoptedFile:
         _renumber(self.draft, self.headers, base_offset, leader_epoch)
         path = _final_path(directory, base_offset)
         rename(self.draft, path)
+        sync_directory(
+            directory
+        )  # before anything is appended to it: `finish_adoptions` takes in what is whole
         return _segment(path, base_offset, index_interval_bytes).recovery_walk(verify=False)
 
     def put_back(self) -> bool:
