@@ -600,7 +600,10 @@ def _both(name: str) -> str:
 def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfigError:
     """The error for a name that does not exist, with the one that was likely meant, as it is called there."""
     asked = name.replace(".", "_")
-    near = [_TOPIC_NAME_OF[name]] if name in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
+    brokers = name.replace("_", ".")
+    near = (
+        [_TOPIC_NAME_OF[brokers]] if brokers in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
+    )
     hint = f"; the nearest is {called(near[0])}" if near else ""
     if asked not in _KEYS and (meant := difflib.get_close_matches(asked, _MEANT, 1, 0.65)):
         hint = f"; {_MEANT[meant[0]]}"

@@ -655,12 +655,14 @@ class LogWriter(RecordAppender, PartitionLog):
         there is no file at `path` then.
 
         Raises:
-            ValueError: the file belongs to this log, or has other names (hard links), which would be changed too.
+            ValueError: the file is no .log file, belongs to this log, or has other names (hard links), which would be changed too.
             LogLockedError: the log that the file belongs to is open for writing.
             CorruptRecordError: a batch is damaged.
             InvalidRecordError: the file has no records, or records of idempotent producers or transactions.
             OSError: the file cannot be renamed; it must be on the same file system.
         """
+        if not os.fspath(path).endswith(".log") or Path(path).is_dir():
+            raise ValueError(f"{path} is no .log file")
         staged = Path(os.fspath(path)).parent.resolve()
         if staged == Path(self._directory).resolve():
             raise ValueError(f"{path} is a file of this log itself")

@@ -4,6 +4,7 @@ A File has a number here, whatever its names are: the first file that was there 
 into memory change without a call; the recorder compares them at every call, and tells of a change as of a write.
 """
 
+import errno
 import os
 import threading
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from kstore.engine.io.file import trace_calls
 from kstore.testing.image import Image
+
+_one = threading.Lock()  # held while one is at work
 
 
 class Call(NamedTuple):
@@ -72,6 +75,10 @@ class Recorder:
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
+        if not Path(root).is_dir():
+            raise NotADirectoryError(
+                errno.ENOTDIR, "a Recorder needs a directory that is there", os.fspath(root)
+            )
         self._root = os.path.realpath(root)
         base = Image.of(Path(root))
         self.trace = Trace(base, {path: i for i, path in enumerate(sorted(base.files), 1)})
@@ -85,11 +92,14 @@ class Recorder:
         self._ended = False
 
     def __enter__(self) -> Self:
+        if not _one.acquire(blocking=False):
+            raise RuntimeError("another Recorder is at work in this process")
         trace_calls(self._take)
         return self
 
     def __exit__(self, *error: object) -> None:
         trace_calls(None)
+        _one.release()
         with self._lock:  # a thread in the background may be telling of a call
             self._ended = True
             for mapped in self._mapped.values():

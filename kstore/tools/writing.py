@@ -3,7 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import kstore
 from kstore import opening
@@ -98,14 +98,14 @@ def is_log_directory(path: Path) -> bool:
     )
 
 
-def plan_of(args: argparse.Namespace) -> Loaded:
+def plan_of(args: argparse.Namespace, *, whole: bool = False) -> Loaded:
     """What open_writer would find and do. Of a log that is open for writing, what a reader finds."""
     path, interval, is_open = _looked_at(args)
     if is_open:
         with kstore.open(path, index_interval_bytes=interval) as log:
             return log._loaded
     require_partition(path)
-    return load(path, index_interval_bytes=interval, writing=True, dry=True)
+    return load(path, index_interval_bytes=interval, writing=True, dry=True, **_trust(whole))
 
 
 def open_dry(args: argparse.Namespace) -> PartitionLog:
@@ -141,9 +141,11 @@ def open_writer(
     mode: Literal["a", "r+"],
     durability: Literal["none", "group", "each"] = "none",
     config: LogConfig | None = None,
+    *,
+    whole: bool = False,
 ) -> LogWriter:
     """The log that these options name, open for writing; an unclean stop is recovered first. The configuration, which they
-    name too unless it is given, holds for this command and is not kept."""
+    name too unless it is given, holds for this command and is not kept. whole: every batch is checked."""
     path = Path(args.directory)
     is_new = (
         mode == "a" and not any(path.glob("*.log")) and not (path.is_dir() and kept_options(path).of_store)
@@ -158,7 +160,13 @@ def open_writer(
         keep_cut=args.keep_cut,
         durability=durability,
         wait=args.wait,
+        **_trust(whole),
     )
     if is_new:
         print(f"kstore: there was no log at {args.directory}: a new one was made", file=sys.stderr)
     return log
+
+
+def _trust(whole: bool) -> dict[str, Any]:
+    """What to say of the last stop, if it does not count what the files beside the log say."""
+    return {"clean": False, "recovery_point": 0} if whole else {}

@@ -4,10 +4,12 @@ import gzip
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import kstore
 from kstore.__main__ import main
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -127,3 +129,33 @@ def test_a_closed_pipe_ends_it_in_silence() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_recover_all_after_a_clean_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(3):
+            log.append(b"value %d" % i)
+    file = next((tmp_path / "t-0").glob("*.log"))
+    file.write_bytes(file.read_bytes().replace(b"value 1", b"valuf 1"))
+    for words in ([], ["--dry-run"], ["--all", "--dry-run"]):
+        assert main(["recover", str(tmp_path / "t-0"), *words]) == 0
+        end = 1 if "--all" in words else 3
+        assert f"offsets 0 to {end} (exclusive)" in capsys.readouterr().out
+    assert kstore.open(tmp_path / "t-0").log_end_offset == 3
+    assert main(["recover", str(tmp_path / "t-0"), "--all"]) == 0
+    assert kstore.open(tmp_path / "t-0").log_end_offset == 1
+
+
+def test_stat_names_open_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = int(time.time() * 1000)
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"before")
+        encoded = kstore.encode_batch(
+            [(now, None, b"x", None)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        log.append_batches(encoded)
+    assert main(["stat", str(tmp_path / "t-0")]) == 0
+    assert "a transaction of producer 7 is open since offset 1" in capsys.readouterr().out
+    assert main(["stat", str(tmp_path / "t-0"), "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["open_transactions"]
+    assert found == {"first_offset": 1, "producer_id": 7, "last_timestamp": now}

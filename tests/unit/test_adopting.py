@@ -288,3 +288,15 @@ def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
             assert [next(follower).value for _ in range(10)] == numbered(f"{i}-", 10)
             log.append(b"between")
             assert next(follower).value == b"between"
+
+
+def test_what_is_no_log_file(tmp_path: Path) -> None:
+    left_by(tmp_path / "other", b"a")
+    (tmp_path / "text").write_bytes(b"text")
+    with kstore.open(tmp_path / "log", "a") as log:
+        for path in (tmp_path / "other", tmp_path / "other" / f"{0:020d}.index", tmp_path / "text"):
+            with pytest.raises(ValueError, match=r"is no \.log file"):
+                log.adopt(path)
+        with pytest.raises(FileNotFoundError):
+            log.adopt(tmp_path / "other" / f"{9:020d}.log")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "other", "text"]

@@ -219,7 +219,7 @@ cdef int raise_header(const ks_batch *b, int64_t at) except -1:
     if b.base_offset != 0:
         what = f"base offset {b.base_offset} from a producer is not 0 (keep_offsets=True appends as a follower)"
     elif b.attributes & KS_CONTROL:
-        what = "a control batch from a producer"
+        what = "a control batch from a producer (origin=\"coordinator\" appends transaction markers)"
     elif b.last_offset_delta < 0 or b.records_count <= 0 or b.last_offset_delta + 1 != b.records_count:
         what = f"{b.records_count} records for offsets up to delta {b.last_offset_delta}"
     else:

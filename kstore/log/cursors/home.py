@@ -16,7 +16,7 @@ from kstore.log.cursors.member_lock import LockFile, byte_of, explain_refusal
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
-from kstore.log.files.log_dir_state import name_of
+from kstore.log.files.log_dir_state import located, name_of
 
 _ID = "kstore-cursors.id"
 _EPOCH = "kstore-cursors.epoch"
@@ -25,7 +25,8 @@ _EPOCH = "kstore-cursors.epoch"
 class Home(NamedTuple):
     """The directory with the positions of a partition: the one around it, if it has a partition's name, else itself.
 
-    Other than the place of the checkpoints it does not depend on what else is there, and no link leads to another one.
+    Other than the place of the checkpoints it does not depend on what else is there. A link in a log directory is a partition
+    there, any other stands for what it leads to.
     """
 
     partition: str
@@ -35,10 +36,11 @@ class Home(NamedTuple):
     @classmethod
     def of(cls, path: str) -> "Home":
         """The one of the partition at a path. LogNotFoundError."""
-        real = os.path.realpath(path)
+        parent, name = os.path.split(located(path))
+        parent = os.path.realpath(parent)
+        real = os.path.join(parent, name)  # noqa: PTH118
         if not os.path.isdir(real):  # noqa: PTH112
             raise LogNotFoundError(f"no partition directory at {path}, so it has no cursors")
-        parent, name = os.path.split(real)
         return cls(real, parent if layout.is_partition_name(name) else real, name_of(Path(real)))
 
     def known_id(self) -> bytes | None:

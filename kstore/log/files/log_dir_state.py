@@ -50,17 +50,31 @@ def directory_of(path: Path) -> Path:
     return Path(_directory_of(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow a link to another log directory
 
 
-def _directory_of(path: str) -> str:
-    """The same as text, which takes less time: each look at a partition comes by here."""
+def located(path: str) -> str:
+    """The place of a partition, absolute: that of a link in a log directory, as a broker sees it; any other link stands for what
+    it leads to."""
+    return _located(os.path.abspath(path))[0]  # noqa: PTH100
+
+
+def _located(path: str) -> tuple[str, bool]:
+    """The same, and whether the directory around it is a log directory."""
     parent, name = os.path.split(path)
-    if layout.partition_named(name) is None:
-        return path
-    return parent if any(is_there(f"{parent}/{sign}") for sign in _SIGNS) else path
+    if layout.partition_named(name) is not None and any(is_there(f"{parent}/{sign}") for sign in _SIGNS):
+        return path, True
+    if os.path.islink(path):  # noqa: PTH114
+        return _located(os.path.realpath(path))
+    return path, False
+
+
+def _directory_of(path: str) -> str:
+    """The same as directory_of as text, which takes less time: each look at a partition comes by here."""
+    place, is_inside = _located(path)
+    return os.path.dirname(place) if is_inside else path  # noqa: PTH120
 
 
 def name_of(path: Path) -> TopicPartition:
     """What the checkpoints call a partition. One that keeps its own is alone in them, so any name serves."""
-    return _name_of(os.path.abspath(path))  # noqa: PTH100
+    return _name_of(located(str(path)))
 
 
 def _name_of(path: str) -> TopicPartition:
@@ -100,7 +114,7 @@ class State(NamedTuple):
 def read_state(path: Path) -> State:
     """Reads the marker and the checkpoints. Of a damaged checkpoint the lines that can be read count."""
     whole = os.path.abspath(path)  # noqa: PTH100 - as text: each look at a partition comes by here
-    directory, tp = _directory_of(whole), _name_of(whole)
+    directory, tp = _directory_of(whole), name_of(path)
     if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
         return State(False, 0, 0, ())
     complaints: list[Complaint] = []
@@ -136,7 +150,7 @@ def _own_state(path: str, tp: TopicPartition, log_start_offset: int, complaints:
 def read_log_start(path: Path) -> int:
     """The log start offset alone, of what read_state tells."""
     whole = os.path.abspath(path)  # noqa: PTH100
-    directory, tp = _directory_of(whole), _name_of(whole)
+    directory, tp = _directory_of(whole), name_of(path)
     return 0 if tp.topic == layout.CLUSTER_METADATA else _log_start_of(whole, directory, tp, [])
 
 

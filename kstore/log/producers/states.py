@@ -203,7 +203,7 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
         return
     if transaction_version not in (0, 1, 2):
         raise ValueError(
-            f"a transaction marker needs its transaction_version, 0 to 2, not {transaction_version}"
+            f"append_batches of a transaction marker needs transaction_version, 0 to 2, not {transaction_version}"
         )
     known, epoch = updated.producer_epoch, batch.producer_epoch
     # with version 2 every marker raises the epoch; the same one again is a retry of one that is there

@@ -12,16 +12,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="only say what recovery would do: nothing is written or locked"
     )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="check every batch, as after an unclean stop, whatever was closed or flushed",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Opens the log for writing, closes it cleanly, and prints the report; with --dry-run it only makes the plan."""
     if args.dry_run:
-        plan = plan_of(args)
+        plan = plan_of(args, whole=args.all)
         recovery, start, end = plan.recovery, plan.log_start_offset, plan.log_end_offset
     else:
-        with open_writer(args, "r+") as log:
+        with open_writer(args, "r+", whole=args.all) as log:
             recovery, start, end = log.recovery, log.log_start_offset, log.log_end_offset
     if args.json:
         report = {

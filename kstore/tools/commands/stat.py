@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -264,8 +265,23 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "leftovers": [
             f.file for f in findings if f.kind == "leftover"
         ],  # of deletions: nothing is wrong with those
+        "open_transactions": open_transactions(log),
         "wrong": wrong,
     }
+
+
+def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
+    """The transactions that have no end yet: readers of committed records wait before them."""
+    try:
+        states = log.producers()
+    except (CorruptFileError, OSError):  # what is wrong there is told already
+        return []
+    found = [
+        {"first_offset": first, "producer_id": producer, "last_timestamp": state.last_timestamp}
+        for producer, state in states.items()
+        if (first := state.current_txn_first_offset) is not None
+    ]
+    return sorted(found, key=itemgetter("first_offset"))
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
@@ -313,6 +329,11 @@ def partition_text(stat: dict[str, Any]) -> str:
     wrong = f"{_things(stat['wrong'])} wrong" if stat["wrong"] else "nothing looks wrong"
     lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
     lines += [f"  {text}" for text in stat["wrong"]]
+    lines += [
+        f"a transaction of producer {found['producer_id']} is open since offset {found['first_offset']}, its last record is of "
+        f"{time_text(found['last_timestamp'])}: readers of committed records, and store.table, wait for its end"
+        for found in stat["open_transactions"]
+    ]
     if left := len(stat["leftovers"]):
         lines.append(
             "1 file waits for its deletion" if left == 1 else f"{left} files wait for their deletion"
