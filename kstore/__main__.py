@@ -101,9 +101,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
-            value = self._get_value(
-                action, "--"
-            )  # argparse of Python 3.11 and 3.12 makes an empty list of it
+            value = self._get_value(action, "--")  # of which argparse of Python 3.11 makes an empty list
             self._check_value(action, value)
             return value
         return super()._get_values(action, arg_strings)

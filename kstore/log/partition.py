@@ -409,6 +409,8 @@ class PartitionLog:
                         marks=marks,
                     )
                 at += 1
+            if on_error == "raise":
+                check_complete(now)
         return self._empty(now, offset, committed)
 
     def from_file_start(self) -> "PartitionLog":

@@ -3,14 +3,15 @@
 It is a file in the directory, replaced as a whole. What it says does not expire, whatever records and clocks say.
 """
 
-import json
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from kstore.engine.io.file import write_whole
+from kstore.engine.io.file import read_whole, write_whole
+from kstore.errors import CorruptCheckpointError
+from kstore.log.files.checked_json import decode, encode
 from kstore.spark.errors import failure, translated
 from kstore.spark.staging import Staged
 
@@ -119,10 +120,12 @@ class Journal:
         """The journal of a log directory, empty if there is none yet. SparkSourceError."""
         path = f"{root}/{JOURNAL}"
         try:
-            content = json.loads(Path(path).read_text("utf-8"))
+            content = decode(Path(path), read_whole(path), "journal")
         except FileNotFoundError:
             content = {"version": _VERSION}
         except OSError as e:
+            raise translated(e, file=path) from e
+        except CorruptCheckpointError as e:
             raise translated(e, file=path) from e
         except (ValueError, RecursionError) as e:
             raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
@@ -149,7 +152,7 @@ class Journal:
             "jobs": self.jobs,
             "pending": None if self.pending is None else self.pending._asdict(),
         }
-        write_whole(self._path, json.dumps(content, indent=1).encode())
+        write_whole(self._path, encode(content))
 
     def holds(self, transaction: Transaction, staged: Sequence[Staged], source: Source | None) -> bool:
         """Whether it was published.

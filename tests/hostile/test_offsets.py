@@ -284,3 +284,52 @@ def test_what_recovery_cuts_off_is_nothing_new(tmp_path: Path) -> None:
             assert [r.value for r in view.cursor("g")] == right
             view.refresh()
             assert [r.value for r in view] == right, (batch.base_offset, bit)
+
+
+def test_a_length_that_reaches_behind_the_log(tmp_path: Path) -> None:
+    """As it is, without recovery: who reads on from there is told, and not that the log ends."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(3):
+            log.append(b"%d" % i * 200)
+        [file] = {Path(segment.path) for segment in log.segments}
+    damaged = bytearray(file.read_bytes())
+    second = 12 + int.from_bytes(damaged[8:12], "big")
+    damaged[second + 10] ^= 8
+    file.write_bytes(damaged)
+    log = kstore.open(tmp_path / "t-0", recover=False)
+    assert log.log_end_offset == 3
+    for read in (log.read, log.span):
+        assert [r.offset for r in read(0)] == [0]
+        for offset in (1, 2):
+            with pytest.raises(kstore.CorruptRecordError, match="a batch that ends behind the log"):
+                read(offset)
+    assert not log.read(1, on_error="skip").size
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+@pytest.mark.parametrize("field", [0, 2])
+def test_followers_skip_what_readers_skip(tmp_path: Path, field: int) -> None:
+    """They begin a new reader behind what they have given: that must know what came before."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for i in range(5):
+            log.extend([b"%d" % i] * 3)
+    batches = list(kstore.open(tmp_path / "t-0").batches())
+    file = Path(batches[0].file)
+    whole = file.read_bytes()
+    _, at, width = FIELDS[field]
+    for batch in batches[1:-1]:
+        for bit in range(0, 8 * width, STEP):
+            damaged = bytearray(whole)
+            damaged[batch.position + at + bit // 8] ^= 1 << bit % 8
+            file.write_bytes(damaged)
+            log = kstore.open(tmp_path / "t-0", clean=True)
+            reader = log.records(on_error="skip")
+            right = [(r.offset, r.value) for r in reader]
+            note = (batch.base_offset, bit)
+            for source in (
+                log.follow(0, timeout=0, on_error="skip"),
+                log.cursor("g", follow=True, timeout=0, on_error="skip"),
+            ):
+                with source:
+                    assert [(r.offset, r.value) for r in source] == right, note
+                    assert [s[:3] for s in source.skipped] == [s[:3] for s in reader.skipped], note

@@ -242,8 +242,34 @@ def test_records_in_a_dump_are_shown_as_they_are(tmp_path: Path) -> None:
     assert found == [*range(7), 12, 8, 9, *range(10, 15)]
 
 
-def test_a_follower_that_skips_gives_what_comes_before_the_damage(tmp_path: Path) -> None:
-    log = made(tmp_path, WRONG["behind"][0])
+@pytest.mark.parametrize("name", ["behind", "packed, behind", "packed, count too large"])
+def test_a_follower_that_skips_gives_what_comes_before_the_damage(tmp_path: Path, name: str) -> None:
+    wrong, sound = WRONG[name]
+    log = made(tmp_path, wrong)
     source = log.follow(0, timeout=0, on_error="skip")
-    assert [r.offset for r in source] == [*range(5), 5, 6, *range(10, 15)]
+    assert [r.offset for r in source] == [*range(5), *sound, *range(10, 15)]
+    assert [r.offset for r in log.records(on_error="skip")] == [*range(5), *sound, *range(10, 15)]
     assert len(source.skipped) == 1
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_too_far_apart_for_one_segment(tmp_path: Path, magic: int) -> None:
+    """The segment is split: each part begins where the first message in a compressed one does, as in Kafka."""
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    far = 2**31 + 100
+    inner = [[first + i if magic == 0 else i for i in range(3)] for first in (0, far, far + 3)]
+    ends = (2, far + 2, far + 5)
+    data = (wrapper(end, own, magic) for end, own in zip(ends, inner, strict=True))
+    (partition / LOG).write_bytes(b"".join(data))
+    expected = [end - 2 + i for end in ends for i in range(3)]
+    assert [r.offset for r in kstore.open(partition, recover=False)] == expected
+    reader = kstore.open(partition)
+    assert [r.offset for r in reader] == expected
+    with kstore.open(partition, "a") as log:
+        assert [r.offset for r in log] == expected
+        assert [segment.base_offset for segment in log.segments] == [0, far]
+        for way in (reader, log):
+            for offset in (0, 1, far, far + 1, far + 5):
+                assert way.get(offset).offset == offset
+    assert [r.offset for r in kstore.open(partition)] == expected

@@ -184,6 +184,7 @@ def test_killed_at_every_call(ram: Path, how: str) -> None:
     assert nth > 15
 
 
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of what was appended behind, and not flushed
 def test_power_cuts(ram: Path) -> None:
     """Whatever had reached the disk when the power failed, of either log."""
     root = ram / "recorded"

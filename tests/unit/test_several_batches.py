@@ -78,3 +78,18 @@ def test_the_rest_after_a_full_disk(tmp_path: Path) -> None:
         assert values_of(log) == [b"%d" % i * 900 for i in range(5)]
         log.close()
     assert met
+
+
+def test_one_that_grows_when_it_is_converted(tmp_path: Path) -> None:
+    """Beyond the size of a segment: then none is appended."""
+    now = int(time.time() * 1000)
+    small, large = (
+        kstore.encode_batch([(now, None, b"x" * size, None)], codec="lz4") for size in (1000, 9000)
+    )
+    with kstore.open(
+        tmp_path / "t-0", "a", compression_type="uncompressed", internal_segment_bytes=5000
+    ) as log:
+        with pytest.raises(kstore.RecordTooLargeError):
+            log.append_batches(small + large)
+        assert (log.log_end_offset, len(log.segments)) == (0, 1)
+        assert log.append_batches(small * 2) == (0, 1, 2, False)

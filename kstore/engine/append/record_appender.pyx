@@ -608,6 +608,7 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t at = 0
         while at < self.given_size:
             header_at(self.given + at, self.given + self.given_size, &b)
+            self.refuse_size(b.size)  # what was converted may have grown
             self.refuse_offsets(offset - self.end + b.last_offset_delta + <int64_t>1)
             ks_put_offset(self.given + at, offset, epoch)
             offset += b.last_offset_delta + <int64_t>1
@@ -700,7 +701,6 @@ cdef class RecordAppender(LogAppender):
         cdef int64_t at = 0, sent = 0
         while at < self.given_size:
             header_at(self.given + at, self.given + self.given_size, &b)
-            self.refuse_size(b.size)
             if at > sent and self.active.roll_reason(
                 b.size, b.max_timestamp, b.last_offset, now, self.segment_bytes, self.segment_ms
             ) != ROLL_NOT:

@@ -2,6 +2,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal, final
 
+from kstore.errors import CorruptRecordError, RecordTooLargeError
+
 MAX_DECOMPRESSED_BYTES: Final[int]
 
 __pyx_capi__: dict[str, object]  # what other extension modules cimport
@@ -145,6 +147,8 @@ class RecordBatch:
 
         CorruptRecordError if it is damaged; RecordTooLargeError if it unpacks to more than max_decompressed_bytes."""
     def __iter__(self) -> Iterator[Record]: ...
+    def _first_offset(self) -> int: ...
+    def _readable(self) -> tuple[list[Record], CorruptRecordError | RecordTooLargeError | None]: ...
     def unverified(self) -> Iterator[Record]:
         """An iterator of its records that does not check the checksum: if it is not compressed, those before damage
         come first.

@@ -666,13 +666,33 @@ cdef class RecordBatch:
         """
         if boolean("verify", verify):
             self.ensure_valid()
-        cdef Records cursor = self.cursor()
-        found = []
-        record = cursor.next()
-        while record is not None:
-            found.append(record)
-            record = cursor.next()
+        found, error = self._readable()
+        if error is not None:
+            raise error
         return found
+
+    def _first_offset(self):
+        """Where its offsets begin. Of a compressed message of an old format only its first record tells; if that cannot
+        be read, its header counts."""
+        if self.header.magic < 2 and ks_codec(&self.header):
+            found, _ = self._readable()
+            if found:
+                return found[0].offset
+        return self.header.base_offset
+
+    def _readable(self):
+        """(its records up to what is damaged, the error that says what that is, or None). Its checksum is not
+        checked."""
+        found = []
+        try:
+            cursor = self.cursor()
+            record = cursor.next()
+            while record is not None:
+                found.append(record)
+                record = cursor.next()
+        except (CorruptRecordError, RecordTooLargeError) as e:
+            return found, e
+        return found, None
 
     def unverified(self):
         """An iterator of its records that does not check the checksum: if it is not compressed, those before damage

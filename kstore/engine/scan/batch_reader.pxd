@@ -60,6 +60,7 @@ cdef class Reader:
     cdef bint ends_early(self) noexcept
     cdef bint is_shortened(self) except -1
     cdef int tell(self, error) except -1
+    cdef int tell_of(self, Segment segment, error) except -1
     cdef int64_t resume(self, int64_t position) except -1
     cdef int try_each(self, int64_t *position, int64_t until, int64_t *budget) noexcept nogil
     cdef int leave_out(self, int64_t position, int64_t size, error) except -1

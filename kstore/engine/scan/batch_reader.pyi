@@ -25,7 +25,8 @@ class Reader:
     """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
 
     `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is where the log
-    ends: a batch that reaches it is damaged. One thread at a time."""
+    ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if it is known to end there.
+    One thread at a time."""
 
     def __new__(
         cls,
@@ -41,6 +42,7 @@ class Reader:
         aborted: Iterable[tuple[int, int]] | None = None,
         pages: _Pages | None = None,
         traffic: Traffic | None = None,
+        after: int = -1,
     ) -> Self: ...
     @property
     def skipped(self) -> list[Skipped]: ...

@@ -102,7 +102,8 @@ cdef class Reader:
     """Walks the batches of segments, from the first with last offset >= start_offset, while base offset < stop_offset.
 
     `first_position` and `byte_limit` narrow it to a part of the first segment (a slice). `end_offset` is where the log
-    ends: a batch that reaches it is damaged. One thread at a time.
+    ends: a batch that reaches it is damaged. `after`: the last offset of the batch before, if it is known to end there.
+    One thread at a time.
     """
 
     def __cinit__(
@@ -119,6 +120,7 @@ cdef class Reader:
         aborted=None,
         pages=None,
         Traffic traffic=None,
+        int64_t after=-1,
     ):
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
@@ -129,7 +131,8 @@ cdef class Reader:
         self.skip = on_error == "skip"
         self.control = control
         self.skipped = []
-        self.last_offset = self.offset_before = self.at = -1
+        self.last_offset = self.offset_before = after
+        self.at = -1
         self.window = ReadWindow.__new__(ReadWindow)
         self.index = -1
         self.end = byte_limit
@@ -210,10 +213,18 @@ cdef class Reader:
                     self.mark = self.pages.enter(self.segment, self.position, self.end)
                 return True
             except (CorruptRecordError, OSError) as e:
-                if not self.skip or (self._ends_at_change and isinstance(e, LogChangedError)):
-                    self.tell(e)
+                # Of a file that cannot be read at this moment nobody knows that it is damaged.
+                if not self.skip or not isinstance(e, (CorruptRecordError, FileNotFoundError)) or (
+                    self._ends_at_change and isinstance(e, LogChangedError)
+                ):
+                    self.index -= 1  # who asks again meets it again
+                    self.segment = None
+                    self.tell_of(<Segment>self.segments[self.index + 1], e)
                 if isinstance(e, CorruptRecordError):  # the batch wanted is behind damage: go there from the start
                     self.position = self.begun = 0
+                    self.least = -1
+                    if self.at < 0:
+                        self.last_offset = self.offset_before = -1
                     return True
                 self.skipped.append(Skipped(self.segment.path, 0, 0, e))
 
@@ -317,9 +328,13 @@ cdef class Reader:
 
     cdef int tell(self, error) except -1:
         """Raises an error that was met in the current segment; of a view, LogChangedError where that is why."""
+        return self.tell_of(self.segment, error)
+
+    cdef int tell_of(self, Segment segment, error) except -1:
+        """The same of another segment."""
         change = None
         if self.strict_tail and self.end_offset < INT64_MAX and isinstance(error, CorruptFileError):
-            change = change_of(self.segment, max(self.last_offset + 1, self.start_offset), self.end_offset)
+            change = change_of(segment, max(self.last_offset + 1, self.start_offset), self.end_offset)
         if change is not None:
             raise change from error
         raise error

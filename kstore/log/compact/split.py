@@ -25,16 +25,11 @@ def parts_of(segment: Segment) -> list[Segment]:
     One part only: splitting does not help. CorruptRecordError, OSError."""
     headers = segment.read_headers()
     starts = [(segment.base_offset, 0)]
-    for base, last, position in zip(
-        headers["base_offset"].tolist(),
-        headers["last_offset"].tolist(),
-        headers["position"].tolist(),
-        strict=True,
-    ):
+    for last, position in zip(headers["last_offset"].tolist(), headers["position"].tolist(), strict=True):
         if last - starts[-1][0] > MAX32:
             if position == 0:
                 return [segment]
-            starts.append((base, position))
+            starts.append((segment.batch_at(position)._first_offset(), position))
     ends = [*starts[1:], (segment.end_offset, segment.size)]
     parts = []
     for (base, position), (end_offset, end) in zip(starts, ends, strict=True):

@@ -112,7 +112,7 @@ class State(NamedTuple):
 
 
 def read_state(path: Path) -> State:
-    """Reads the marker and the checkpoints. Of a damaged checkpoint the lines that can be read count."""
+    """Reads the marker and the checkpoints. Of a damaged checkpoint the lines that can be read count. OSError."""
     whole = os.path.abspath(path)  # noqa: PTH100 - as text: each look at a partition comes by here
     directory, tp = _directory_of(whole), name_of(path)
     if tp.topic == layout.CLUSTER_METADATA:  # loaded by Raft, which asks for no marker
@@ -193,11 +193,9 @@ def offset_for(
 
 
 def _offset_of(path: str, tp: TopicPartition, alone: bool, complaints: list[Complaint]) -> int:
-    try:
-        offsets, error = checkpoints.look_into(path)
-    except OSError as e:
-        complaints.append(Complaint(path, f"not read: {e}"))
-        return 0
+    offsets, error = checkpoints.look_into(
+        path
+    )  # what cannot be read is not what is damaged: it may be right
     if alone and tp not in offsets and len(offsets) == 1:  # the directory was given another name
         tp = next(iter(offsets))
     if error is not None:

@@ -133,8 +133,10 @@ class Reached:
         raise error
 
 
-def _found(log: Followed, now: "Loaded", offset: int, isolation: str, on_error: str) -> Found | None:
-    """What a view of a log has from an offset on for this isolation."""
+def _found(
+    log: Followed, now: "Loaded", offset: int, isolation: str, on_error: str, mark: Mark | None
+) -> Found | None:
+    """What a view of a log has from an offset on for this isolation. Who skips what is damaged has to know what came before."""
     segments, _, stop, aborted = log._range(now, offset, None, isolation)
     if stop <= offset:
         return None
@@ -146,6 +148,7 @@ def _found(log: Followed, now: "Loaded", offset: int, isolation: str, on_error: 
         aborted=aborted,
         on_error=on_error,
         traffic=log._traffic,
+        after=mark[0] if on_error == "skip" and mark is not None and mark[0] == offset - 1 else -1,
     )
     return Found(segments, reader, stop)
 
@@ -243,7 +246,7 @@ class WriterSource:
         self._reached.check(offset, now)
         if offset == now.log_end_offset:
             return None
-        return _found(self._log, now, offset, self._isolation, on_error)
+        return _found(self._log, now, offset, self._isolation, on_error, mark)
 
     def mark_sought(self, offset: int) -> Mark | None:
         return None
@@ -339,7 +342,7 @@ class DirectorySource:
             self._reached.check(offset, self._log._now())
         if offset >= self._end:
             return None
-        return _found(self._log, self._log._now(), offset, self._isolation, on_error)
+        return _found(self._log, self._log._now(), offset, self._isolation, on_error, mark)
 
     def mark_sought(self, offset: int) -> Mark | None:
         return mark_sought(self._shown, offset)

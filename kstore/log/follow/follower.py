@@ -3,7 +3,6 @@
 import select
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from threading import get_ident
 from time import monotonic, sleep
 from typing import Generic, Self, TypeVar, cast
@@ -12,7 +11,7 @@ from kstore.engine.io.notification import EventFd
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, Skipped
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptRecordError, LogNotFoundError, RecordTooLargeError
+from kstore.errors import CorruptRecordError, LogNotFoundError
 from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import Mark
@@ -107,18 +106,11 @@ class Follower(Closing, Generic[Item]):
 
     def _records_of(self, batch: RecordBatch) -> Iterator[Record]:
         """Those from the first that is wanted on."""
-        records = []
-        try:
-            records = batch.records(verify=False)
-        except (CorruptRecordError, RecordTooLargeError) as e:
+        records, error = batch._readable()
+        if error is not None:
             if self._left_out is None:
-                raise
-            self._left_out.note([Skipped(batch.file, batch.position, batch.size, e)])
-            with suppress(CorruptRecordError, RecordTooLargeError):
-                for record in batch.unverified():  # those before the damage
-                    if not batch.base_offset <= record.offset <= batch.last_offset:
-                        break
-                    records.append(record)
+                raise error
+            self._left_out.note([Skipped(batch.file, batch.position, batch.size, error)])
         return (record for record in records if record.offset >= self._first)
 
     @property
@@ -191,10 +183,7 @@ class Follower(Closing, Generic[Item]):
         header does not tell where it begins."""
         if self._mark is None or self._mark[0] + 1 != self.offset:
             return None
-        try:
-            first = batch.records(verify=False)[0].offset
-        except (CorruptRecordError, RecordTooLargeError):  # who asks for them is told
-            return None
+        first = batch._first_offset()
         if first >= self.offset:
             return None
         return CorruptRecordError(

@@ -576,14 +576,9 @@ class _Loader:
         """Segments over the parts of one whose offsets span more than 2^31 - 1 (spec 8.7)."""
         headers = segment.read_headers()
         starts: list[tuple[int, int]] = []  # (base offset, position)
-        for base, last, position in zip(
-            headers["base_offset"].tolist(),
-            headers["last_offset"].tolist(),
-            headers["position"].tolist(),
-            strict=True,
-        ):
+        for last, position in zip(headers["last_offset"].tolist(), headers["position"].tolist(), strict=True):
             if not starts or last - starts[-1][0] > 2**31 - 1:
-                starts.append((base, position))
+                starts.append((segment.batch_at(position)._first_offset(), position))
 
         def parts(suffixes: dict[str, str] | None) -> Iterator[Segment]:
             ends = [*starts[1:], (segment.end_offset, size)]
