@@ -15,6 +15,7 @@ class Batches(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         for line in self.rfile:
             offset, size = map(int, line.split())
+            LOG.refresh()  # takes in what was appended since; a reader shows what was there when it was opened
             span = LOG.span(offset, size)
             self.request.sendall(b"%d\n" % span.size)
             span.send(self.request)
