@@ -125,9 +125,7 @@ class Journal:
             content = {"version": _VERSION}
         except OSError as e:
             raise translated(e, file=path) from e
-        except CorruptCheckpointError as e:
-            raise translated(e, file=path) from e
-        except (ValueError, RecursionError) as e:
+        except (CorruptCheckpointError, ValueError, RecursionError) as e:
             raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
         if not isinstance(content, dict) or content.get("version") not in (1, _VERSION):
             raise failure("KSTORE_CORRUPT_FILE", f"no journal of version 1 or {_VERSION}", file=path)

@@ -89,17 +89,20 @@ class Recorder:
         }
         self._mapped: dict[int, _Mapped] = {}
         self._lock = threading.RLock()
-        self._ended = False
+        self._ended = self._at_work = False
 
     def __enter__(self) -> Self:
         if not _one.acquire(blocking=False):
             raise RuntimeError("another Recorder is at work in this process")
+        self._at_work = True
         trace_calls(self._take)
         return self
 
     def __exit__(self, *error: object) -> None:
         trace_calls(None)
-        _one.release()
+        if self._at_work:
+            self._at_work = False
+            _one.release()
         with self._lock:  # a thread in the background may be telling of a call
             self._ended = True
             for mapped in self._mapped.values():

@@ -46,7 +46,7 @@ def calls(log: Any, out: Any, directory: Path) -> dict[str, Callable[[], object]
         "truncate_fully_and_start_at": lambda: log.truncate_fully_and_start_at(5),
         "configure": lambda: log.configure(retention_ms=1),
         "assign_leader_epoch": lambda: log.assign_leader_epoch(9),
-        "adopt": lambda: log.adopt(directory / "none"),
+        "adopt": lambda: log.adopt(directory / "none.log"),
         "refresh": log.refresh,
         "records": lambda: [r.value for r in log.records(near)],
         "get": lambda: log.get(log.log_start_offset),
