@@ -193,9 +193,8 @@ def offset_for(
 
 
 def _offset_of(path: str, tp: TopicPartition, alone: bool, complaints: list[Complaint]) -> int:
-    offsets, error = checkpoints.look_into(
-        path
-    )  # what cannot be read is not what is damaged: it may be right
+    # OSError is passed on: what cannot be read is not what is damaged, and may be right.
+    offsets, error = checkpoints.look_into(path)
     if alone and tp not in offsets and len(offsets) == 1:  # the directory was given another name
         tp = next(iter(offsets))
     if error is not None:

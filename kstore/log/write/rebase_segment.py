@@ -58,9 +58,8 @@ class AdoptedFile:
         _renumber(self.draft, self.headers, base_offset, leader_epoch)
         path = _final_path(directory, base_offset)
         rename(self.draft, path)
-        sync_directory(
-            directory
-        )  # before anything is appended to it: `finish_adoptions` takes in what is whole
+        # Before anything is appended to it: `finish_adoptions` takes in what is whole.
+        sync_directory(directory)
         return _segment(path, base_offset, index_interval_bytes).recovery_walk(verify=False)
 
     def put_back(self) -> bool:
