@@ -198,3 +198,24 @@ def test_a_compaction_is_no_cut(tmp_path: Path, begun: Callable[[kstore.LogWrite
         log.roll()
         log.compact()
         assert [record.offset for record in reader] == [10]
+
+
+def test_unused_offsets_are_cut_off(tmp_path: Path) -> None:
+    """A truncation inside a batch leaves offsets that nobody uses. A cursor that was told of it is not told of them too."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"old")
+        log.extend([b"old"] * 10)
+        log.extend([b"old"] * 10)
+        with kstore.open(log.path).cursor("g", follow=True, timeout=0) as cursor:
+            assert len(list(cursor)) == 21
+            log.truncate_to(20)
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(cursor)
+            assert caught.value.end == 11
+            cursor.seek(11)
+            assert list(cursor) == []
+            log.roll()
+            assert list(cursor) == []
+            log.truncate_to(19)
+            log.append(b"new")
+            assert [record.offset for record in cursor] == [19]

@@ -108,8 +108,8 @@ def _mark_of(segment: Segment, position: int) -> Mark | None:
 
 
 def mark_sought(shown: Shown, position: int) -> Mark | None:
-    """The same of a position that nobody has read up to. None at the end of the log too, which is known anyway."""
-    is_within = shown.log_start_offset <= position < shown.log_end_offset
+    """The same of a position that nobody has read up to."""
+    is_within = shown.log_start_offset <= position <= shown.log_end_offset
     return mark_before(shown.segments, position) if is_within else None
 
 
