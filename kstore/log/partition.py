@@ -443,13 +443,13 @@ class PartitionLog:
         if not now.segments:
             return Slice(None, offset, 0, 0)
         _, at, position = _position_of(now, offset)
-        aborted: list[tuple[int, int]] | None = [] if committed else None
+        aborted: list[tuple[int, int, int]] | None = [] if committed else None
         return Slice(now.segments[at], offset, position, 0, aborted=aborted)
 
     def _aborted_in(
         self, now: Loaded, at: int, offset: int, position: int, size: int
-    ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that these bytes may hold (spec 7.2)."""
+    ) -> list[tuple[int, int, int]]:
+        """(producer id, first offset, offset of the marker) of the aborted transactions that these bytes may hold (spec 7.2)."""
         segments = now.segments
         bound = segments[at].offset_index.fetch_upper_bound(position, size)
         if bound is not None:
@@ -457,7 +457,7 @@ class PartitionLog:
         else:
             upper = segments[at + 1].base_offset if at + 1 < len(segments) else now.log_end_offset
         found = self._read_transactions().aborted(segments[at:], offset, upper)
-        return [(txn.producer_id, txn.first_offset) for txn in found]
+        return [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
 
     def aborted_transactions(self, start: int, stop: int) -> list[AbortedTxn]:
         """The aborted transactions that may have records in the offsets start to stop (exclusive), in the order they
@@ -744,7 +744,7 @@ class PartitionLog:
 
     def _range(
         self, now: Loaded, start: int | None, stop: int | None, isolation: str
-    ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int]] | None]:
+    ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int, int]] | None]:
         committed = self._is_committed(isolation)
         start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
@@ -754,7 +754,7 @@ class PartitionLog:
             stop = min(stop, self.last_stable_offset())
             # only those that end at `start` or later: readers forget a producer at its marker, and see no earlier one
             found = self._read_transactions().aborted(now.segments[at:], start, stop)
-            aborted = [(txn.producer_id, txn.first_offset) for txn in found]
+            aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
         return now.segments[at:], start, stop, aborted
 
     def _for_reading(self) -> Loaded:

@@ -252,13 +252,11 @@ def _isolation(split: Split) -> Literal["read_uncommitted", "read_committed"]:
     return "read_uncommitted" if split.aborted is None else "read_committed"
 
 
-def _aborted(split: Split, place: _Place) -> list[tuple[int, int]] | None:
+def _aborted(split: Split, place: _Place) -> list[tuple[int, int, int]] | None:
     if split.aborted is None:
         return None
     # one whose marker lies before is over; the reader would wait for that marker
-    return [
-        (producer, first) for producer, first, marker in split.aborted if marker >= place.piece.base_offset
-    ]
+    return [txn for txn in split.aborted if txn[2] >= place.piece.base_offset]
 
 
 def _look_again(split: Split, place: _Place) -> PartitionLog | None:

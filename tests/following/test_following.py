@@ -99,6 +99,15 @@ def test_what_is_there_and_what_comes(both: tuple[kstore.PartitionLog, Tell]) ->
     assert offsets == list(range(350))
 
 
+def test_where_it_goes_on(tmp_path: Path) -> None:
+    """Its offset is that of the next record, also in the midst of a batch: who follows from there on misses none."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for _ in range(3):
+            log.extend([b"."] * 4)
+        follower = log.follow(0, timeout=0)
+        assert [(record.offset, follower.offset) for record in follower] == [(at, at + 1) for at in range(12)]
+
+
 def test_it_ends_when_nothing_comes(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
     tell("append 3")

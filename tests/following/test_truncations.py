@@ -236,6 +236,24 @@ def test_a_killed_truncation(tmp_path: Path, end: int) -> None:
 
 
 @pytest.mark.parametrize("begun", OTHERS)
+def test_one_that_is_pending(tmp_path: Path, begun: Begun) -> None:
+    """Before records are cut off, nobody is told that they were: who went on from there would be given them again."""
+    path = tmp_path / "t-0"
+    log = kstore.open(path, "a")
+    append(log, 10)
+    reader = begun(log, 0)
+    assert len(list(reader)) == 10
+    write_truncations(str(path), read_truncations(path).expecting(4, 4))
+    assert list(reader) == []
+    log.truncate_to(4)
+    log.append(b"new")
+    with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+        list(reader)
+    assert caught.value.end == 4
+    log.close()
+
+
+@pytest.mark.parametrize("begun", OTHERS)
 def test_an_end_that_was_forgotten(tmp_path: Path, begun: Begun) -> None:
     """A truncation inside a batch leaves an end that is forgotten if the process dies before a flush."""
     path = tmp_path / "t-0"

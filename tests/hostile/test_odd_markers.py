@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,105 @@ def test_a_log_that_has_one_can_be_opened(tmp_path: Path, key: bytes | None, cle
         assert list(log.producers()) == [3]
     with kstore.open(directory, "a", **options) as log:  # type: ignore[call-overload]
         assert log.append(b"more") == 7
+
+
+def two_markers(base_offset: int, *, broken: int) -> bytes:
+    """An abort marker and a record behind it, one of which says that it has a header, and has none."""
+    key = struct.pack(">hh", 0, 0)
+    batch = bytearray(
+        kstore.encode_batch(
+            [(T0, key, b"\0" * 6, None)] * 2,
+            base_offset=base_offset,
+            producer_id=3,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+    batch[22] |= CONTROL
+    batch[53:57] = struct.pack(">i", -1)
+    size = (len(batch) - 61) // 2
+    batch[61 + size * (broken + 1) - 1] = 2
+    return resealed(bytes(batch))
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+@pytest.mark.parametrize("broken", [0, 1])
+@pytest.mark.parametrize("distrusts", [False, True])
+def test_records_that_cannot_be_read(tmp_path: Path, broken: int, distrusts: bool) -> None:
+    """Of a marker the first record counts. If that cannot be read, it ends no transaction, and recovery cuts the log there."""
+    directory = tmp_path / "t-0"
+    with kstore.open(directory, "a") as log:
+        log.extend([b"."] * 5)
+    with (directory / f"{0:020}.log").open("ab") as f:
+        f.write(two_markers(5, broken=broken))
+        f.write(kstore.encode_batch([(T0, None, b"behind", None)], base_offset=7))
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    options: Any = {"clean": False, "recovery_point": 0} if distrusts else {}
+    offsets = [0, 1, 2, 3, 4] if broken == 0 and distrusts else [0, 1, 2, 3, 4, 7]
+    log = kstore.open(directory, **options)
+    for records in (log.records(), log.records(isolation="read_committed", on_error="skip")):
+        assert [record.offset for record in records] == offsets
+    follower = log.follow(0, timeout=0, isolation="read_committed", on_error="skip")
+    assert [record.offset for record in follower] == offsets
+    with kstore.open(directory, "a", **options) as writer:
+        assert writer.append(b"more") == offsets[-1] + 1
+    assert bool(list(directory.glob("*.cut"))) == (len(offsets) == 5)
+
+
+def transactions(log: kstore.LogWriter, *ends: bool) -> None:
+    """Two records of each, of one producer, and its marker."""
+    for at, commits in enumerate(ends):
+        log.append_batches(
+            kstore.encode_batch(
+                [(T0, None, b"%d" % at, None)] * 2,
+                producer_id=3,
+                producer_epoch=0,
+                base_sequence=2 * at,
+                transactional=True,
+            )
+        )
+        marker = control_batch(struct.pack(">hh", 0, commits), 0)
+        log.append_batches(marker, origin="coordinator", transaction_version=1)
+
+
+def with_damaged_marker(directory: Path) -> kstore.RecordBatch:
+    """The first marker, which has another last byte now."""
+    marker = next(batch for batch in kstore.open(directory).batches() if batch.is_control)
+    with Path(marker.file).open("r+b") as file:
+        file.seek(marker.position + marker.size - 1)
+        file.write(b"\xff")
+    return marker
+
+
+def test_an_abort_marker_is_damaged(tmp_path: Path) -> None:
+    """Who leaves it out is given what the producer has committed behind it."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        transactions(log, False, True, False, True)
+        log.append(b"tail")
+    sound = list(kstore.open(tmp_path / "t-0").records(isolation="read_committed"))
+    assert [record.offset for record in sound] == [3, 4, 9, 10, 12]
+    marker = with_damaged_marker(tmp_path / "t-0")
+    log = kstore.open(tmp_path / "t-0", recover=False)
+    options: Any = {"isolation": "read_committed", "on_error": "skip"}
+    records = log.records(**options)
+    assert list(records) == sound
+    assert [(skipped.position, skipped.size) for skipped in records.skipped] == [(marker.position, marker.size)]
+    assert list(log.follow(0, timeout=0, **options)) == sound
+    assert [r for batch in log.scan(["offset"], **options) for (r,) in batch.rows()] == [r.offset for r in sound]
+
+
+def test_the_last_stable_offset_cannot_be_known(tmp_path: Path) -> None:
+    """The end of a transaction is damaged, and no snapshot tells of it: then nobody knows what is committed."""
+    directory = tmp_path / "t-0"
+    with kstore.open(directory, "a") as log:
+        transactions(log, True, True)
+    with_damaged_marker(directory)
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    log = kstore.open(directory)
+    options: Any = {"isolation": "read_committed", "on_error": "skip"}
+    for read in (log.records, log.scan, log.batches, lambda **options: log.follow(0, timeout=0, **options)):
+        with pytest.raises(kstore.CorruptRecordError, match="checksum"):
+            list(read(**options))

@@ -25,9 +25,14 @@ LAST: dict[str, Damage] = {
 }
 
 
-@pytest.mark.parametrize("name", LAST)
-def test_closed_cleanly_and_damaged_at_the_end(tmp_path: Path, name: str) -> None:
-    """Spec 8.6 trusts the clean marker; then a new batch would complete the damaged one."""
+@pytest.mark.parametrize(
+    ("name", "distrusts"),
+    [(name, False) for name in LAST] + [(name, True) for name in LAST if "behind" not in name],
+)
+def test_closed_cleanly_and_damaged_at_the_end(tmp_path: Path, name: str, distrusts: bool) -> None:
+    """Spec 8.6 trusts the clean marker; then a new batch would complete the damaged one. Who distrusts it and has all batches
+    checked loses no more."""
+    options: Any = {"clean": False, "recovery_point": 0} if distrusts else {}
     with kstore.open(tmp_path / "t-0", "a") as log:
         for i in range(10):
             log.append(b"v%d" % i)
@@ -37,7 +42,7 @@ def test_closed_cleanly_and_damaged_at_the_end(tmp_path: Path, name: str) -> Non
         LAST[name](file, batch)
     damaged = path.read_bytes()
     with pytest.warns(kstore.DataLossWarning, match=r"had been flushed.*\.cut"):
-        log = kstore.open(tmp_path / "t-0", "a", durability="each")
+        log = kstore.open(tmp_path / "t-0", "a", durability="each", **options)
     end = log.log_end_offset
     assert end == (10 if "behind" in name else 9)
     (kept,) = (tmp_path / "t-0").glob("*.cut")

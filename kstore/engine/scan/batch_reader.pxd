@@ -33,8 +33,8 @@ cdef class Reader:
     cdef int64_t most_ahead        # bytes to read at once, in the end
     cdef ks_batch batch
     cdef int64_t at                # of the current batch
-    cdef list aborted              # (first offset, producer id), last first
-    cdef set aborting
+    cdef list aborted              # (first offset, producer id, offset of the marker), last first
+    cdef dict aborting             # producer id: offset of the marker that ends it
     cdef object pages              # is told where the reader is, for the page cache's sake
     cdef int64_t mark              # from which position on it wants to be told again
     cdef int64_t patience          # bytes until signals are looked at

@@ -39,7 +39,7 @@ class Reader:
         end_offset: int = ...,
         on_error: str = "raise",
         control: bool = False,
-        aborted: Iterable[tuple[int, int]] | None = None,
+        aborted: Iterable[tuple[int, int, int]] | None = None,
         pages: _Pages | None = None,
         traffic: Traffic | None = None,
         after: int = -1,

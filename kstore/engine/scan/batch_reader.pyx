@@ -144,8 +144,8 @@ cdef class Reader:
         self.most_ahead = FAR
         self.patience = LONGEST
         if aborted is not None:
-            self.aborted = sorted(((first, pid) for pid, first in aborted), reverse=True)
-            self.aborting = set()
+            self.aborted = sorted(((first, pid, marker) for pid, first, marker in aborted), reverse=True)
+            self.aborting = {}
 
     def __repr__(self):
         stop = "the end" if self.stop_offset == INT64_MAX else self.stop_offset
@@ -484,14 +484,17 @@ cdef class Reader:
         if self.aborted is None or self.batch.producer_id < 0:
             return True
         while self.aborted and self.aborted[len(self.aborted) - 1][0] <= self.batch.last_offset:
-            self.aborting.add(self.aborted.pop()[1])
+            _, producer_id, offset = self.aborted.pop()
+            self.aborting[producer_id] = offset
+        if self.skipped and self.aborting.get(self.batch.producer_id, INT64_MAX) < self.batch.base_offset:
+            del self.aborting[self.batch.producer_id]  # its marker is in what was left out
         if self.batch.attributes & KS_CONTROL:
             if self.aborting:
                 records = self.records()
                 marker = records.next()
                 try:
                     if marker is not None and control_type(marker.key) == 0:
-                        self.aborting.discard(self.batch.producer_id)
+                        self.aborting.pop(self.batch.producer_id, None)
                 except CorruptRecordError:
                     pass  # no marker that anyone can read, so it ends nothing
             return True

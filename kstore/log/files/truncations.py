@@ -40,9 +40,12 @@ class Truncations:
         self.number = entries[-1][0] if entries else 0
 
     def since(self, number: int, isolation: str) -> int:
-        """From which offset on records were cut off after the one of this number, or may be read again; -1 if none were."""
+        """From which offset on records were cut off after the one of this number, or may be read again; -1 if none were.
+
+        One that is pending tells nothing: before it was carried out, nobody appends."""
         at = 2 if isolation == "read_committed" else 1
-        return min((entry[at] for entry in self._entries if entry[0] > number), default=-1)
+        entries = self._entries[:-1] if self.is_pending else self._entries
+        return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
     def expecting(self, offset: int, end: int) -> "Truncations":
         """These, and one at an offset that is pending."""

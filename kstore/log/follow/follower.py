@@ -41,7 +41,7 @@ class Follower(Closing, Generic[Item]):
     def __init__(
         self, feed: FollowSource, offset: int, timeout: float | None, records: bool, on_error: str = "raise"
     ) -> None:
-        self.offset = offset
+        self._reached = offset
         self.timeout = timeout
         self._source = feed
         self._first = offset
@@ -88,7 +88,7 @@ class Follower(Closing, Generic[Item]):
     def _take(self) -> Item | None:
         """The same, of what was there when the source was looked at last."""
         while not self._pending:
-            reached, mark = self.offset, self._mark
+            reached, mark = self._reached, self._mark
             try:
                 batch = self._take_batch()
                 if batch is None or not self._records:
@@ -96,11 +96,11 @@ class Follower(Closing, Generic[Item]):
                 if not batch.is_control:
                     self._pending, self._first = (
                         deque(self._records_of(batch)),
-                        self.offset,  # a batch written after a truncation may begin below
+                        self._reached,  # a batch written after a truncation may begin below
                     )
                     self.leader_epoch, self.given_mark = batch.leader_epoch, self._mark
             except BaseException:  # it was not passed: who asks again meets it again
-                self.offset, self._reader, self._mark = reached, None, mark
+                self._reached, self._reader, self._mark = reached, None, mark
                 raise
         return cast(Item, self._pending.popleft())
 
@@ -114,6 +114,14 @@ class Follower(Closing, Generic[Item]):
         return (record for record in records if record.offset >= self._first)
 
     @property
+    def offset(self) -> int:
+        """Where it goes on: everything before was given, or is not there."""
+        try:
+            return self._pending[0].offset
+        except IndexError:
+            return self._reached
+
+    @property
     def skipped(self) -> list[Skipped]:
         """What on_error="skip" has left out so far."""
         return [] if self._left_out is None else self._left_out.listed()
@@ -123,7 +131,7 @@ class Follower(Closing, Generic[Item]):
             try:
                 if self._reader is None:
                     on_error = "skip" if self._is_passing else "raise"
-                    found = self._source.read(self.offset, on_error, self._mark)
+                    found = self._source.read(self._reached, on_error, self._mark)
                     if found is None:
                         return None
                     self._reader, self._stop, self._fresh = found.reader, found.stop, True
@@ -138,7 +146,7 @@ class Follower(Closing, Generic[Item]):
                     if self._left_out is None:
                         raise error
                     self._left_out.note([Skipped(batch.file, batch.position, batch.size, error)])
-                    self.offset = batch.last_offset + 1
+                    self._reached = batch.last_offset + 1
                     continue
             except (FileNotFoundError, CorruptRecordError) as e:
                 self._reader = None
@@ -146,7 +154,7 @@ class Follower(Closing, Generic[Item]):
                     if not self._doubt(e):
                         return None
                 except CorruptRecordError:  # it is none of a moment
-                    if self._left_out is None:
+                    if self._left_out is None or self._is_passing:  # or the last stable offset cannot be known
                         raise
                     self._is_passing = True
                 continue
@@ -155,13 +163,13 @@ class Follower(Closing, Generic[Item]):
                 self._is_passing = False  # what comes then may be of a moment again
                 self._reader = None
                 if batch is None:  # the damage reaches to the end of what is there
-                    self.offset = self._stop
+                    self._reached = self._stop
                     continue
             if batch is not None:
                 self._fresh = False
                 self._doubts = 0
                 self._fault = None
-                self.offset = batch.last_offset + 1
+                self._reached = batch.last_offset + 1
                 self._mark = batch.last_offset, batch.crc
                 return batch
             self._reader = None
@@ -171,27 +179,27 @@ class Follower(Closing, Generic[Item]):
                 if is_cut(self._segments):
                     self._source.doubt()
                     return None
-                if self._empty == (self.offset, self._stop):
-                    self.offset = self._stop
+                if self._empty == (self._reached, self._stop):
+                    self._reached = self._stop
                 else:
-                    self._empty = (self.offset, self._stop)
+                    self._empty = (self._reached, self._stop)
                     self._source.doubt()
         return None
 
     def _overlap(self, batch: RecordBatch) -> CorruptRecordError | None:
         """What is wrong if a message of an old format holds offsets of the batch that was given last: of a compressed one, the
         header does not tell where it begins."""
-        if self._mark is None or self._mark[0] + 1 != self.offset:
+        if self._mark is None or self._mark[0] + 1 != self._reached:
             return None
         first = batch._first_offset()
-        if first >= self.offset:
+        if first >= self._reached:
             return None
         return CorruptRecordError(
             "first offset in a compressed message",
             file=batch.file,
             position=batch.position,
             offset=batch.last_offset,
-            expected=f"at least {self.offset}",
+            expected=f"at least {self._reached}",
             found=first,
         )
 
@@ -203,7 +211,7 @@ class Follower(Closing, Generic[Item]):
         if isinstance(error, LogNotFoundError):
             raise error
         cut = is_cut(self._segments)
-        fault = (self.offset, str(error), traces_of(self._segments))
+        fault = (self._reached, str(error), traces_of(self._segments))
         same = fault == self._fault
         self._fault = fault
         self._doubts += 1
@@ -318,7 +326,7 @@ class Follower(Closing, Generic[Item]):
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
-        return f"<Follower of {self._source.path}: at offset {self.offset}{state}>"
+        return f"<Follower of {self._source.path}: at offset {self._reached}{state}>"
 
 
 class _Wait:

@@ -212,7 +212,8 @@ def _check_marker(batch: RecordBatch, updated: ProducerState, transaction_versio
         raise InvalidProducerEpochError(
             f"producer {batch.producer_id}: a marker of epoch {epoch}, where {known} is known"
         )
-    value = batch.records(verify=False)[0].value or b""
+    found = _marker_of(batch)
+    value = found[1].value or b"" if found is not None else b""
     coordinator = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1
     if coordinator < updated.coordinator_epoch:
         raise TransactionCoordinatorFencedError(
@@ -225,14 +226,14 @@ def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
 
     Kafka cannot load a log with another control record of a producer. Here its transaction just stays open.
     """
-    if batch.records_count == 0:
+    records, _ = batch._readable()  # what may follow the first record is nothing to Kafka
+    if not records:
         return None
-    record = batch.records(verify=False)[0]
     try:
-        kind = control_type(record.key, batch.file, batch.position)
+        kind = control_type(records[0].key, batch.file, batch.position)
     except CorruptRecordError:
         return None
-    return (kind, record) if kind in (ABORT, COMMIT) else None
+    return (kind, records[0]) if kind in (ABORT, COMMIT) else None
 
 
 class ProducerStates:

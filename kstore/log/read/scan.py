@@ -48,7 +48,7 @@ class Scan:
         start: int,
         stop: int,
         log_end_offset: int,
-        aborted: list[tuple[int, int]] | None,
+        aborted: list[tuple[int, int, int]] | None,
         wanted: Wanted,
         threads: int,
         traffic: Traffic | None,

@@ -31,7 +31,7 @@ class Slice:
         size: int,
         *,
         first_batch_size: int = 0,
-        aborted: list[tuple[int, int]] | None = None,
+        aborted: list[tuple[int, int, int]] | None = None,
         stop_offset: int = 2**63 - 1,
         end_offset: int = 2**63 - 1,
         on_error: str = "raise",
@@ -44,7 +44,7 @@ class Slice:
         self.position = position
         self.size = size
         self.first_entry_incomplete = size < first_batch_size
-        self.aborted = aborted
+        self._aborted = aborted
         self._stop_offset = stop_offset
         self._end_offset = end_offset
         self._on_error = on_error
@@ -52,6 +52,12 @@ class Slice:
 
     def __bool__(self) -> bool:
         return self.size > 0
+
+    @property
+    def aborted(self) -> list[tuple[int, int]] | None:
+        """(producer id, first offset) of the aborted transactions that the bytes may hold, as a broker tells a consumer; None
+        unless isolation="read_committed" was asked for."""
+        return None if self._aborted is None else [(producer, first) for producer, first, _ in self._aborted]
 
     @property
     def base_offset(self) -> int | None:
@@ -82,7 +88,7 @@ class Slice:
             first_position=self.position,
             byte_limit=self.size,
             end_offset=self._end_offset,
-            aborted=self.aborted,
+            aborted=self._aborted,
             on_error=self._on_error,
         )
 

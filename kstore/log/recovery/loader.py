@@ -64,7 +64,7 @@ class _Loader:
         recover: bool,
         writing: bool,
         dry: bool,
-        told_start: int,
+        told: State,
         asks_voucher: bool,
     ) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class _Loader:
         self.dry = dry
         self.by_broker = state.by_broker
         self.by_itself = state.by_itself
-        self.told_start = told_start
+        self.told = told  # by the files, whatever who opens it says
         self.asks_voucher = asks_voucher
         self.log_start_offset = state.log_start_offset
         self.recovery = Recovery(state.clean, state.recovery_point)
@@ -133,7 +133,7 @@ class _Loader:
 
     def _was_promised(self, offset: int) -> bool:
         """Whether what lies at an offset should be on the disk: it was flushed, or the log was closed."""
-        return self.recovery.clean or offset < self.recovery.recovery_point
+        return self.recovery.clean or offset < max(self.recovery.recovery_point, self.told.recovery_point)
 
     def _is_followed(self, segment: Segment, parts: Sequence[Segment] = ()) -> bool:
         """Whether sound batches lie in later segments, or in these: then it was no torn end that was damaged in a segment,
@@ -182,7 +182,7 @@ class _Loader:
         if self.epochs_damaged:
             self._gather_epochs(segments)
         log_end_offset = self._end_of(segments)
-        point = self.recovery.recovery_point
+        point = max(self.recovery.recovery_point, self.told.recovery_point)
         told = bool(self.recovery.clean and self.recovery.losses)
         if self.recovery.clean and segments and log_end_offset < point:
             # Kafka and kstore store the end when they close a log. Kafka's end lies behind the last batch if it has
@@ -272,10 +272,11 @@ class _Loader:
         if not self.recovery.clean:
             return
         begun = [offset for offset in self.orphans if self.log_start_offset <= offset < first.base_offset]
-        if 0 < self.told_start < first.base_offset:
-            begun.append(self.told_start)
+        told_start = self.told.log_start_offset
+        if 0 < told_start < first.base_offset:
+            begun.append(told_start)
         if begun:
-            is_sure = not self.by_broker or begun != [self.told_start]
+            is_sure = not self.by_broker or begun != [told_start]
             yield Gap((min(begun), first.base_offset), Code.OFFSETS_MISSING, is_sure, 0)
 
     def _shorten_transactions(self, last: Segment, log_end_offset: int) -> None:
@@ -642,7 +643,7 @@ def load(
     state = state or read_state(path)
     # Who says what is to be distrusted gets every batch looked at.
     asks_voucher = not writing and clean is None and recovery_point is None
-    told_start = state.log_start_offset
+    told = state
     state = state._replace(
         clean=state.clean if clean is None else clean,
         recovery_point=state.recovery_point if recovery_point is None else recovery_point,
@@ -650,7 +651,7 @@ def load(
         by_itself=state.by_itself and clean is None and recovery_point is None,
     )
     make = SegmentFactory(str(path), index_interval_bytes, max_decompressed_bytes)
-    loader = _Loader(path, state, make, recover, writing, dry, told_start, asks_voucher)
+    loader = _Loader(path, state, make, recover, writing, dry, told, asks_voucher)
     loaded = loader.load()
     if writing and loaded.segments and not loaded.segments[-1].origin:
         # Whoever writes makes the indexes of the last segment anew, from those in memory.
