@@ -30,13 +30,20 @@ from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, RecordReader
 from kstore.engine.segment.index import AbortedTxn
-from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment, floor_of
-from kstore.errors import CorruptFileError, CorruptRecordError, LogClosedError, OffsetOutOfRangeError
+from kstore.engine.segment.segment import Located, OffsetAndTimestamp, Segment, floor_of, start_of
+from kstore.errors import (
+    CorruptFileError,
+    CorruptRecordError,
+    LogChangedError,
+    LogClosedError,
+    OffsetOutOfRangeError,
+)
 from kstore.log.cursors.cursor import Cursor
 from kstore.log.cursors.home import Home
 from kstore.log.cursors.offset_commits import OffsetAndMetadata
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.layout import TopicPartition
+from kstore.log.files.listing import read_directory
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.truncations import Truncations, read_truncations
@@ -82,7 +89,7 @@ _FAR = 2**127  # bounds of time are compared only, and may lie beyond all timest
 def _position_of(now: Loaded, offset: int) -> tuple[int, int, int]:
     """(base offset, index of the segment, position) of the batch that holds `offset`, or of the next, or the end."""
     segments = now.segments
-    for at in range(floor_of(segments, offset, 0), len(segments)):
+    for at in range(start_of(segments, offset), len(segments)):
         located = segments[at].translate(offset)
         if located is not None:
             return located.base_offset, at, located.position
@@ -363,12 +370,12 @@ class PartitionLog:
         now, committed = bound.now, bound.committed
         segments = now.segments
         if offset < bound.offset:
-            at = floor_of(segments, offset, 0)
+            at = start_of(segments, offset)
             while at < min(bound.at + 1, len(segments)):
                 segment = segments[at]
                 located = segment.translate(offset)
                 if located is not None:
-                    check_inside(now, located.base_offset)
+                    check_inside(now, segment, located.base_offset)
                     size = max(max_bytes, located.size) if min_one_message else max_bytes
                     end_position = bound.position if at == bound.at else segment.size
                     size = max(0, min(size, end_position - located.position))
@@ -483,11 +490,11 @@ class PartitionLog:
         if now.log_start_offset <= offset < now.log_end_offset:
             segments = now.segments
             try:
-                first = at = floor_of(segments, offset, 0)
+                first = at = start_of(segments, offset)
                 while at < len(segments):
                     record = segments[at].get(offset)
                     if record is not None:
-                        check_inside(now, record.offset)
+                        check_inside(now, segments[at], record.offset)
                         if at > first:
                             segments[first].check_followed_by(segments[at], offset)
                         if self._traffic is not None:
@@ -547,8 +554,22 @@ class PartitionLog:
 
     def _check_uncut(self, now: Loaded) -> None:
         """What is known of the keys holds as long as nobody truncates the log. LogChangedError."""
-        if now.segments:
-            now.segments[-1].check_last_batch()
+        if not now.segments:
+            return
+        last = now.segments[-1]
+        try:
+            last.check_last_batch()
+        except LogChangedError:
+            if last.size or not self._is_compacted_beyond(last.base_offset):
+                raise
+
+    def _is_compacted_beyond(self, offset: int) -> bool:
+        """Whether the segment that began at an offset may be gone because of a compaction, which takes none but those before the
+        last one: nobody has noted a truncation. OSError."""
+        if read_truncations(Path(self.path)).number != self._truncations.number:
+            return False
+        bases, *_ = read_directory(self.path, (".log",))
+        return any(base > offset for base in bases)
 
     def _by_scans(
         self,
@@ -748,7 +769,7 @@ class PartitionLog:
         committed = self._is_committed(isolation)
         start = now.log_start_offset if start is None else max(integer("start", start), now.log_start_offset)
         stop = now.log_end_offset if stop is None else min(integer("stop", stop), now.log_end_offset)
-        at = floor_of(now.segments, start, 0)
+        at = start_of(now.segments, start)
         aborted = None
         if committed:
             stop = min(stop, self.last_stable_offset())

@@ -36,6 +36,7 @@ from kstore.engine.segment.active_segment import ActiveSegment
 from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     CorruptFileError,
+    CorruptRecordError,
     InvalidConfigError,
     KstoreError,
     LogChangedError,
@@ -548,6 +549,14 @@ class LogWriter(RecordAppender, PartitionLog):
         old, now = self.active, self.clock_ms()
         if base == old.base_offset and old.size == 0:
             return  # it is new already
+        if base == old.base_offset:
+            raise CorruptRecordError(
+                "offset at which the last segment ends",
+                file=old.path,
+                position=0,
+                expected=f"above {base}",
+                found=base,
+            )
         if base < old.base_offset:
             return self._begin_lower(base, now)
         if self._owed_count >= max(8, min(64, open_files()[1] // 4)):
@@ -1211,7 +1220,7 @@ class LogWriter(RecordAppender, PartitionLog):
         Raises:
             TypeError, ValueError: `before_offset` is not an offset.
             OffsetOutOfRangeError: it is above the end of the log.
-            PolicyViolationError: cleanup_policy is only "compact".
+            PolicyViolationError: cleanup_policy is only "compact", or the topic is __cluster_metadata.
             OSError: it could not be written. This log keeps its start; if the disk failed last of all, the next opening
                 may find the new one.
         """
@@ -1222,6 +1231,10 @@ class LogWriter(RecordAppender, PartitionLog):
             if self._config.cleanup_policy == ("compact",):
                 raise PolicyViolationError(
                     "records cannot be deleted by offset if cleanup_policy is only compact: add delete to it"
+                )
+            if self._log_dir.name.topic == layout.CLUSTER_METADATA:
+                raise PolicyViolationError(
+                    f"records of {layout.CLUSTER_METADATA} cannot be deleted by offset: a broker takes its start from snapshots"
                 )
             offset = end if before_offset == -1 else before_offset
             if not 0 <= offset <= end:

@@ -150,9 +150,13 @@ def test_an_abort_marker_is_damaged(tmp_path: Path) -> None:
     options: Any = {"isolation": "read_committed", "on_error": "skip"}
     records = log.records(**options)
     assert list(records) == sound
-    assert [(skipped.position, skipped.size) for skipped in records.skipped] == [(marker.position, marker.size)]
+    assert [(skipped.position, skipped.size) for skipped in records.skipped] == [
+        (marker.position, marker.size)
+    ]
     assert list(log.follow(0, timeout=0, **options)) == sound
-    assert [r for batch in log.scan(["offset"], **options) for (r,) in batch.rows()] == [r.offset for r in sound]
+    assert [r for batch in log.scan(["offset"], **options) for (r,) in batch.rows()] == [
+        r.offset for r in sound
+    ]
 
 
 def test_the_last_stable_offset_cannot_be_known(tmp_path: Path) -> None:

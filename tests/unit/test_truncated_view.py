@@ -53,6 +53,26 @@ def test_in_an_earlier_segment(tmp_path: Path, read: str, to: int) -> None:
         READS[read](view) if read != "get" else view.get(6)
 
 
+@pytest.mark.parametrize("is_asked_before", [False, True])
+def test_an_empty_segment_that_was_compacted(tmp_path: Path, is_asked_before: bool) -> None:
+    """It was the last one, was filled and sealed, and a compaction put its records into the file of one before it."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as log:
+        for key in (b"k", b"j"):
+            log.append(b"old", key)
+        log.roll()
+        view = kstore.open(path)
+        if is_asked_before:
+            assert view.last(b"k").value == b"old"  # type: ignore[union-attr]
+        log.append(b"new", b"k")
+        log.roll()
+        log.append(b"newer", b"k")
+        log.compact()
+        assert view.last(b"k").value == b"old"  # type: ignore[union-attr]
+        assert [record.value for record in view.history(b"j")] == [b"old"]
+        assert view.last(b"none") is None
+
+
 def test_what_is_gone_at_the_front_or_was_compacted_is_no_change(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     with kstore.open(path, "a", cleanup_policy="compact,delete", min_cleanable_dirty_ratio=0.0) as log:

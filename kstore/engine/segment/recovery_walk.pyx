@@ -161,7 +161,10 @@ cdef object recovery_walk(
         return recovery_walk(w, path, base_offset, end_offset, interval, verify)._replace(error=error)
     error = None
     if unordered:
-        ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+        if b.base_offset <= last:
+            ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
+        else:  # it reaches to where the next segment begins
+            ks_fail(&fault, KS_E_OFFSET, 0, end_offset - 1, b.last_offset)
         size = WALK_DAMAGED
     if put or overflow:
         ks_fail(&fault, KS_E_OFFSET, 0, offsets.last_offset + 1, b.last_offset)

@@ -29,6 +29,7 @@ cdef class Segment:
     cdef TimeIndex _time_index
     cdef object _transaction_index
     cdef object _max_timestamp_so_far
+    cdef signed char _overlaps       # the next one; -1 if that was not asked
     cdef int64_t _last_at            # where the last batch began when read_next_offset() first found it
     cdef readonly bytes _last_header  # its header; None if it was not looked for, or there is none
     cdef public object _keys         # what lookups by key know of it, None at first
@@ -57,6 +58,7 @@ cdef class Segment:
     cdef Records records(self, ReadWindow w, int64_t position, const ks_batch *b)
     cdef int confirm_gap(self, ReadWindow w, int64_t position, ks_batch *b, int64_t offset) except -1
     cdef int64_t end_of_batches(self, int64_t *next_offset) except -1
+    cdef bint follows_on_beyond(self) except -1
     cdef int know_last_batch(self, ReadWindow w, int64_t position, int64_t size) except -1
     cdef bint ends_as_known(self, ReadWindow w, int64_t ahead) except -1
     cdef int torn(self, int64_t position, int64_t target) except -1

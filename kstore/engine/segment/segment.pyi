@@ -37,6 +37,10 @@ class Located(NamedTuple):
 def floor_of(segments: tuple[Segment, ...], offset: int, least: int = ...) -> int:
     """The index of the last of these segments that begins at `offset` or before it; `least` if none does."""
 
+def start_of(segments: tuple[Segment, ...], offset: int) -> int:
+    """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or 0; or if
+    batches of the one before lie where it begins, that one. Who reads on from there meets what is wrong. OSError."""
+
 @final
 class Segment:
     """One segment of a log, for reading: a .log file and its index files. log.segments has them.
@@ -174,6 +178,10 @@ class Segment:
     def has_its_last_batch(self) -> bool:
         """Whether the batch that read_next_offset() found last, when it was first called, still lies there: else the
         file was cut, and may have grown again. Its checksum is in its header. OSError."""
+    def overlaps_next(self) -> bool:
+        """Whether it has batches where the next segment begins: files of several copies of a log are mixed, say. What
+        cannot be read overlaps nothing, nor does a batch that does not follow on from the one before: who reads it is
+        told. OSError."""
     def check_followed_by(self, after: Segment, offset: int) -> None:
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
         one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets

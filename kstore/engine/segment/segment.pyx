@@ -86,6 +86,15 @@ def floor_of(tuple segments not None, offset, Py_ssize_t least=-1):
     return max(low - 1, least)
 
 
+def start_of(tuple segments not None, offset):
+    """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or 0; or if
+    batches of the one before lie where it begins, that one. Who reads on from there meets what is wrong. OSError."""
+    cdef Py_ssize_t at = floor_of(segments, offset, 0)
+    while at > 0 and (<Segment>segments[at - 1]).overlaps_next():
+        at -= 1
+    return at
+
+
 @final
 @no_gc_clear  # it uses its handle to the end; what may be in a cycle with it can be cleared
 cdef class Segment:
@@ -119,8 +128,7 @@ cdef class Segment:
         self.end_offset = end_offset
         self.index_interval_bytes = index_interval_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
-        self._limit = -1
-        self._claimed = -1
+        self._limit = self._claimed = self._overlaps = -1
         self._modified = -2
         self._handle = FileHandle()
 
@@ -869,6 +877,30 @@ cdef class Segment:
         self.give_back(w)
         next_offset[0] = max(last + 1, self.base_offset)
         return position if rival == -2 else rival_at
+
+    def overlaps_next(self):
+        """Whether it has batches where the next segment begins: files of several copies of a log are mixed, say. What
+        cannot be read overlaps nothing, nor does a batch that does not follow on from the one before: who reads it is
+        told. OSError."""
+        cdef int64_t next_offset
+        cdef Segment twin
+        if self._overlaps < 0:
+            twin = self.another(self.end_offset)
+            twin._limit = self._limit
+            try:
+                twin.end_of_batches(&next_offset)
+                self._overlaps = next_offset > self.end_offset and twin.follows_on_beyond()
+            except FileNotFoundError:
+                return False
+            except CorruptFileError:
+                self._overlaps = False
+        return self._overlaps > 0
+
+    cdef bint follows_on_beyond(self) except -1:
+        """Whether its first batch that reaches to its end offset follows on from the one before."""
+        headers = self.read_headers(fields=["base_offset", "last_offset"])
+        at = int((headers["last_offset"] >= self.end_offset).argmax())
+        return headers["base_offset"][at] == (headers["last_offset"][at - 1] + 1 if at else self.base_offset)
 
     cdef int know_last_batch(self, ReadWindow w, int64_t position, int64_t size) except -1:
         """Keeps the header of the batch with which the segment ends, which is at `position`."""

@@ -29,7 +29,7 @@ from kstore.errors import CorruptRecordError, LogFailedError
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
-from kstore.log.recovery.repairs import CUT
+from kstore.log.recovery.repairs import CUT, name_for_cut
 from kstore.log.recovery.report import DataLossWarning
 
 _PREFIX, SUFFIX = "kstore-cursors-", ".positions"
@@ -376,7 +376,7 @@ class GroupFile(CommitFile):
         if not content.behind:
             file.truncate(content.end)
             return
-        kept = f"{self._path}.{content.end}{CUT}"
+        kept = name_for_cut(str(self._path), content.end)
         write_whole(kept, torn)
         file.truncate(content.end)
         try:

@@ -154,7 +154,9 @@ class Follower(Closing, Generic[Item]):
                     if not self._doubt(e):
                         return None
                 except CorruptRecordError:  # it is none of a moment
-                    if self._left_out is None or self._is_passing:  # or the last stable offset cannot be known
+                    if (
+                        self._left_out is None or self._is_passing
+                    ):  # or the last stable offset cannot be known
                         raise
                     self._is_passing = True
                 continue

@@ -28,8 +28,9 @@ def rebuild(
     strict: bool = False,
 ) -> tuple[ProducerStates, dict[int, TransactionIndex]]:
     """The producers at the end of a log that is opened for writing, or was `truncated`, with the snapshots that Kafka
-    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, by its base offset. ProducerStates of
-    a snapshot whose time is over are left out, as Kafka does; those of the batches after it are not (spec 6.7).
+    then leaves (spec 8.4, 8.5); and the transaction index of every recovered segment, and of every one whose own is damaged,
+    by its base offset. ProducerStates of a snapshot whose time is over are left out, as Kafka does; those of the batches
+    after it are not (spec 6.7).
 
     strict: CorruptRecordError if batches are damaged or contradict each other; see batches_of_producers. For a reader: a
     writer beside it may have written a marker, and not yet its entry in the transaction index, so that is added."""
@@ -38,7 +39,7 @@ def rebuild(
     segments = loaded.segments
     end = loaded.log_end_offset
     seen = frozenset(loaded.recovery.recovered_segments)
-    recovered: frozenset[int] = frozenset() if truncated else seen
+    recovered: frozenset[int] = frozenset() if truncated else seen | loaded.lost_transaction_indexes
     clean = loaded.recovery.clean and not truncated
     indexes: dict[int, TransactionIndex] = {}
     bases = [segment.base_offset for segment in segments]

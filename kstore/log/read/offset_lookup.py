@@ -54,7 +54,7 @@ def find_special(now: Loaded, timestamp: int) -> OffsetAndTimestamp | None:
         check_complete(now)
         found = best.find_max_timestamp()
         if found is not None:
-            check_inside(now, found.offset)
+            check_inside(now, best, found.offset)
         return found
     return OffsetAndTimestamp(-1, -1, -1)  # there is no tier
 
@@ -78,14 +78,16 @@ def raise_told(now: Seen, error: CorruptFileError, offset: int = -1) -> NoReturn
     raise error
 
 
-def check_inside(now: Loaded, offset: int) -> None:
-    """CorruptRecordError for an offset that was found behind the end of the log: its batch is damaged."""
-    if offset >= now.log_end_offset:
+def check_inside(now: Loaded, segment: Segment, offset: int) -> None:
+    """CorruptRecordError for an offset that was found behind the end of the segment, or of the log: its batch is damaged."""
+    end = min(segment.end_offset, now.log_end_offset)
+    if offset >= end:
+        what = "the end of the log" if end == now.log_end_offset else "where the next segment begins"
         raise CorruptRecordError(
             "offset of a batch",
-            file=now.segments[-1].path,
+            file=segment.path,
             offset=offset,
-            expected=f"below {now.log_end_offset}, the end of the log",
+            expected=f"below {end}, {what}",
             found=offset,
         )
 
@@ -123,7 +125,7 @@ def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> Offset
         # Kafka asks no further segment. Where the time index is lost, or the segment is only the mark of a truncation, and the
         # file's time stood in for it, that would make a guess into an answer, so there we do.
         if found is not None:
-            check_inside(now, found.offset)
+            check_inside(now, segment, found.offset)
             return found
         if segment.base_offset not in now.lost_time_indexes and (segment.size or not is_mark(segment)):
             break

@@ -1,4 +1,4 @@
-"""Offsets that lie between two segments, and whether that is as it should be.
+"""Offsets that lie between two segments, or in both, and whether that is as it should be.
 
 Segments follow each other without a gap, but for compaction, which takes records away, and whole segments with them, and
 for truncation inside a batch, which takes all of the batch. So a gap is a loss if an index still names offsets in it, or
@@ -101,7 +101,9 @@ class Gaps:
             except (CorruptFileError, OSError):
                 continue  # who reads it is told
             offsets = (end, following.base_offset)
-            if asked.tail_bytes:
+            if end > following.base_offset and asked.overlaps_next():
+                yield segment, Gap(offsets[::-1], Code.SEGMENTS_OVERLAP, False, 0)
+            elif asked.tail_bytes:
                 yield segment, Gap(offsets, Code.BYTES_BEFORE_NEXT_SEGMENT, False, asked.tail_bytes)
             elif end < following.base_offset:
                 if offset_named(segment) >= end:

@@ -18,7 +18,7 @@ from kstore.config import MAX64
 from kstore.engine.segment.index import TimeIndex, TransactionIndex
 from kstore.engine.segment.recovery_walk import RecoveryWalk
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, CorruptIndexError, LogChangedError
+from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, read_state
@@ -49,6 +49,7 @@ class Loaded:
     leader_epochs: LeaderEpochs
     recovery: Recovery
     lost_time_indexes: frozenset[int]
+    lost_transaction_indexes: frozenset[int]  # which nobody has made anew: the batches tell
     recovered_producers: bool  # whether a recovered segment has batches with producer ids
     origin: object = field(
         default_factory=object
@@ -84,6 +85,7 @@ class _Loader:
         self.epochs_damaged = False
         self.epochs = LeaderEpochs(self._read_epochs())
         self.lost_time_indexes: set[int] = set()
+        self.lost_transaction_indexes: set[int] = set()
         self.has_producers = False
         self.recovered: set[Segment] = set()
         self.orphans: list[int] = []  # offsets of indexes without a log, which nobody was removing
@@ -200,6 +202,7 @@ class _Loader:
             self.recovery.look_for_missing = lambda: self._gaps(segments)
             if self.writing:
                 _ = self.recovery.missing  # now: appends and retention change the files
+                self._refuse_overlap()
             self._shorten_transactions(segments[-1], log_end_offset)
         first = segments[0].base_offset if segments else self.log_start_offset
         log_end_offset = log_end_offset if segments else first
@@ -217,6 +220,7 @@ class _Loader:
             self.epochs,
             self.recovery,
             frozenset(self.lost_time_indexes),
+            frozenset(self.lost_transaction_indexes),
             self.has_producers,
         )
 
@@ -231,12 +235,32 @@ class _Loader:
             return False
 
     def _has_tail(self, last: Segment) -> bool:
-        """Whether bytes follow the last whole batch, or that cannot be told."""
+        """Whether bytes follow the last whole batch, or that cannot be told, or an appended batch would not follow on."""
         try:
             last.read_next_offset()
+            _ = last.max_timestamp_so_far
         except CorruptFileError:
             return True
-        return last.tail_bytes > 0
+        begins_below = (
+            last.size > 0 and int.from_bytes(last.peek(0)[:8], "big", signed=True) < last.base_offset
+        )
+        return last.tail_bytes > 0 or begins_below
+
+    def _refuse_overlap(self) -> None:
+        """CorruptRecordError if offsets are in two segments: of what is appended then, readers would not know what counts."""
+        for step in self.recovery.steps:
+            if step.code is Code.SEGMENTS_OVERLAP:
+                error = CorruptRecordError(
+                    "last offset of a segment",
+                    file=step.file,
+                    position=0,
+                    expected=f"below {step.offsets[0]}, where the next one begins",
+                    found=step.offsets[1] - 1,
+                )
+                error.add_note(
+                    f"kstore recover {self.path} --all ends the log there, and keeps the rest in .cut files"
+                )
+                raise error
 
     def _names_beyond(self, last: Segment, log_end_offset: int) -> bool:
         """Whether an index tells of batches behind the end."""
@@ -355,8 +379,12 @@ class _Loader:
                 if self.recover:
                     segment.use_indexes(None, TimeIndex(offset))
                     self.lost_time_indexes.add(offset)
-            if bits & _TRANSACTIONS and not self._check_transactions(segment) and self.recover:
-                segments[-1:] = self._recovered(segment)[0]
+            if bits & _TRANSACTIONS and not self._check_transactions(segment):
+                if self.recover:
+                    segments[-1:] = self._recovered(segment)[0]
+                else:
+                    self.lost_transaction_indexes.add(offset)
+                    self.has_producers = True
         return segments
 
     def _leave_aside(self, offset: int, bits: int) -> None:
@@ -431,7 +459,10 @@ class _Loader:
             return
         stem = layout.segment_stem(segment.base_offset)
         code = Code.OFFSETS_FALL if found.disordered else Code.TORN_TAIL if found.torn else Code.CORRUPT_BATCH
-        remains = remains_of(segment, size)
+        # a batch that reaches into the next segment is sound all the same
+        whole = self.make(segment.stem, segment.base_offset, segment.suffixes, MAX64, segment.origin)
+        whole.limit_to(segment.size)
+        remains = remains_of(whole, size)
         promised = self._was_promised(found.next_offset)
         followed = remains is None and not promised and self._is_followed(segment, parts)
         self._lose(segment.path, beyond, remains, promised, followed)

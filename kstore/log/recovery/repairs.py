@@ -1,5 +1,6 @@
 """What recovery does to the files of a partition (spec 8.2 to 8.4, 8.7). What to do, the loader decides."""
 
+import os
 from collections.abc import Sequence
 
 from kstore.engine.io.file import File, rename, set_mtime_ms, sync_directory, unlink
@@ -9,6 +10,15 @@ from kstore.log.files import layout
 from kstore.log.files.hint_file import drop_hint
 
 CUT = ".cut"  # what bytes that were cut off are kept under; Kafka passes such files over
+
+
+def name_for_cut(path: str, position: int) -> str:
+    """The name of a file that is to keep what is cut off from a byte on. What an earlier recovery has kept stays."""
+    name, number = f"{path}.{position}{CUT}", 1
+    while os.path.lexists(name):
+        number += 1
+        name = f"{path}.{position}.{number}{CUT}"
+    return name
 
 
 class Repairs:
@@ -54,8 +64,8 @@ class Repairs:
     def _keep(self, source: str, position: int) -> None:
         """Copies what a file holds from a byte on to a file of its own. A hole stays a hole: it may be larger than the
         disk."""
-        target = f"{source}.{position}{CUT}"
-        old, new = File(source), File(target, "w")
+        target = name_for_cut(source, position)
+        old, new = File(source), File(target, "x")
         at, end = position, old.size()
         while (at := old.next_data(at)) < end:
             until = min(old.next_hole(at), end)
@@ -80,8 +90,8 @@ class Repairs:
         path = f"{self.directory}/{stem}"
         for kind in layout.SEGMENT_KINDS:
             if kind == ".log" and (self.keep_cut or keep):
-                rename(path + kind, f"{path}{kind}.0{CUT}")
-                self.kept.append(f"{path}{kind}.0{CUT}")
+                self.kept.append(name_for_cut(path + kind, 0))
+                rename(path + kind, self.kept[-1])
             else:
                 unlink(path + kind, missing_ok=True)
         drop_hint(path + layout.KEYS)

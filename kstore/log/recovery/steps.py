@@ -43,6 +43,7 @@ class Code(StrEnum):
     FILE_SHORTENED = "file_shortened"
     OFFSETS_MISSING = "offsets_missing"
     SEGMENT_EMPTY = "segment_empty"
+    SEGMENTS_OVERLAP = "segments_overlap"
     CHECKPOINT_DAMAGED = "checkpoint_damaged"
     EPOCHS_DAMAGED = "epochs_damaged"
     ENDS_EARLY = "ends_early"
@@ -103,6 +104,10 @@ _WORDS: dict[Code, tuple[str, str]] = {
         "gap",
         "offsets {first} to {last} are in no segment: a compaction took them all out, or the file was emptied",
     ),
+    Code.SEGMENTS_OVERLAP: (
+        "overlap",
+        "offsets {first} to {last} are in it, and the next segment begins at the first: files of several copies are mixed",
+    ),
     Code.CHECKPOINT_DAMAGED: ("checkpoint", "{detail}"),
     Code.EPOCHS_DAMAGED: ("checkpoint", "damaged, rebuilt from the batches: {detail}"),
     Code.ENDS_EARLY: ("checkpoint", "the log ends at offset {first}, where it was closed at {end}"),
@@ -122,7 +127,7 @@ class Finding(NamedTuple):
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
     would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the last batch),
     "orphan" (an index without log, or a name that is no segment's), "missing_index", "broken_index", "split", "gap"
-    (offsets, or bytes, that are in no batch between two segments), "checkpoint". `position` and `size` are in bytes, -1
+    (offsets, or bytes, that are in no batch between two segments), "overlap" (offsets that are in two), "checkpoint". `position` and `size` are in bytes, -1
     if they mean nothing. `code` is a Code, which tells more kinds apart.
     """
 
