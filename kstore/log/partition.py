@@ -25,6 +25,7 @@ from kstore.arguments import (
     number,
     warn,
 )
+from kstore.config import MAX64
 from kstore.engine.compact.key_file import last_in
 from kstore.engine.io.file import Traffic
 from kstore.engine.record.batch import Record, RecordBatch
@@ -778,15 +779,19 @@ class PartitionLog:
             aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
         return now.segments[at:], start, stop, aborted
 
+    def _lost_between(self, now: Loaded, start: int, stop: int) -> list[str]:
+        """What is known to be lost of these offsets, as sentences; what recovery cuts off lies behind the end of the log."""
+        losses = [*now.recovery.losses] if stop >= now.log_end_offset else []
+        if losses and is_locked(directory_of(Path(self.path))):
+            losses = []  # what a writer is at work on is no loss yet
+        return losses + now.recovery.missing_between(start, stop)
+
     def _for_reading(self) -> Loaded:
         """The log as it is now. Warns, once, of what is lost: it is first looked for when records are read."""
         now = self._now()
         recovery = now.recovery
         if recovery is not self._told_of:
-            losses = [*recovery.losses]
-            if losses and is_locked(directory_of(Path(self.path))):
-                losses = []  # what a writer is at work on is no loss yet
-            losses += recovery.missing
+            losses = self._lost_between(now, 0, MAX64)
             self._told_of = recovery
             if losses and self._options.recover:
                 warn(f"{self.path}: {in_short(losses)}", DataLossWarning)

@@ -7,7 +7,7 @@ Every message begins with a stable code, then says topic, partition, offset and 
     KSTORE_INVALID_OPTION      an option that does not exist, contradicts another, or has no such value
     KSTORE_INVALID_SCHEMA      columns that are not those of the source, or not those a sink takes
     KSTORE_OFFSET_OUT_OF_RANGE an offset asked for that the log never had
-    KSTORE_DATA_LOST           records that were there when the job or the query began, and are gone
+    KSTORE_DATA_LOST           records that were there when the job or the query began, or that files tell of, and are gone
     KSTORE_CORRUPT_BATCH       a batch that fails its checks
     KSTORE_CORRUPT_FILE        another file of the log that does
     KSTORE_RECORD_TOO_LARGE    more bytes than a limit allows

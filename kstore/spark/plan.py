@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy
 
 from kstore.arguments import choice, integer
-from kstore.engine.segment.segment import Segment
+from kstore.engine.segment.segment import Segment, start_of
 from kstore.errors import KstoreError
 from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
 from kstore.log.partition import PartitionLog
+from kstore.log.recovery.report import in_short
 from kstore.spark.errors import failure, translated
 from kstore.spark.logs import Isolation, Logs, Paths, roots_of
 
@@ -301,6 +302,8 @@ def split_ranges(
     found: dict[TopicPartition, list[_Stretch]] = {}
     for tp, (start, stop) in ranges.items():
         try:
+            if fail_on_data_loss and start < stop:
+                _check_whole(logs, tp, start, stop)
             stretches = _stretches(logs.open(tp), start, stop)
         except (KstoreError, OSError) as e:
             raise translated(e, topic=tp.topic, partition=tp.partition, offset=start) from e
@@ -326,6 +329,19 @@ def split_ranges(
     return splits
 
 
+def _check_whole(logs: Logs, tp: TopicPartition, start: int, stop: int) -> None:
+    """KSTORE_DATA_LOST if records of a range are known to be lost: a file is missing, or recovery cuts the log off."""
+    log = logs.open(tp)
+    losses = log._lost_between(log._now(), start, stop)
+    if losses:
+        raise failure(
+            "KSTORE_DATA_LOST",
+            f"{in_short(losses)}; failOnDataLoss=false goes on with what is there",
+            topic=tp.topic,
+            partition=tp.partition,
+        )
+
+
 class _Stretch(NamedTuple):
     """The bytes of a segment that hold a range: whole batches from `begin` to `end`."""
 
@@ -343,7 +359,7 @@ def _stretches(log: PartitionLog, start: int, stop: int) -> list[_Stretch]:
     if start >= stop:
         return found
     segments = log.segments
-    for segment in segments[max(log.floor_segment(start), 0) :]:
+    for segment in segments[start_of(segments, start) :]:
         if segment.base_offset >= stop:
             break
         first = segment.translate(start)

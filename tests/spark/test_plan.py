@@ -275,3 +275,34 @@ def test_topics_may_be_any_iterable(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.append(b"x")
     assert plan_splits(tmp_path, iter(["t"])) == plan_splits(tmp_path, "t")  # type: ignore[arg-type]
+
+
+def test_records_that_are_known_to_be_lost(tmp_path: Path) -> None:
+    """A file is missing, or recovery cuts the log off: an error, unless the range has nothing of it or losses are passed over."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for start in range(0, 30, 10):
+            log.extend([b"%d" % i for i in range(start, start + 10)])
+            log.roll()
+    (tmp_path / "t-0" / f"{10:020d}.log").unlink()  # its index tells of it
+    with pytest.raises(SparkSourceError, match=r"KSTORE_DATA_LOST.*offsets 10 to 19"):
+        plan_splits(tmp_path, "t")
+    assert len(read(plan_splits(tmp_path, "t", starting={"t": {0: 20}}))) == 10
+    assert len(read(plan_splits(tmp_path, "t", ending={"t": {0: 10}}))) == 10
+    assert len(read(plan_splits(tmp_path, "t", fail_on_data_loss=False))) == 20
+
+
+def test_damage_before_sound_records(tmp_path: Path) -> None:
+    log = kstore.open(tmp_path / "t-0", "a")
+    for i in range(10):
+        log.append(b"%d" % i)
+    log.flush()
+    log.abandon()
+    batch = list(kstore.open(log.path).batches())[4]
+    with Path(batch.file).open("r+b") as file:
+        file.seek(batch.position + batch.size - 1)
+        file.write(b"\xff")
+    for checkpoint in Path(log.path).glob("recovery-point*"):
+        checkpoint.unlink()
+    with pytest.raises(SparkSourceError, match=r"KSTORE_DATA_LOST.*5 sound batches"):
+        plan_splits(tmp_path, "t")
+    assert len(read(plan_splits(tmp_path, "t", fail_on_data_loss=False))) == 4

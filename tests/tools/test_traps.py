@@ -19,6 +19,7 @@ import pytest
 import kstore
 from kstore.__main__ import main
 from kstore.tools.terminal import for_terminal
+from tests.hostile.test_forged import resealed
 
 Feed = Callable[[str], None]
 
@@ -810,3 +811,28 @@ def test_two_hyphens_are_a_value(odd: str, capsys: pytest.CaptureFixture[str], t
         with pytest.raises(SystemExit, match="2"):
             run(capsys, *words)
         assert "'--' is not an offset" in capsys.readouterr().err
+
+
+def test_records_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checksum that is right, and a record that says it has a header, and has none: `stat --verify` names it, and `records`
+    gives those before it, as the API does."""
+    path = tmp_path / "t-0"
+    rows = [(1711530458631, None, b"%d" % i, None) for i in range(4)]
+    batch = bytearray(kstore.encode_batch(rows, base_offset=1))
+    batch[-1] = 2
+    with kstore.open(path, "a") as log:
+        log.append(b"first")
+        log.append_batches(resealed(bytes(batch)), keep_offsets=True)
+        log.append(b"last")
+    code, out, _ = run(capsys, "stat", str(path), "--verify")
+    assert (code, out.count("length in a record")) == (1, 1)
+    assert run(capsys, "stat", str(path))[0] == 0
+    code, out, err = run(capsys, "records", str(path), "--on-error", "skip", "--format", "jsonl")
+    records = kstore.open(path).records(on_error="skip")
+    assert (
+        [json.loads(line)["offset"] for line in out.splitlines()]
+        == [r.offset for r in records]
+        == [0, 1, 2, 3, 5]
+    )
+    assert (code, err.count("left out records")) == (0, 1)
+    assert run(capsys, "records", str(path))[0] == 1

@@ -9,6 +9,7 @@ import pytest
 
 import kstore
 from kstore.testing import failing
+from tests.hostile.test_forged import resealed
 
 
 def batch(sequence: int, *values: bytes, producer: int = 1, epoch: int = 0) -> bytes:
@@ -93,3 +94,15 @@ def test_one_that_grows_when_it_is_converted(tmp_path: Path) -> None:
             log.append_batches(small + large)
         assert (log.log_end_offset, len(log.segments)) == (0, 1)
         assert log.append_batches(small * 2) == (0, 1, 2, False)
+
+
+@pytest.mark.parametrize("keep_offsets", [False, True])
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_that_kafka_does_not_know(tmp_path: Path, codec: int, keep_offsets: bool) -> None:
+    """Nobody could read on behind it."""
+    batch = bytearray(kstore.encode_batch([(1711530458631, None, b"v", None)]))
+    batch[22] |= codec
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        with pytest.raises(kstore.UnsupportedCodecError, match=f"expected 0 to 4, found {codec}"):
+            log.append_batches(resealed(bytes(batch)), keep_offsets=keep_offsets)
+        assert log.append(b"v") == 0

@@ -38,7 +38,13 @@ from libkstore.format cimport (
 
 from kstore.arguments import MAX_MESSAGE_BYTES_NAME as _MAX_MESSAGE_BYTES
 from kstore.engine.record.batch import REASONS, RecordBatch
-from kstore.errors import InvalidRecordError, InvalidTimestampError, OffsetsOutOfOrderError, RecordTooLargeError
+from kstore.errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    UnsupportedCodecError,
+)
 
 NO_KEY = "no key, and cleanup_policy is compact"
 
@@ -49,6 +55,7 @@ cdef enum:
     ARRIVAL_TOO_LARGE = -4
     ARRIVAL_ORDER = -5
     ARRIVAL_REFUSED = -6       # a record that the topic's rules do not allow
+    ARRIVAL_CODEC = -7         # a codec that Kafka does not know
 
 
 cdef bint within(const ks_rules *rules, int64_t timestamp, int64_t now) noexcept nogil:
@@ -143,6 +150,8 @@ cdef int walk(
             return 0
         if status != KS_OK or ks_check_batch(p + at, p + size, b, fault) != KS_OK:
             return ARRIVAL_BROKEN
+        if ks_codec(b) > 4:
+            return ARRIVAL_CODEC
         if rules.follower:
             if rules.newest_epoch >= 0 and b.leader_epoch != -1 and b.leader_epoch > rules.newest_epoch:
                 return 0
@@ -207,6 +216,10 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
     if status == ARRIVAL_ORDER:
         raise OffsetsOutOfOrderError(
             f"batch at byte {at}: offsets {b.base_offset} to {b.last_offset} after {arrival.last.last_offset}"
+        )
+    if status == ARRIVAL_CODEC:
+        raise UnsupportedCodecError(
+            "compression codec", file="batches to be appended", position=at, expected="0 to 4", found=ks_codec(&b)
         )
     if status == ARRIVAL_HEADER:
         raise_header(&b, at)

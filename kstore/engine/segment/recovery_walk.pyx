@@ -161,7 +161,7 @@ cdef object recovery_walk(
         return recovery_walk(w, path, base_offset, end_offset, interval, verify)._replace(error=error)
     error = None
     if unordered:
-        if b.base_offset <= last:
+        if b.base_offset != last + 1:
             ks_fail(&fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
         else:  # it reaches to where the next segment begins
             ks_fail(&fault, KS_E_OFFSET, 0, end_offset - 1, b.last_offset)

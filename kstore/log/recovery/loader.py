@@ -268,9 +268,9 @@ class _Loader:
             return True
         return any(offset > last.base_offset for offset in self.orphans)
 
-    def _gaps(self, segments: list[Segment]) -> tuple[list[Step], list[str]]:
-        """Offsets that were between two segments once, and bytes there that are no batch; the surely lost in words."""
-        steps, missing = [], []
+    def _gaps(self, segments: list[Segment]) -> list[Step]:
+        """Offsets that were between two segments once, and bytes there that are no batch."""
+        steps = []
         gaps: list[tuple[Segment, Gap]] = [(segments[0], gap) for gap in self._gap_before(segments[0])]
         gaps += Gaps(self.path, segments, self.recovered, self.log_start_offset, self.orphans, self.make)
         changed = self.listing.changed_from() if gaps else None
@@ -281,10 +281,8 @@ class _Loader:
                 at = segment.size - gap.tail
                 steps.append(Step(gap.code, segment.path, at, gap.tail))
                 continue
-            steps.append(Step(gap.code, segment.path, offsets=gap.offsets))
-            if gap.is_sure:
-                missing.append(f"{segment.path}: {steps[-1].text(done=True)}")
-        return steps, missing
+            steps.append(Step(gap.code, segment.path, offsets=gap.offsets, is_loss=gap.is_sure))
+        return steps
 
     def _gap_before(self, first: Segment) -> Iterator[Gap]:
         """What is missing before the first segment, as far as that can be known.

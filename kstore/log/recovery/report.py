@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from kstore.config import MAX64
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.steps import Code, Finding, Step
 
@@ -36,18 +37,25 @@ class Recovery:
     truncated_bytes: int = 0
     losses: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list, repr=False)
-    look_for_missing: Callable[[], tuple[list[Step], list[str]]] | None = field(default=None, repr=False)
-    _missing: list[str] = field(default_factory=list, repr=False)
+    look_for_missing: Callable[[], list[Step]] | None = field(default=None, repr=False)
 
     @property
     def missing(self) -> list[str]:
         """What is missing between segments."""
+        return self.missing_between(0, MAX64)
+
+    def missing_between(self, start: int, stop: int) -> list[str]:
+        """The same of the offsets start to stop (exclusive)."""
         look = self.look_for_missing
         if look is not None:
-            steps, self._missing = look()
-            self.steps = [*self.steps, *steps]
+            self.steps = [*self.steps, *look()]
             self.look_for_missing = None
-        return self._missing
+        lost = (step for step in self.steps if step.is_loss)
+        return [
+            f"{step.file}: {step.text(done=True)}"
+            for step in lost
+            if step.offsets[0] < stop and start < step.offsets[1]
+        ]
 
     @property
     def findings(self) -> list[Finding]:

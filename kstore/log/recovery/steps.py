@@ -151,6 +151,7 @@ class Step:
     remains: Remains | None = None
     offsets: tuple[int, int] = (-1, -1)  # the first, and the one behind the last
     deed: Callable[[Repairs], object] | None = None
+    is_loss: bool = False  # records surely had these offsets
 
     @property
     def is_finding(self) -> bool:

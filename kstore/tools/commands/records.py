@@ -11,7 +11,6 @@ from typing import Any, TextIO
 
 from kstore.arguments import warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
-from kstore.errors import CorruptRecordError, RecordTooLargeError
 from kstore.log.partition import PartitionLog
 from kstore.tools.cells import guarded
 from kstore.tools.columns import FORMATS, write_columns
@@ -154,13 +153,11 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
             if batch.is_control and not args.control:
                 continue
             base = log.segments[log.floor_segment(batch.last_offset)].base_offset
-            try:
-                records = batch.records(verify=False)
-            except (CorruptRecordError, RecordTooLargeError) as e:
+            records, error = batch._readable()
+            if error is not None:
                 if args.on_error == "raise":
-                    raise
-                print(f"kstore: left out {batch.size} bytes: {e}", file=sys.stderr)
-                continue
+                    raise error
+                print(f"kstore: left out records of {batch.size} bytes: {error}", file=sys.stderr)
             if not records and args.control:
                 yield base, batch, None
             for record in records:

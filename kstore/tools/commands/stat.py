@@ -245,6 +245,8 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
                     wrong.append(f"{segment.path}: {_epoch_text(epoch, here.epochs[0])}")
                 epoch = here.epochs[1]
             wrong += here.wrong
+    if verify and is_whole:
+        wrong += unreadable(log)
     told = any(f.kind == "gap" for f in log.recovery.findings)
     if is_whole and not told:  # else it is named already
         wrong += gaps_between(segments, log)
@@ -268,6 +270,17 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "open_transactions": open_transactions(log),
         "wrong": wrong,
     }
+
+
+def unreadable(log: PartitionLog) -> list[str]:
+    """The batches whose checksums are right, and whose records cannot be read."""
+    batches = log.scan(["offset"], on_error="skip")
+    try:
+        for _ in batches:
+            pass
+    except (CorruptFileError, OSError) as e:
+        return [str(e)]
+    return [str(skipped.error) for skipped in batches.skipped]
 
 
 def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
