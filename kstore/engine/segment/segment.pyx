@@ -71,6 +71,10 @@ class Located(NamedTuple):
 
 def floor_of(tuple segments not None, offset, Py_ssize_t least=-1):
     """The index of the last of these segments that begins at `offset` or before it; `least` if none does."""
+    return max(floor_at(segments, offset), least)
+
+
+cdef Py_ssize_t floor_at(tuple segments, offset) except -2:
     cdef int64_t wanted
     cdef Py_ssize_t low = 0, high = len(segments), middle
     try:
@@ -83,14 +87,18 @@ def floor_of(tuple segments not None, offset, Py_ssize_t least=-1):
             low = middle + 1
         else:
             high = middle
-    return max(low - 1, least)
+    return low - 1
 
 
 def start_of(tuple segments not None, offset):
     """The index of the one of these segments in which to look for an offset: that which floor_of() gives, or 0; or if
     batches of the one before lie where it begins, that one. Who reads on from there meets what is wrong. OSError."""
-    cdef Py_ssize_t at = floor_of(segments, offset, 0)
-    while at > 0 and (<Segment>segments[at - 1]).overlaps_next():
+    cdef Py_ssize_t at = max(floor_at(segments, offset), 0)
+    cdef Segment before
+    while at > 0:
+        before = segments[at - 1]
+        if before._overlaps == 0 or not before.overlaps_next():
+            break
         at -= 1
     return at
 

@@ -154,9 +154,7 @@ class Follower(Closing, Generic[Item]):
                     if not self._doubt(e):
                         return None
                 except CorruptRecordError:  # it is none of a moment
-                    if (
-                        self._left_out is None or self._is_passing
-                    ):  # or the last stable offset cannot be known
+                    if self._left_out is None or self._is_passing:  # nobody knows the last stable offset, say
                         raise
                     self._is_passing = True
                 continue
@@ -328,7 +326,7 @@ class Follower(Closing, Generic[Item]):
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
-        return f"<Follower of {self._source.path}: at offset {self._reached}{state}>"
+        return f"<Follower of {self._source.path}: at offset {self.offset}{state}>"
 
 
 class _Wait:

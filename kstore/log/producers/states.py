@@ -281,7 +281,7 @@ class ProducerStates:
         for place, batch in enumerate(batches):
             if batch.producer_id < 0:
                 continue
-            if batch.is_control and batch.records_count and _marker_of(batch) is None:
+            if batch.is_control and batch.records(verify=False) and _marker_of(batch) is None:
                 raise InvalidRecordError(
                     f"the control batch at offset {batch.base_offset}, of producer {batch.producer_id}, is no transaction "
                     "marker: its key is not that of ABORT or COMMIT"
