@@ -354,7 +354,7 @@ class LogStore:
     @property
     def closed_cleanly(self) -> bool:
         """Whether all logs in the directories were closed cleanly: a marker file says so. A store that is open for
-        writing has taken it away.
+        writing has taken it away. It says nothing of __cluster_metadata, which a broker recovers at each start.
         """
         return all(directory.closed_cleanly for directory in self._directories)
 

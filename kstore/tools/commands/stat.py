@@ -1,4 +1,5 @@
-"""kstore stat: describe a partition, or all partitions of a log directory, and what looks wrong with them."""
+"""kstore stat: describe a partition, or all partitions of a log directory, and what looks wrong with them. Records are counted in
+the files: transaction markers and what lies below the log start are among them."""
 
 import argparse
 import contextlib
@@ -61,7 +62,9 @@ FIGURES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
-    parser.add_argument("--verify", action="store_true", help="also check the checksum of every batch")
+    parser.add_argument(
+        "--verify", action="store_true", help="also check the checksum of every batch, and read its records"
+    )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object, or a list of them for a log directory"
     )
