@@ -166,3 +166,55 @@ def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
         assert (
             rows(log.scan(["offset"], start=start, stop=start + 10, isolation="read_committed")) == expected
         )
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+@pytest.mark.parametrize("which", [1, 3])
+@pytest.mark.parametrize("distance", [1, 1000, 1 << 31])
+def test_a_misnamed_segment_after_a_crash(tmp_path: Path, which: int, distance: int) -> None:
+    """Its batches have offsets below its name. They are sound all the same: what recovery cuts off is kept, and can be read."""
+    directory = tmp_path / "t-0"
+    log = kstore.open(directory, "a", internal_segment_bytes=400)
+    for i in range(12):
+        log.append(b"%060d" % i)
+    log.abandon()
+    view = kstore.open(directory)
+    segment = view.segments[which]
+    values = [record.value for record in view.records(segment.base_offset, segment.read_next_offset())]
+    content = Path(segment.path).read_bytes()
+    for kind in KINDS:
+        (directory / name(segment.base_offset, kind)).rename(
+            directory / name(segment.base_offset + distance, kind)
+        )
+    kstore.open(directory, "r+").close()
+    (kept,) = (path for path in directory.glob("*.cut") if path.read_bytes() == content)
+    assert [record.value for record in kstore.open(kept)] == values
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
+@pytest.mark.parametrize("damage", ["bit", "torn", "zeros"])
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: bool) -> None:
+    """A compaction was broken off when its file had its name, and then the file was damaged: the segment is kept."""
+    directory = tmp_path / "t-0"
+    with kstore.open(directory, "a", internal_segment_bytes=400, min_cleanable_dirty_ratio=0.0) as log:
+        for i in range(10):
+            log.append(b"%060d" % i, key=b"%d" % (i if i % 3 else 0))
+        log.roll()
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    with kstore.open(directory, "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as log:
+        log.compact()
+        made = Path(log.segments[0].path).read_bytes()
+    shutil.rmtree(directory)
+    directory.mkdir()
+    for file, content in before.items():
+        if clean or file != ".kafka_cleanshutdown":
+            (directory / file).write_bytes(content)
+    broken = {
+        "bit": made[:-1] + bytes([made[-1] ^ 1]),
+        "torn": made[:-5],
+        "zeros": bytes(len(made)),
+    }
+    (directory / f"{name(0)}.swap").write_bytes(broken[damage])
+    kstore.open(directory, "r+").close()
+    assert before[name(0)] in [path.read_bytes() for path in directory.glob("*.cut")]

@@ -80,6 +80,12 @@ class DirectoryListing:
         self._leave_out(name)
         self.delete(code, name, detail=detail)
 
+    def _set_aside(self, name: str, detail: str) -> None:
+        """Adds the step that keeps a segment's file, since the one that replaces it is damaged."""
+        self._leave_out(name)
+        self.note(Code.DAMAGED_REPLACES, name, detail=detail, deed=lambda repairs: repairs.set_aside(name))
+        self.recovery.losses.append(f"{self.directory}/{detail}, which replaces {name}, is damaged")
+
     def _leave_out(self, name: str) -> None:
         file = _named(name)
         if file is None:
@@ -139,9 +145,13 @@ class DirectoryListing:
                 continue
             swapped = make(layout.segment_stem(offset), offset, dict.fromkeys(layout.SEGMENT_KINDS, ".swap"))
             end = swapped.read_next_offset()
+            is_sound = swapped.recovery_walk().error is None
+            end = end if is_sound else max(end, offset + 1)
             for _, other in placed[bisect_left(placed, (offset, "")) : bisect_left(placed, (end, ""))]:
-                if self._is_there(other):
+                if self._is_there(other) and (is_sound or not other.endswith(".log")):
                     self._drop(Code.COMPACTION_REPLACES, other, name)
+                elif self._is_there(other):
+                    self._set_aside(other, name)
         if swaps:
             self._sync_names()  # or what was replaced may come back
         for name in swaps:

@@ -457,10 +457,7 @@ class _Loader:
             return
         stem = layout.segment_stem(segment.base_offset)
         code = Code.OFFSETS_FALL if found.disordered else Code.TORN_TAIL if found.torn else Code.CORRUPT_BATCH
-        # a batch that reaches into the next segment is sound all the same
-        whole = self.make(segment.stem, segment.base_offset, segment.suffixes, MAX64, segment.origin)
-        whole.limit_to(segment.size)
-        remains = remains_of(whole, size)
+        remains = remains_of(segment, size)
         promised = self._was_promised(found.next_offset)
         followed = remains is None and not promised and self._is_followed(segment, parts)
         self._lose(segment.path, beyond, remains, promised, followed)

@@ -35,9 +35,10 @@ def _first_offset(batch: RecordBatch) -> int:
 
 
 def remains_of(segment: Segment, position: int) -> Remains | None:
-    """The sound batches in a segment from a byte on, whatever lies between them; None if there are none. OSError."""
+    """The sound batches in a segment's file from a byte on, whatever lies between them, and whatever offsets they have: the file
+    may be misnamed. None if there are none. OSError."""
     count, first, last = 0, -1, -1
-    for batch in BatchReader((segment,), 0, MAX64, first_position=position, on_error="skip"):
+    for batch in _batches(segment, position):
         first = _first_offset(batch) if count == 0 else first
         last = batch.last_offset
         count += 1
@@ -63,4 +64,11 @@ def is_spare_room(segment: Segment, position: int) -> bool:
 
 def has_sound_batch(segment: Segment) -> bool:
     """Whether a segment has a sound batch, whatever lies before it. OSError."""
-    return next(iter(BatchReader((segment,), 0, MAX64, on_error="skip")), None) is not None
+    return next(_batches(segment, 0), None) is not None
+
+
+def _batches(segment: Segment, position: int) -> BatchReader:
+    limits = segment.index_interval_bytes, segment.max_decompressed_bytes
+    whole = Segment(segment.directory, segment.stem, 0, MAX64, segment.suffixes, segment.origin, *limits)
+    whole.limit_to(segment.size)
+    return BatchReader((whole,), 0, MAX64, first_position=position, on_error="skip")

@@ -40,6 +40,12 @@ class Repairs:
         else:
             unlink(path, missing_ok=True)
 
+    def set_aside(self, name: str) -> None:
+        """Keeps a .log file under another name."""
+        path = f"{self.directory}/{name}"
+        self.kept.append(name_for_cut(path, 0))
+        rename(path, self.kept[-1])
+
     def sync_names(self) -> None:
         """Brings to the disk which files there are."""
         sync_directory(self.directory)
@@ -90,8 +96,7 @@ class Repairs:
         path = f"{self.directory}/{stem}"
         for kind in layout.SEGMENT_KINDS:
             if kind == ".log" and (self.keep_cut or keep):
-                self.kept.append(name_for_cut(path + kind, 0))
-                rename(path + kind, self.kept[-1])
+                self.set_aside(stem + kind)
             else:
                 unlink(path + kind, missing_ok=True)
         drop_hint(path + layout.KEYS)

@@ -26,4 +26,6 @@ def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int
     segment = make(stem, offset, suffixes)
     remains = remains_of(segment, 0)
     first, end = (remains.first_offset, remains.last_offset + 1) if remains else (offset, offset)
+    if first < offset:  # the file was misnamed
+        segment = make(stem, first, suffixes)
     return Loaded((segment,), first, end, LeaderEpochs(), Recovery(True, end), frozenset(), frozenset(), True)

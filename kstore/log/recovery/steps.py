@@ -18,6 +18,7 @@ class Code(StrEnum):
     REMOVAL_UNDER_WAY = "removal_under_way"
     COMPACTION_UNFINISHED = "compaction_unfinished"
     COMPACTION_REPLACES = "compaction_replaces"
+    DAMAGED_REPLACES = "damaged_replaces"
     COMPACTION_ALL_BUT_FINISHED = "compaction_all_but_finished"
     NO_NAME_OF_A_SWAP = "no_name_of_a_swap"
     NO_NAME_OF_A_SEGMENT = "no_name_of_a_segment"
@@ -58,6 +59,7 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.REMOVAL_UNDER_WAY: ("leftover", "{be} deleted: its removal was under way"),
     Code.COMPACTION_UNFINISHED: ("leftover", "{be} deleted: a compaction that was not finished"),
     Code.COMPACTION_REPLACES: ("leftover", "{be} deleted: {detail} replaces it"),
+    Code.DAMAGED_REPLACES: ("leftover", "{be} kept in a .cut file: {detail}, which replaces it, is damaged"),
     Code.COMPACTION_ALL_BUT_FINISHED: ("leftover", "{be} renamed: a compaction that was nearly finished"),
     Code.NO_NAME_OF_A_SWAP: ("orphan", "not the name of a file that a compaction leaves"),
     Code.NO_NAME_OF_A_SEGMENT: ("orphan", "not the name of a segment; Kafka refuses to load this"),
