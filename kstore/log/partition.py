@@ -166,6 +166,7 @@ class PartitionLog:
         self._loaded, self._truncations = with_truncations(
             Path(self.path), read_truncations(Path(self.path)), lambda: look(Path(self.path), self._options)
         )
+        self._told_ends: dict[int, tuple[Loaded, Truncations]] = {}
         self._closed = False
         self._transactions: Transactions | None = None
         self._max_timestamps = MaxTimestampIndex(())
@@ -439,6 +440,7 @@ class PartitionLog:
         twin._options = self._options
         twin._loaded = now
         twin._truncations = self._truncations
+        twin._told_ends = self._told_ends
         twin._closed = False
         twin._transactions = self._known_transactions()
         twin._max_timestamps = MaxTimestampIndex(())
@@ -564,10 +566,14 @@ class PartitionLog:
             if last.size or not self._is_compacted_beyond(last.base_offset):
                 raise
 
+    def _truncations_now(self) -> Truncations:
+        """Those of this moment, not those before what the view shows. OSError."""
+        return read_truncations(Path(self.path))
+
     def _is_compacted_beyond(self, offset: int) -> bool:
         """Whether the segment that began at an offset may be gone because of a compaction, which takes none but those before the
         last one: nobody has noted a truncation. OSError."""
-        if read_truncations(Path(self.path)).number != self._truncations.number:
+        if self._truncations_now().number != self._truncations.number:
             return False
         bases, *_ = read_directory(self.path, (".log",))
         return any(base > offset for base in bases)
@@ -684,6 +690,8 @@ class PartitionLog:
         """
         now = self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
+        if start >= stop:  # in the midst of a batch, perhaps
+            segments = ()
         return BatchReader(
             segments,
             start,
@@ -948,14 +956,23 @@ class PartitionLog:
             offset = now.log_end_offset
         if offset < 0:  # no number of Kafka's that stands for an end
             raise OffsetOutOfRangeError(offset, now.log_start_offset, now.log_end_offset)
-        feed = self._source(isolation)
+        feed = self._source(isolation, offset)
         if records:
             return Follower[Record](feed, offset, timeout, True, on_error)
         return Follower[RecordBatch](feed, offset, timeout, False, on_error)
 
-    def _source(self, isolation: str) -> FollowSource:
+    def _source(self, isolation: str, offset: int) -> FollowSource:
         """Where a follower gets new batches from."""
-        return DirectorySource(self._twin(self._now()), isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
+        twin = self._twin(self._now())
+        if offset in self._told_ends:
+            twin._loaded, twin._truncations = self._told_ends[offset]
+            twin._transactions = None
+        return DirectorySource(twin, isolation, Path(os.path.abspath(self.path)))  # noqa: PTH100
+
+    def _remember_told(self, end: int, now: Loaded) -> None:
+        """A follower has said where the log was cut off: one that begins there knows of what was told."""
+        self._told_ends.clear()
+        self._told_ends[end] = now, self._truncations
 
     # ---- cursors --------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ from kstore.log.files.listing import list_directory
 from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
 from kstore.log.files.log_dir_state import LogDirState, directory_of
 from kstore.log.files.option_file import write_options
-from kstore.log.files.truncations import read_truncations, write_truncations
+from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
 from kstore.log.follow.follow_source import FollowSource, WriterSource
 from kstore.log.partition import PartitionLog
 from kstore.log.producers.manager import ProducerStateManager
@@ -188,6 +188,7 @@ class LogWriter(RecordAppender, PartitionLog):
             make_directory(str(directory))
         self._directory = str(directory)
         self._has_own_epochs = leader_epoch is None
+        self._told_ends = {}
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
         try:
@@ -377,6 +378,12 @@ class LogWriter(RecordAppender, PartitionLog):
     def _check_uncut(self, now: Loaded) -> None:
         """Nobody else truncates it."""
 
+    def _truncations_now(self) -> Truncations:
+        return self._truncations
+
+    def _remember_told(self, end: int, now: Loaded) -> None:
+        """Its followers know of every truncation."""
+
     def _current(self) -> Loaded:
         """The log at this moment, or as it was when it was closed."""
         held = self._segments
@@ -503,7 +510,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._assign_epoch(epoch, self._end_offset)
             self._set_leader_epoch(epoch)
 
-    def _source(self, isolation: str) -> FollowSource:
+    def _source(self, isolation: str, offset: int) -> FollowSource:
         return WriterSource(self, self._current, self._notify_at_change, isolation)
 
     def _cursor_view(self) -> PartitionLog:

@@ -22,7 +22,7 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.follow_source import Reached, check_directory, directory_at
 from kstore.log.partition import PartitionLog
-from kstore.log.read.changed import Changed
+from kstore.log.read.changed import Changed, cut_since
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import mark_sought
 from kstore.log.threads.closing import Closing
@@ -456,10 +456,11 @@ class _Position:
             self._looked = end, monotonic() + _POLL
         changes = Changed()
         while position < end:
+            is_cut = cut_since(self._log)
             self._reader = reader = self._log.records(
                 position, end, isolation=self._isolation, on_error=self._on_error
             )
-            reader._ends_at_change = True
+            reader._ends_at_change, reader._is_cut = True, is_cut
             yield reader
             if reader._change is None:
                 self._left_out.note(reader.skipped)

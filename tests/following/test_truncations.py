@@ -398,3 +398,77 @@ def test_many(tmp_path: Path) -> None:
         size = (path / NAME).stat().st_size
         assert size < 5_000
         assert read_truncations(path).since(seen, ALL) == 5
+
+
+def readers_of_cursors(log: kstore.LogWriter) -> list[Any]:
+    """Each gives offsets; the position of its cursor is moved by `seek`."""
+    group = uuid.uuid4().hex
+    store = kstore.LogStore(Path(log.path).parent)
+    return [
+        kstore.open(log.path).cursor(group),
+        kstore.open(log.path).cursor(group + "f", follow=True, timeout=0),
+        log.cursor(group + "w"),
+        store.cursor(group + "s", ["t"]),
+        store.cursor(group + "t", ["t"], follow=True, timeout=0),
+    ]
+
+
+def read(cursor: Any, by: str) -> Any:
+    if by == "columns":
+        for batch in cursor.scan(["value"], batch_rows=1):
+            yield from (value for (value,) in getattr(batch, "batch", batch).rows())
+    else:
+        for record in cursor:
+            yield record.value
+
+
+@pytest.mark.parametrize("by", ["records", "columns"])
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("regrown", [50, 100, 130])
+def test_a_cursor_that_lags_behind(tmp_path: Path, which: int, by: str, regrown: int) -> None:
+    """The log is truncated above its position, and grows again, while it is at a record: it is given nothing twice."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"old %05d" % i + b"x" * 10_000 for i in range(100)], batch_bytes=0)
+        cursor = readers_of_cursors(log)[which]
+        values = read(cursor, by)
+        given = [next(values)]
+        log.truncate_to(50)
+        log.extend([b"new %05d" % i + b"x" * 10_000 for i in range(50, regrown)], batch_bytes=0)
+        for _ in range(3):
+            try:
+                given += values
+            except kstore.OffsetOutOfRangeError as error:
+                cursor.seek(error.end, *(["t", 0] if which > 2 else []))
+            values = read(cursor, by)
+        assert [value[:9] for value in given] == [record.value[:9] for record in log]
+        cursor.close()
+
+
+def test_a_store_follower_that_lags_behind(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"old %05d" % i + b"x" * 10_000 for i in range(100)], batch_bytes=0)
+        follower = of_a_store(log, 0)
+        given = [next(iter(follower)).value]
+        log.truncate_to(50)
+        log.extend([b"new %05d" % i + b"x" * 10_000 for i in range(50, 100)], batch_bytes=0)
+        given += [record.value for record in follower]
+        assert given == [record.value for record in log]
+
+
+def test_who_was_told_is_not_told_again(tmp_path: Path) -> None:
+    """A view is asked for a follower from `error.end` on, after each of several truncations."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        append(log, 10)
+        view = kstore.open(log.path)
+        follower = view.follow(0, timeout=0)
+        given = [record.value for record in follower]
+        for offset in (2, 6, 9, 4):
+            log.truncate_to(offset)
+            while log.log_end_offset < 10:
+                log.append(b"%d of %d" % (log.log_end_offset, offset))
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(follower)
+            assert caught.value.end == offset
+            follower = view.follow(offset, timeout=0)
+            given[offset:] = [record.value for record in follower]
+            assert given == [record.value for record in log]

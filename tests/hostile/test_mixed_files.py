@@ -218,3 +218,36 @@ def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: b
     (directory / f"{name(0)}.swap").write_bytes(broken[damage])
     kstore.open(directory, "r+").close()
     assert before[name(0)] in [path.read_bytes() for path in directory.glob("*.cut")]
+
+
+def test_an_index_of_another_copy(tmp_path: Path) -> None:
+    """It leads into the midst of a batch. The log is whole, and goes on."""
+    for number, size in enumerate((300, 301)):
+        with kstore.open(tmp_path / f"t-{number}", "a", index_interval_bytes=1) as log:
+            for start in (0, 10):
+                log.extend(
+                    [b"%d" % i + b"x" * size * (1 + number) for i in range(start, start + 10)], batch_bytes=0
+                )
+                log.roll()
+    shutil.copy(tmp_path / "t-1" / name(0, ".index"), tmp_path / "t-0")
+    with kstore.open(tmp_path / "t-0", "r+") as log:
+        assert log.append(b"new") == 20
+    assert [record.offset for record in kstore.open(tmp_path / "t-0")] == list(range(21))
+
+
+def test_a_file_that_becomes_shorter_under_a_follower(tmp_path: Path) -> None:
+    """Nobody truncates the log: what is left out is told."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        for start in (0, 10, 20):
+            log.extend([b"%d" % i + b"x" * 40_000 for i in range(start, start + 10)], batch_bytes=0)
+            log.roll()
+    view = kstore.open(tmp_path / "t-0")
+    followers = [view.follow(0, timeout=0), view.cursor("g", follow=True, timeout=0)]
+    for follower in followers:
+        items = iter(follower)
+        assert [next(items).offset for _ in range(12)] == list(range(12))
+    batch = next(batch for batch in view.batches(15) if batch.base_offset == 15)
+    os.truncate(batch.file, batch.position)
+    for follower in followers:
+        with pytest.raises(kstore.LogChangedError):
+            list(follower)

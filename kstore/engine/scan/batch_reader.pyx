@@ -486,8 +486,11 @@ cdef class Reader:
         while self.aborted and self.aborted[len(self.aborted) - 1][0] <= self.batch.last_offset:
             _, producer_id, offset = self.aborted.pop()
             self.aborting[producer_id] = offset
-        if self.skipped and self.aborting.get(self.batch.producer_id, INT64_MAX) < self.batch.base_offset:
-            del self.aborting[self.batch.producer_id]  # its marker is in what was left out
+        end = self.aborting.get(self.batch.producer_id) if self.aborting else None
+        if end is not None and end < self.batch.base_offset:
+            del self.aborting[self.batch.producer_id]  # its marker was left out, or is gone
+        elif end is not None and end <= self.batch.last_offset and not self.batch.attributes & KS_CONTROL:
+            self.aborting[self.batch.producer_id] = INT64_MAX  # the index is wrong: no marker is there
         if self.batch.attributes & KS_CONTROL:
             if self.aborting:
                 records = self.records()
@@ -579,6 +582,11 @@ cdef class RecordReader(Reader):
     cdef Records cursor
     cdef readonly int64_t next_offset
     cdef readonly bint is_stopped
+    # For cursors: whether the log was cut off since the view. It is asked when something was read from a file, before that is given.
+    cdef public object _is_cut
+    cdef int64_t reads_asked          # of the window, of which it was asked
+    cdef int64_t before, before_at    # what _last_batch() told before the batch of this moment
+    cdef uint32_t before_crc
 
     def __cinit__(self, *args, **kwargs):
         self.next_offset = -1
@@ -596,6 +604,7 @@ cdef class RecordReader(Reader):
         cdef Record record
         while not self.is_stopped:
             if self.cursor is None:
+                self.before, self.before_crc, self.before_at = self.last_offset, self.last_crc, self.at
                 self.enter()
                 try:
                     if not self.next_batch():
@@ -607,6 +616,8 @@ cdef class RecordReader(Reader):
                     break
                 finally:
                     self.busy = False
+            if self._is_cut is not None and self.window.reads != self.reads_asked and self.cut_off():
+                break
             self.enter()  # Python code runs where a record has headers, and must not move their bytes
             try:
                 record = self.cursor.next()
@@ -627,6 +638,20 @@ cdef class RecordReader(Reader):
                 self.next_offset = self.cursor.offset + 1
                 return record
         raise StopIteration
+
+    cdef bint cut_off(self) except -1:
+        """Whether the batch of this moment may be one that was written after the log was cut off: it is not given then."""
+        self.enter()
+        try:
+            if not self._is_cut():
+                self.reads_asked = self.window.reads
+                return False
+        finally:
+            self.busy = False
+        self._change = self.segment.changed("it was truncated", self.before + 1)
+        self.cursor = None
+        self.last_offset, self.last_crc, self.at = self.before, self.before_crc, self.before_at
+        return True
 
     cdef bint next_batch(self) except -1:
         """Puts the cursor on the records of the next batch that has any for us. False at the end."""

@@ -20,6 +20,7 @@ class CursorBatches:
         cursor: Any,
         scanner: Iterator[ColumnBatch],
         make: Callable[[ColumnBatch], Any],
+        is_cut: Callable[[], bool],
         failed: Callable[[Exception], object] | None = None,
         most: int = ...,
     ) -> None: ...

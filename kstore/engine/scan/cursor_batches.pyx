@@ -14,14 +14,14 @@ cdef class CursorBatches:
     a batch behind which a cursor stands was given. It ends after `most` rows, or more, and when somebody else has moved
     the cursor. An exception goes to `failed`, which raises it; if it does not, this is the end."""
 
-    cdef object scanner, cursor, make, failed
+    cdef object scanner, cursor, make, is_cut, failed
     cdef int64_t at, left
     cdef readonly bint is_at_end     # of the scan
     cdef readonly bint was_moved     # the cursor, by somebody else
     cdef readonly object change      # LogChangedError: the same is in other files now, perhaps
 
-    def __init__(self, cursor, scanner, make, failed=None, int64_t most=INT64_MAX):
-        self.cursor, self.scanner, self.make, self.failed = cursor, scanner, make, failed
+    def __init__(self, cursor, scanner, make, is_cut, failed=None, int64_t most=INT64_MAX):
+        self.cursor, self.scanner, self.make, self.is_cut, self.failed = cursor, scanner, make, is_cut, failed
         self.at, self.left = -1, most
 
     def __iter__(self):
@@ -34,11 +34,14 @@ cdef class CursorBatches:
         if not cursor._is_at(self.at):
             self.was_moved = True
             raise StopIteration
+        scanner, self.scanner = self.scanner, None  # whatever is raised: a batch that was not given is read again
         try:
-            batch = next(self.scanner)
+            batch = next(scanner)
+            if self.is_cut():  # it may be what came instead
+                raise LogChangedError(cursor._view.path, -1, 0, 0, "it was truncated")
             behind = batch.column("offset").values[-1].item() + 1
             given = self.make(batch)
-            mark = behind, self.scanner._batch_before(behind)
+            mark = behind, scanner._batch_before(behind)
         except StopIteration:
             self.is_at_end = True
             raise
@@ -51,8 +54,8 @@ cdef class CursorBatches:
         else:
             self.left -= len(batch)
             self.at = behind
+            self.scanner = scanner
             cursor._mark = mark
             cursor._place = behind
             return given
-        self.scanner = None
         raise StopIteration

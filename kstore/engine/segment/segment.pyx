@@ -907,7 +907,10 @@ cdef class Segment:
     cdef bint follows_on_beyond(self) except -1:
         """Whether its first batch that reaches to its end offset follows on from the one before."""
         headers = self.read_headers(fields=["base_offset", "last_offset"])
-        at = int((headers["last_offset"] >= self.end_offset).argmax())
+        beyond = (headers["last_offset"] >= self.end_offset).nonzero()[0]
+        if not len(beyond):  # an index has misled who looked for the end
+            return False
+        at = int(beyond[0])
         return headers["base_offset"][at] == (headers["last_offset"][at - 1] + 1 if at else self.base_offset)
 
     cdef int know_last_batch(self, ReadWindow w, int64_t position, int64_t size) except -1:

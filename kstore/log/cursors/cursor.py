@@ -35,7 +35,7 @@ from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, Offset
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.truncations import Truncations
-from kstore.log.read.changed import Changed
+from kstore.log.read.changed import Changed, cut_since
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import Mark, kept_until, mark_as_compacted, mark_before, mark_sought
 from kstore.log.threads.async_call import in_thread
@@ -57,6 +57,7 @@ class View(Protocol):
     _loaded: Any
     _truncations: Truncations
 
+    def _truncations_now(self) -> Truncations: ...
     @property
     def log_start_offset(self) -> int: ...
     @property
@@ -529,8 +530,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         changes = Changed()
         while not self._closed and at != self._position:
             at = self._position
+            is_cut = cut_since(view)
             reader = view.records(at, stop, isolation=self._isolation, on_error=self._on_error)
-            reader._ends_at_change = True
+            reader._ends_at_change, reader._is_cut = True, is_cut
             self._check_range()  # after it: what is deleted from here on makes the reader raise
             self._position = at
             self._reader = reader
@@ -544,10 +546,10 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 continue
             if (
                 reader._change is not None
-            ):  # files were replaced, by a compaction perhaps: the same is in others now
+            ):  # files were replaced, by a compaction perhaps: the same is in others now; or the log was cut off
                 changes.met(self._position, reader._change)
                 self._let_go()
-                self._refresh()
+                stop = self._look_again()
                 at = -1
                 continue
             last = reader._last_batch()
@@ -568,6 +570,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             stop = max(min(stop, view.last_stable_offset()), self._position)
         self._looked = view._loaded, stop, time.monotonic() + _FRESH
         return stop
+
+    def _look_again(self) -> int:
+        """The same, of a log that has changed since the last look."""
+        self._looked = None, -1, 0.0
+        return self._refreshed_end()
 
     def _pass_to(self, stop: int, last: Mark | None = None) -> None:
         """Up to there are only markers of transactions, of which this is the last, and what compaction has left."""

@@ -7,7 +7,7 @@ from typing import Any
 from kstore.arguments import integer
 from kstore.engine.columns.array import ColumnBatch, leading_columns
 from kstore.engine.scan.cursor_batches import CursorBatches
-from kstore.log.read.changed import Changed
+from kstore.log.read.changed import Changed, cut_since
 from kstore.log.read.scan import checked_columns
 from kstore.log.threads.one_thread import OneThread
 from kstore.log.threads.resumed import Resumed
@@ -45,6 +45,7 @@ class Wanted:
         at = cursor._position
         changes = Changed()
         while at < stop and not cursor._closed:
+            is_cut = cut_since(view)
             scan = view.scan(
                 self.read,
                 start=at,
@@ -56,7 +57,9 @@ class Wanted:
             )
             scan._tells_change = True
             cursor._check_range()  # after it: what is deleted from here on makes the scan raise
-            batches = CursorBatches(cursor, iter(scan), lambda batch: make(self.shown(batch)), failed, most)
+            batches = CursorBatches(
+                cursor, iter(scan), lambda batch: make(self.shown(batch)), is_cut, failed, most
+            )
             try:
                 yield batches
             finally:
@@ -66,7 +69,7 @@ class Wanted:
                 return
             if batches.change is not None:
                 changes.met(cursor._position, batches.change)
-                cursor._refresh()
+                stop = cursor._look_again()
             elif not batches.was_moved:
                 return
             at = cursor._position

@@ -33,6 +33,7 @@ class Followed(Protocol):
     def last_stable_offset(self) -> int: ...
     def refresh(self) -> bool: ...
     def _now(self) -> "Loaded": ...
+    def _remember_told(self, end: int, now: "Loaded") -> None: ...
     def _range(
         self, now: "Loaded", start: int | None, stop: int | None, isolation: str
     ) -> tuple[tuple[Segment, ...], int, int, list[tuple[int, int, int]] | None]: ...
@@ -53,6 +54,12 @@ def is_cut(segments: tuple[Segment, ...]) -> bool:
         return any(s.file().size() < s.origin + s.size for s in segments)
     except FileNotFoundError:
         return True
+
+
+def change_of_cut(segments: tuple[Segment, ...], offset: int) -> LogChangedError:
+    """What to say of the file that has become shorter, for who has come to an offset."""
+    segment = next((s for s in segments if is_cut((s,))), segments[-1])
+    return LogChangedError(segment.path, offset, segment.base_offset, segment.base_offset, "it was cut off")
 
 
 def traces_of(segments: tuple[Segment, ...]) -> tuple[tuple[int, int, int], ...]:
@@ -125,6 +132,7 @@ class Reached:
         # the log was cut below the position, and may have grown since: nobody knows where the cut was
         ends_before = end < position and not self._is_exact
         error = OffsetOutOfRangeError(position, first, kept if is_replaced and not ends_before else end)
+        self._log._remember_told(error.end, now)
         if is_replaced:
             error.add_note(
                 f"the log, which ends at {end}, was cut off after more of it had been read. Up to offset {kept} it is what it "

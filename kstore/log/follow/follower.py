@@ -3,6 +3,7 @@
 import select
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from threading import get_ident
 from time import monotonic, sleep
 from typing import Generic, Self, TypeVar, cast
@@ -12,7 +13,9 @@ from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import BatchReader, Skipped
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptRecordError, LogNotFoundError
-from kstore.log.follow.follow_source import FollowSource, is_cut, traces_of
+from kstore.log.files.lock import is_locked
+from kstore.log.files.log_dir_state import directory_of
+from kstore.log.follow.follow_source import FollowSource, change_of_cut, is_cut, traces_of
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import Mark
 from kstore.log.threads.closing import Closing
@@ -177,8 +180,9 @@ class Follower(Closing, Generic[Item]):
                 # All of it was compacted away, or aborted? Or truncated away? Then another look tells, but not before
                 # who truncates is done.
                 if is_cut(self._segments):
-                    self._source.doubt()
-                    return None
+                    if not self._doubt(change_of_cut(self._segments, self._reached)):
+                        return None
+                    continue
                 if self._empty == (self._reached, self._stop):
                     self._reached = self._stop
                 else:
@@ -210,7 +214,9 @@ class Follower(Closing, Generic[Item]):
         else there, but not before who truncates is done: one who waits is told when that is."""
         if isinstance(error, LogNotFoundError):
             raise error
-        cut = is_cut(self._segments)
+        cut = is_cut(self._segments) and is_locked(
+            directory_of(Path(self._source.path))
+        )  # else nobody is at it
         fault = (self._reached, str(error), traces_of(self._segments))
         same = fault == self._fault
         self._fault = fault

@@ -1,10 +1,28 @@
 """Whether to look at a log again that has changed while it was read."""
 
+from collections.abc import Callable
 from time import sleep
+from typing import Protocol
 
 from kstore.errors import LogChangedError
+from kstore.log.files.truncations import Truncations
 
 _LOOKS = 20  # at a place where nothing can be read
+
+
+class Cuttable(Protocol):
+    """What is asked of a view."""
+
+    _truncations: Truncations
+
+    def _truncations_now(self) -> Truncations: ...
+
+
+def cut_since(view: Cuttable) -> Callable[[], bool]:
+    """A function that tells whether the log was truncated since the view was as it is now: what is read from a file then may be
+    what came instead. OSError."""
+    number = view._truncations.number
+    return lambda: view._truncations_now().number != number
 
 
 class Changed:
