@@ -474,14 +474,15 @@ class _Position:
 
     def _end_now(self, position: int) -> int:
         """Where to stop. OffsetOutOfRangeError."""
-        log = self._log
-        before = self._shown
-        log.refresh()
-        self._reached.take_in(position)
-        if log._loaded is not before:
-            reader = self._reader
-            mark = self._mark if reader is None or reader.next_offset < 0 else reader._last_batch()
-            self._reached.compare(position, before.segments, before.log_end_offset, log._loaded, mark)
+        log, before, reader = self._log, self._shown, self._reader
+        mark = self._mark if reader is None or reader.next_offset < 0 else reader._last_batch()
+        is_settled = False
+        while not is_settled:
+            log.refresh()
+            self._reached.take_in(position)
+            is_settled = log._loaded is before or self._reached.compare(
+                position, before.segments, before.log_end_offset, log._loaded, mark
+            )
         self._shown = log._loaded  # not before: who is interrupted compares again
         check_directory(log.path, self._directory)
         self._reached.check(position, log._loaded)

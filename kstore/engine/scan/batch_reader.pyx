@@ -614,6 +614,12 @@ cdef class RecordReader(Reader):
                         raise
                     self._change = e
                     break
+                except CorruptRecordError:
+                    if self._is_cut is None or not self._is_cut():
+                        raise
+                    # its batches lay elsewhere before
+                    self._change = (<Segment>self.segments[max(self.index, 0)]).changed("it was truncated", self.before + 1)
+                    break
                 finally:
                     self.busy = False
             if self._is_cut is not None and self.window.reads != self.reads_asked and self.cut_off():

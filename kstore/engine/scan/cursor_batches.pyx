@@ -3,7 +3,7 @@
 from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
 
-from kstore.errors import LogChangedError
+from kstore.errors import CorruptRecordError, LogChangedError
 
 
 @final
@@ -48,9 +48,12 @@ cdef class CursorBatches:
         except LogChangedError as e:
             self.change = e
         except Exception as e:
-            if self.failed is None:
+            if isinstance(e, CorruptRecordError) and self.is_cut():  # its batches lay elsewhere before
+                self.change = LogChangedError(cursor._view.path, -1, 0, 0, "it was truncated")
+            elif self.failed is None:
                 raise
-            self.failed(e)
+            else:
+                self.failed(e)
         else:
             self.left -= len(batch)
             self.at = behind

@@ -35,7 +35,7 @@ from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, Offset
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.files.truncations import Truncations
-from kstore.log.read.changed import Changed, cut_since
+from kstore.log.read.changed import MOST_LOOKS, Changed, cut_since, is_being_cut
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import Mark, kept_until, mark_as_compacted, mark_before, mark_sought
 from kstore.log.threads.async_call import in_thread
@@ -448,12 +448,16 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         """Lets the view show the log as it is now, and finds out whether records that were read have been cut off. That is
         known until a seek leads away."""
         view = self._view
-        view.refresh()
-        self._known_until = time.monotonic() + _FRESH
-        now, position, seen = view._loaded, self._position, view._truncations.number
-        mark = self._mark_at(position)
-        # what is behind an earlier cut is not what was read anyway
-        self._cut = _lower(self._cut, self._cut_since(_lower(self._cut, position)))
+        for _ in range(MOST_LOOKS):
+            view.refresh()
+            self._known_until = time.monotonic() + _FRESH
+            now, position, seen = view._loaded, self._position, view._truncations.number
+            mark = self._mark_at(position)
+            # what is behind an earlier cut is not what was read anyway
+            cut = self._cut_since(_lower(self._cut, position))
+            if cut < 0 or not is_being_cut(view):
+                break
+        self._cut = _lower(self._cut, cut)
         if mark is not None:
             if self._cut < 0:
                 mark = mark_as_compacted(mark, self._found_in.segments, now.segments, position)
@@ -465,6 +469,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         """From which offset on, below the position, records were cut off since that was found out last; -1 if none were."""
         view, before = self._view, self._found_in
         cut = view._truncations.since(self._seen_truncations(), self._isolation)
+        if cut < 0:
+            cut = view._truncations.shown_by(view.log_end_offset, self._isolation)
         if 0 <= cut < position:
             return cut
         given, is_copy = position, self._home.trace() != self._trace

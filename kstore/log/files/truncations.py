@@ -47,6 +47,12 @@ class Truncations:
         entries = self._entries[:-1] if self.is_pending else self._entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
+    def shown_by(self, log_end_offset: int, isolation: str) -> int:
+        """The same of the pending one alone, once a log that ends there shows that it was carried out; -1 before."""
+        if not self.is_pending or log_end_offset != self._entries[-1][1]:
+            return -1
+        return self._entries[-1][2 if isolation == "read_committed" else 1]
+
     def expecting(self, offset: int, end: int) -> "Truncations":
         """These, and one at an offset that is pending."""
         return self._and_one(self._entries, offset, offset, end, is_pending=True)

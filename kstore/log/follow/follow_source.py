@@ -14,6 +14,7 @@ from kstore.errors import CorruptRecordError, LogChangedError, LogNotFoundError,
 from kstore.log.files import layout
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.files.truncations import Truncations, read_truncations
+from kstore.log.read.changed import MOST_LOOKS, is_being_cut
 from kstore.log.recovery.continuity import Mark, kept_before, mark_sought
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Followed(Protocol):
     def last_stable_offset(self) -> int: ...
     def refresh(self) -> bool: ...
     def _now(self) -> "Loaded": ...
+    def _truncations_now(self) -> Truncations: ...
     def _remember_told(self, end: int, now: "Loaded") -> None: ...
     def _range(
         self, now: "Loaded", start: int | None, stop: int | None, isolation: str
@@ -99,6 +101,7 @@ class Reached:
         self.seen = log._truncations.number  # the truncations that were before what was read
         self._kept = -1  # it is only known up to there, if that is not -1
         self._is_exact = False  # and from there on it is not
+        self._unsettled = 0  # how many comparisons said nothing
 
     def take_in(self, position: int) -> None:
         """What the log tells of its truncations."""
@@ -112,10 +115,21 @@ class Reached:
 
     def compare(
         self, position: int, before: Sequence[Segment], end: int, now: "Loaded", mark: Mark | None
-    ) -> None:
-        """What was read with what is there now: nobody tells of an older copy, or of what a broker has done. OSError."""
-        if self._kept < 0:
-            self._kept = kept_before(position, before, end, now, mark)
+    ) -> bool:
+        """What was read with what is there now: nobody tells of an older copy, or of what a broker has done. False if the log was
+        truncated meanwhile: then it says nothing, and the log has to be looked at again. OSError."""
+        if self._kept >= 0:
+            return True
+        cut = self._log._truncations.shown_by(now.log_end_offset, self._isolation)
+        if 0 <= cut < position:
+            self._kept, self._is_exact = cut, True
+            return True
+        kept = kept_before(position, before, end, now, mark)
+        if kept >= 0 and self._unsettled < MOST_LOOKS and is_being_cut(self._log):
+            self._unsettled += 1
+            return False
+        self._kept, self._unsettled = kept, 0
+        return True
 
     @property
     def is_lost(self) -> bool:
@@ -395,13 +409,14 @@ class DirectorySource:
         segments, end = before.segments, before.log_end_offset
         if self._segment is not None:
             segments, end = (*segments[:-1], self._segment), self._end
-        self._truncated = False  # before it: what is told from here on may come after what is shown then
-        self._log.refresh()
-        check_directory(self.path, self._directory)  # after it: what was read is of this directory
-        now = self._log._now()
-        self._reached.take_in(offset)
-        if now is not before:
-            self._reached.compare(offset, segments, end, now, mark)
+        is_settled = False
+        while not is_settled:
+            self._truncated = False  # before it: what is told from here on may come after what is shown then
+            self._log.refresh()
+            check_directory(self.path, self._directory)  # after it: what was read is of this directory
+            now = self._log._now()
+            self._reached.take_in(offset)
+            is_settled = now is before or self._reached.compare(offset, segments, end, now, mark)
         last = now.segments[-1] if now.segments else None
         # at once: one tells of the others
         self._shown, self._segment, self._end = now, last, now.log_end_offset

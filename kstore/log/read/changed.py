@@ -8,6 +8,7 @@ from kstore.errors import LogChangedError
 from kstore.log.files.truncations import Truncations
 
 _LOOKS = 20  # at a place where nothing can be read
+MOST_LOOKS = 100  # at a log that is being truncated: then it is taken as it is, for the writer may have died
 
 
 class Cuttable(Protocol):
@@ -23,6 +24,15 @@ def cut_since(view: Cuttable) -> Callable[[], bool]:
     what came instead. OSError."""
     number = view._truncations.number
     return lambda: view._truncations_now().number != number
+
+
+def is_being_cut(view: Cuttable) -> bool:
+    """Whether the log was truncated since the view was as it is now, or is just now: what is there is no ground to tell anything
+    then. Waits a moment if so. OSError."""
+    if not view._truncations.is_pending and not cut_since(view)():
+        return False
+    sleep(0.001)
+    return True
 
 
 class Changed:
