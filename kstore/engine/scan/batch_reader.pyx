@@ -582,7 +582,8 @@ cdef class RecordReader(Reader):
     cdef Records cursor
     cdef readonly int64_t next_offset
     cdef readonly bint is_stopped
-    # For cursors: whether the log was cut off since the view. It is asked when something was read from a file, before that is given.
+    # For cursors: whether the log was cut off since the view. It is asked when something was read from a file, before
+    # that is given.
     cdef public object _is_cut
     cdef int64_t reads_asked          # of the window, of which it was asked
     cdef int64_t before, before_at    # what _last_batch() told before the batch of this moment
@@ -617,8 +618,7 @@ cdef class RecordReader(Reader):
                 except CorruptRecordError:
                     if self._is_cut is None or not self._is_cut():
                         raise
-                    # its batches lay elsewhere before
-                    self._change = (<Segment>self.segments[max(self.index, 0)]).changed("it was truncated", self.before + 1)
+                    self.change_at(self.before + 1)  # its batches lay elsewhere before
                     break
                 finally:
                     self.busy = False
@@ -645,8 +645,13 @@ cdef class RecordReader(Reader):
                 return record
         raise StopIteration
 
+    cdef int change_at(self, int64_t offset) except -1:
+        cdef Segment segment = self.segments[max(self.index, 0)]
+        self._change = segment.changed("it was truncated", offset)
+        return 0
+
     cdef bint cut_off(self) except -1:
-        """Whether the batch of this moment may be one that was written after the log was cut off: it is not given then."""
+        """Whether the batch of this moment may have been written after the log was cut off: it is not given then."""
         self.enter()
         try:
             if not self._is_cut():
@@ -654,7 +659,7 @@ cdef class RecordReader(Reader):
                 return False
         finally:
             self.busy = False
-        self._change = self.segment.changed("it was truncated", self.before + 1)
+        self.change_at(self.before + 1)
         self.cursor = None
         self.last_offset, self.last_crc, self.at = self.before, self.before_crc, self.before_at
         return True
