@@ -135,6 +135,8 @@ class OffsetOutOfRangeError(KstoreError, LookupError):
     `asked` is the offset that was asked for. The log holds the offsets from `first` to `end`, without `end` itself.
     """
 
+    _is_exact = False  # whether `end` is noted as the first offset that was cut off
+
     def __init__(self, asked: int, first: int, end: int) -> None:
         self.asked = asked
         self.first = first

@@ -225,6 +225,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._passed = (-1, -1)  # between these offsets were no records
             self._cut = -1  # from this offset on, records were cut off after they had been read
             self._truncations_seen = view._truncations.number  # that were before what was read
+            self._noted = self._truncations_seen  # when the view was looked at last
             self._given_before = 0  # up to here at most, when the view was looked at last
             self._found_in = view._loaded  # where the position was found to be as it was read, or sought
             self._left: OffsetAndMetadata | None = None  # what was committed when a seek led away from it
@@ -234,7 +235,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             self._goes_on = False  # whether it is read on with the look that it was read with before the others had their turn
             if wait or (self._committed is not None and lock is None):  # the view may be from before it
                 view.refresh()
-                self._found_in, self._truncations_seen = view._loaded, view._truncations.number
+                self._found_in = view._loaded
+                self._noted = self._truncations_seen = view._truncations.number
             if self._committed is None:
                 self._place = offset_of(self._view, start, self._isolation)
             else:
@@ -463,7 +465,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 mark = mark_as_compacted(mark, self._found_in.segments, now.segments, position)
             self._mark = position, mark
         # last: who is interrupted before finds it out again
-        self._found_in, self._given_before, self._truncations_seen = now, position, seen
+        self._found_in, self._given_before = now, position
+        self._noted = self._truncations_seen = seen
 
     def _cut_since(self, position: int) -> int:
         """From which offset on, below the position, records were cut off since that was found out last; -1 if none were."""
@@ -488,8 +491,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             cut = view.log_end_offset
         if cut >= 0 and not is_copy:  # of a copy that has grown, neither tells where it differs
             return cut
-        # who writes the log is told by its cuts
-        if view._loaded is not before and not isinstance(view, LogAppender):
+        # who writes the log is told by its cuts; and if they are noted, the note tells more than files that were written over
+        is_told = isinstance(view, LogAppender) or (view._truncations.number > self._noted and not is_copy)
+        if view._loaded is not before and not is_told:
             segments = view._loaded.segments
             if (
                 given < position <= view.log_end_offset
@@ -695,8 +699,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._end_follower()
         if not self._closed:
             self._refresh()  # the leader epochs tell it better
-            if type(error) is OffsetOutOfRangeError and self._cut < 0 and error.end < self._position:
-                self._cut = error.end
+            if type(error) is OffsetOutOfRangeError and error.end < self._position:
+                self._cut = _lower(self._cut, error.end) if error._is_exact or self._cut < 0 else self._cut
             self._check_range()
         return self._told(error) if isinstance(error, OffsetOutOfRangeError) else error
 

@@ -99,6 +99,7 @@ class Reached:
         self._log = log
         self._isolation = isolation
         self.seen = log._truncations.number  # the truncations that were before what was read
+        self._is_noted = False  # that there was another one since the last comparison
         self._kept = -1  # it is only known up to there, if that is not -1
         self._is_exact = False  # and from there on it is not
         self._unsettled = 0  # how many comparisons said nothing
@@ -108,6 +109,7 @@ class Reached:
         truncations = self._log._truncations
         if truncations.number == self.seen:
             return
+        self._is_noted = self._is_noted or truncations.number > self.seen
         cut = truncations.since(self.seen, self._isolation)
         if 0 <= cut < position and (self._kept < 0 or cut < self._kept):
             self._kept, self._is_exact = cut, True
@@ -123,6 +125,11 @@ class Reached:
         cut = self._log._truncations.shown_by(now.log_end_offset, self._isolation)
         if 0 <= cut < position:
             self._kept, self._is_exact = cut, True
+            return True
+        is_noted, self._is_noted = self._is_noted, False
+        if (
+            is_noted and position <= now.log_end_offset
+        ):  # the note tells more than files that were written over
             return True
         kept = kept_before(position, before, end, now, mark)
         if kept >= 0 and self._unsettled < MOST_LOOKS and is_being_cut(self._log):
@@ -146,6 +153,7 @@ class Reached:
         # the log was cut below the position, and may have grown since: nobody knows where the cut was
         ends_before = end < position and not self._is_exact
         error = OffsetOutOfRangeError(position, first, kept if is_replaced and not ends_before else end)
+        error._is_exact = self._is_exact
         self._log._remember_told(error.end, now)
         if is_replaced:
             error.add_note(
