@@ -415,7 +415,11 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             # what is before it may be new as well, or be read by those who read what is committed
             if is_behind or (0 <= cut < position and self._isolation == "read_committed"):
                 since = known.since(committed.timestamp * 1_000_000, self._isolation)
-                cut = _lower(cut, known.since(0, self._isolation) if is_behind and since < 0 else since)
+                if (
+                    is_behind and since < 0 and self._cut < 0
+                ):  # it was committed after the log had been cut off
+                    since = known.since(0, self._isolation)
+                cut = _lower(cut, since)
         return cut
 
     def _end_of_epoch(self, epoch: int, position: int) -> int:
