@@ -53,6 +53,7 @@ from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.by_key import given, last_record, offsets_of, record_at
+from kstore.log.read.changed import cut_since
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -573,7 +574,7 @@ class PartitionLog:
     def _is_compacted_beyond(self, offset: int) -> bool:
         """Whether the segment that began at an offset may be gone because of a compaction, which takes none but those before the
         last one: nobody has noted a truncation. OSError."""
-        if self._truncations_now().number != self._truncations.number:
+        if cut_since(self)():
             return False
         bases, *_ = read_directory(self.path, (".log",))
         return any(base > offset for base in bases)

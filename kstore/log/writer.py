@@ -554,9 +554,9 @@ class LogWriter(RecordAppender, PartitionLog):
         if self._log_dir.is_moved:  # that it is usable was looked at before; an append may be half done
             self._check_place()
         old, now = self.active, self.clock_ms()
-        if base == old.base_offset and old.size == 0:
-            return  # it is new already
         if base == old.base_offset:
+            if old.size == 0:
+                return  # it is new already
             raise CorruptRecordError(
                 "offset at which the last segment ends",
                 file=old.path,

@@ -15,10 +15,10 @@ CONTROL = 0x20
 KEYS = [None, b"k", struct.pack(">hh", 0, 7), struct.pack(">hh", 0, 2), struct.pack(">hh", -1, 0)]
 
 
-def control_batch(key: bytes | None, base_offset: int) -> bytes:
+def control_batch(key: bytes | None, base_offset: int, count: int = 1) -> bytes:
     batch = bytearray(
         kstore.encode_batch(
-            [(T0, key, b"\0" * 6, None)],
+            [(T0, key, b"\0" * 6, None)] * count,
             base_offset=base_offset,
             producer_id=3,
             producer_epoch=0,
@@ -71,19 +71,7 @@ def test_a_log_that_has_one_can_be_opened(tmp_path: Path, key: bytes | None, cle
 
 def two_markers(base_offset: int, *, broken: int) -> bytes:
     """An abort marker and a record behind it, one of which says that it has a header, and has none."""
-    key = struct.pack(">hh", 0, 0)
-    batch = bytearray(
-        kstore.encode_batch(
-            [(T0, key, b"\0" * 6, None)] * 2,
-            base_offset=base_offset,
-            producer_id=3,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        )
-    )
-    batch[22] |= CONTROL
-    batch[53:57] = struct.pack(">i", -1)
+    batch = bytearray(control_batch(struct.pack(">hh", 0, 0), base_offset, count=2))
     size = (len(batch) - 61) // 2
     batch[61 + size * (broken + 1) - 1] = 2
     return resealed(bytes(batch))

@@ -415,9 +415,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             # what is before it may be new as well, or be read by those who read what is committed
             if is_behind or (0 <= cut < position and self._isolation == "read_committed"):
                 since = known.since(committed.timestamp * 1_000_000, self._isolation)
-                if (
-                    is_behind and since < 0 and self._cut < 0
-                ):  # it was committed after the log had been cut off
+                # it was committed after the log had been cut off, and nothing else tells where
+                if is_behind and since < 0 and self._cut < 0:
                     since = known.since(0, self._isolation)
                 cut = _lower(cut, since)
         return cut
@@ -703,8 +702,12 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._end_follower()
         if not self._closed:
             self._refresh()  # the leader epochs tell it better
-            if type(error) is OffsetOutOfRangeError and error.end < self._position:
-                self._cut = _lower(self._cut, error.end) if error._is_exact or self._cut < 0 else self._cut
+            if (
+                type(error) is OffsetOutOfRangeError
+                and error.end < self._position
+                and (self._cut < 0 or error._is_exact)
+            ):
+                self._cut = _lower(self._cut, error.end)
             self._check_range()
         return self._told(error) if isinstance(error, OffsetOutOfRangeError) else error
 

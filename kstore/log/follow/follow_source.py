@@ -127,9 +127,8 @@ class Reached:
             self._kept, self._is_exact = cut, True
             return True
         is_noted, self._is_noted = self._is_noted, False
-        if (
-            is_noted and position <= now.log_end_offset
-        ):  # the note tells more than files that were written over
+        # the note tells more than files that were written over
+        if is_noted and position <= now.log_end_offset:
             return True
         kept = kept_before(position, before, end, now, mark)
         if kept >= 0 and self._unsettled < MOST_LOOKS and is_being_cut(self._log):

@@ -214,9 +214,8 @@ class Follower(Closing, Generic[Item]):
         else there, but not before who truncates is done: one who waits is told when that is."""
         if isinstance(error, LogNotFoundError):
             raise error
-        cut = is_cut(self._segments) and is_locked(
-            directory_of(Path(self._source.path))
-        )  # else nobody is at it
+        # if nobody writes the log, nobody is truncating it
+        cut = is_cut(self._segments) and is_locked(directory_of(Path(self._source.path)))
         fault = (self._reached, str(error), traces_of(self._segments))
         same = fault == self._fault
         self._fault = fault

@@ -148,9 +148,11 @@ class DirectoryListing:
             is_sound = swapped.recovery_walk().error is None
             end = end if is_sound else max(end, offset + 1)
             for _, other in placed[bisect_left(placed, (offset, "")) : bisect_left(placed, (end, ""))]:
-                if self._is_there(other) and (is_sound or not other.endswith(".log")):
+                if not self._is_there(other):
+                    continue
+                if is_sound or not other.endswith(".log"):
                     self._drop(Code.COMPACTION_REPLACES, other, name)
-                elif self._is_there(other):
+                else:
                     self._set_aside(other, name)
         if swaps:
             self._sync_names()  # or what was replaced may come back
