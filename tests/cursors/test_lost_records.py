@@ -64,7 +64,8 @@ def lose_what_followed_a_crash(path: Path) -> None:
 
 def truncate(path: Path) -> None:
     with kstore.open(path, "a") as log:
-        log.extend([b"old"] * 10)
+        for _ in range(2):
+            log.extend([b"old"] * 5)
         read_all(log)
         log.truncate_to(5)
 

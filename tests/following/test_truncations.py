@@ -474,15 +474,21 @@ def test_who_was_told_is_not_told_again(tmp_path: Path) -> None:
             assert given == [record.value for record in log]
 
 
-def test_a_cursor_is_told_of_all_that_was_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("grown", [1, 10])
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_cursor_is_told_of_all_that_was_removed(tmp_path: Path, is_anew: bool, grown: int) -> None:
     """A truncation inside a batch removes the records of the batch before its offset too."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         append(log, 3)
         log.extend([b"old"] * 10)
         cursor = kstore.open(log.path).cursor("g", follow=True, timeout=0)
         assert len(list(cursor)) == 13
+        cursor.commit()
         log.truncate_to(8)
-        log.append(b"new")
+        append(log, grown)
+        if is_anew:
+            cursor.close()
+            cursor = kstore.open(log.path).cursor("g", follow=True, timeout=0)
         with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
             list(cursor)
         assert caught.value.end == 3

@@ -412,8 +412,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
             if committed.leader_epoch >= 0:
                 cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
             is_behind, known = position > self._view.log_end_offset, self._view._truncations
-            # what is before it may be new as well, or be read by those who read what is committed
-            if is_behind or (0 <= cut < position and self._isolation == "read_committed"):
+            # what is before it may be cut off as well, or be read again by those who read what is committed
+            if is_behind or 0 <= cut < position:
                 since = known.since(committed.timestamp * 1_000_000, self._isolation)
                 # it was committed after the log had been cut off, and nothing else tells where
                 if is_behind and since < 0 and self._cut < 0:
