@@ -53,7 +53,7 @@ from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.by_key import given, last_record, offsets_of, record_at
-from kstore.log.read.changed import cut_since
+from kstore.log.read.changed import cut_before, cut_since
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -659,9 +659,9 @@ class PartitionLog:
         what this iterator brings in is dropped from it again.
         """
         boolean("control", control)
-        now = self._for_reading()
+        is_cut_before, now = cut_before(self), self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
-        return RecordReader(
+        reader = RecordReader(
             segments,
             start,
             stop,
@@ -672,6 +672,8 @@ class PartitionLog:
             pages=_pages(cache),
             traffic=self._traffic,
         )
+        reader._is_cut_before = is_cut_before
+        return reader
 
     def batches(
         self,
@@ -689,11 +691,11 @@ class PartitionLog:
         transactions. Damage raises CorruptRecordError; on_error="skip" goes on at the next undamaged batch instead, and
         lists what was left out in the iterator's `.skipped`. cache="drop" leaves the page cache as it was.
         """
-        now = self._for_reading()
+        is_cut_before, now = cut_before(self), self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
         if start >= stop:  # in the midst of a batch, perhaps
             segments = ()
-        return BatchReader(
+        reader = BatchReader(
             segments,
             start,
             stop,
@@ -703,6 +705,8 @@ class PartitionLog:
             pages=_pages(cache),
             traffic=self._traffic,
         )
+        reader._is_cut_before = is_cut_before
+        return reader
 
     def scan(
         self,
@@ -769,9 +773,11 @@ class PartitionLog:
             boolean("in_order", in_order),
             on_error,
         )
-        now = self._for_reading()
+        is_cut_before, now = cut_before(self), self._for_reading()
         segments, first, end, aborted = self._range(now, start, stop, isolation)
-        return Scan(segments, first, end, now.log_end_offset, aborted, wanted, threads, self._traffic)
+        scan = Scan(segments, first, end, now.log_end_offset, aborted, wanted, threads, self._traffic)
+        scan._is_cut_before = is_cut_before
+        return scan
 
     def _range(
         self, now: Loaded, start: int | None, stop: int | None, isolation: str

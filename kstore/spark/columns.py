@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy
@@ -17,6 +18,7 @@ from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LibraryError
 from kstore.libraries import library
+from kstore.log.files.truncations import read_truncations
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
@@ -110,10 +112,12 @@ def read_columns(split: Split, columns: Sequence[str], *, small_first: bool = Tr
     for place in _places(split):
         try:
             for scanned in _scan(split, place, wanted, first):
+                _check_uncut(split, place)  # behind it: else it may be what came instead
                 batch = _batch_of(split, scanned)
                 place.reached = int(batch.offsets[-1]) + 1
                 first = False
                 yield batch
+            _check_uncut(split, place)
         except (KstoreError, OSError) as e:
             raise place.error(split, e) from e
 
@@ -125,6 +129,7 @@ def iterate(split: Split) -> Iterator[Record]:
             for record in _records_of(split, place):
                 place.reached = record.offset + 1
                 yield record
+            _check_uncut(split, place)
         except (KstoreError, OSError) as e:
             raise place.error(split, e) from e
 
@@ -160,7 +165,7 @@ def _records_of(split: Split, place: _Place) -> Iterator[Record]:
         if log is not None:
             yield from log.records(place.start, place.stop, isolation=_isolation(split))
         return
-    yield from RecordReader(
+    reader = RecordReader(
         (segment,),
         place.start,
         place.stop,
@@ -168,6 +173,9 @@ def _records_of(split: Split, place: _Place) -> Iterator[Record]:
         byte_limit=place.piece.size,
         aborted=_aborted(split, place),
     )
+    reader._is_cut = lambda: _cut_of(split, place) >= 0
+    yield from reader
+    _check_size(split, place, segment)
 
 
 def _scan(
@@ -204,6 +212,7 @@ def _scan(
         start = int(small.column("offset").values[-1]) + 1
         yield small
     yield from scanner(start, MAX_RECORDS)
+    _check_size(split, place, segment)
 
 
 def _cells(values: engine.ArrayData) -> BinaryInput:
@@ -259,6 +268,39 @@ def _aborted(split: Split, place: _Place) -> list[tuple[int, int, int]] | None:
     return [txn for txn in split.aborted if txn[2] >= place.piece.base_offset]
 
 
+def _cut_of(split: Split, place: _Place) -> int:
+    """From which offset on records of a piece were cut off after it was planned; -1 if none were, or nobody asks."""
+    if split.truncation < 0 or not split.fail_on_data_loss:
+        return -1
+    cut = read_truncations(Path(place.directory)).since(split.truncation, _isolation(split))
+    return cut if cut < place.stop else -1
+
+
+def _check_uncut(split: Split, place: _Place) -> None:
+    """KSTORE_DATA_LOST if records of a piece were cut off after it was planned."""
+    cut = _cut_of(split, place)
+    if cut >= 0:
+        raise _cut_off(split, place, cut)
+
+
+def _check_size(split: Split, place: _Place, segment: Segment) -> None:
+    """The same, of a log whose truncations nobody notes: by the size of the file that was read."""
+    piece = place.piece
+    if split.fail_on_data_loss and segment.file().size() < piece.origin + piece.position + piece.size:
+        raise _cut_off(split, place, place.reached)
+
+
+def _cut_off(split: Split, place: _Place, cut: int) -> SparkSourceError:
+    return failure(
+        "KSTORE_DATA_LOST",
+        f"the log was truncated at offset {cut} after the job had been planned; failOnDataLoss=false goes on with what is there",
+        topic=split.topic,
+        partition=split.partition,
+        offset=place.reached,
+        file=place.directory,
+    )
+
+
 def _look_again(split: Split, place: _Place) -> PartitionLog | None:
     """The log, after retention, truncation or compaction changed the files since the splits were planned."""
     start, stop = place.start, place.stop
@@ -276,6 +318,7 @@ def _look_again(split: Split, place: _Place) -> PartitionLog | None:
             ) from None
         first = end = start
         log = None
+    _check_uncut(split, place)
     missing = log is None or first > start or end < stop
     if missing and split.fail_on_data_loss:
         found = "nothing" if log is None else f"offsets {first} to {end} (exclusive)"

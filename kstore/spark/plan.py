@@ -56,6 +56,7 @@ class Split:
     pieces: tuple[Piece, ...]
     aborted: tuple[tuple[int, int, int], ...] | None = None
     fail_on_data_loss: bool = True
+    truncation: int = -1  # the last one before it was planned; -1 if that is not known
 
     @property
     def size(self) -> int:
@@ -470,6 +471,7 @@ def _split(
             if aborted is None
             else tuple(txn for txn in aborted if txn[2] >= pieces[0].base_offset and txn[1] < end),
             fail_on_data_loss,
+            logs.open(tp)._truncations.number,
         )
         for first, end, pieces in zip(firsts, firsts[1:], groups, strict=False)
     ]

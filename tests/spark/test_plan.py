@@ -306,3 +306,29 @@ def test_damage_before_sound_records(tmp_path: Path) -> None:
     with pytest.raises(SparkSourceError, match=r"KSTORE_DATA_LOST.*5 sound batches"):
         plan_splits(tmp_path, "t")
     assert len(read(plan_splits(tmp_path, "t", fail_on_data_loss=False))) == 4
+
+
+@pytest.mark.parametrize("segment_bytes", [500, 100_000])
+@pytest.mark.parametrize("then", [0, 4, 10, 40])
+@pytest.mark.parametrize(
+    "read", [lambda split: list(iterate(split)), lambda split: list(read_columns(split, ["value"]))]
+)
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_log_that_was_truncated_since(
+    tmp_path: Path, segment_bytes: int, then: int, read: Any, is_noted: bool
+) -> None:
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=segment_bytes) as log:
+        for _ in range(40):
+            log.append(b"old....")
+        splits = plan_splits(tmp_path, "t", target_bytes=600)
+        patient = plan_splits(tmp_path, "t", target_bytes=600, fail_on_data_loss=False)
+        log.truncate_to(20)
+        for _ in range(then):
+            log.append(b"new....")
+        if not is_noted:  # as if a broker had done it
+            (tmp_path / "t-0" / "kstore-truncations.json").unlink()
+            if then:
+                return
+        with pytest.raises(SparkSourceError, match="KSTORE_DATA_LOST"):
+            list(map(read, splits))
+        list(map(read, patient))

@@ -836,3 +836,27 @@ def test_records_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert (code, err.count("left out records")) == (0, 1)
     assert run(capsys, "records", str(path))[0] == 1
+
+
+@pytest.mark.parametrize("how", ["cut", "misnamed"])
+@pytest.mark.parametrize("form", ["text", "arrow"])
+def test_what_lies_behind_the_last_batch_is_said(
+    tmp_path: Path, how: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.append(b"one")
+        log.roll()
+        log.extend([b"two"] * 2)
+        log.append(b"three")
+    file = path / f"{1:020d}.log"
+    if how == "cut":
+        os.truncate(file, file.stat().st_size - 1)
+    else:
+        file.rename(path / f"{60:020d}.log")
+    for words in ([], ["--on-error", "skip"]):
+        output = ["--output", str(tmp_path / "out"), "--format", form]
+        code, _, err = run(capsys, "records", str(path), "--as-is", *words, *output)
+        assert code == 0
+        assert "kstore: left out: " in err
+        assert ("follow the last whole batch" in err) == (how == "cut")

@@ -88,3 +88,23 @@ def test_what_is_gone_at_the_front_or_was_compacted_is_no_change(tmp_path: Path)
             log.delete_records(12)
             log.retain()
             assert [record.offset for record in other][-9:] == [*range(12, 20), 29]
+
+
+@pytest.mark.parametrize("read", ["records", "batches", "scan", "threads"])
+@pytest.mark.parametrize("then", [4, 10, 15, 30])
+@pytest.mark.parametrize("delay", [0, 60_000])
+def test_what_was_removed_does_not_follow_what_is_new(
+    tmp_path: Path, read: str, then: int, delay: int
+) -> None:
+    """The segment that was cut ends again where one begins that is gone, and is open still."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", internal_segment_bytes=500, file_delete_delay_ms=delay) as log:
+        for _ in range(40):
+            log.append(b"old....", b"k")
+        view = kstore.open(path)
+        assert len(READS[read](view)) > 0  # type: ignore[arg-type] # all files are open now
+        log.truncate_to(20)
+        for _ in range(then):
+            log.append(b"new....", b"k")
+        with pytest.raises(kstore.LogChangedError):
+            READS[read](view)

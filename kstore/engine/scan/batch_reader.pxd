@@ -44,12 +44,14 @@ cdef class Reader:
     cdef int64_t read_records
     cdef public bint _ends_at_change   # for cursors: where the log is no longer what it was, a RecordReader ends
     cdef readonly object _change       # and this says why
+    cdef public object _is_cut_before  # of a view: whether the log was cut off before an offset since
     cdef bint busy                 # a thread is in here, perhaps without the GIL
 
     cdef int enter(self) except -1
     cdef void tell_traffic(self) noexcept
     cdef bint next_segment(self) except -1
     cdef int check_gap(self, Py_ssize_t at) except -1
+    cdef int check_uncut(self, Py_ssize_t at) except -1
     cdef int64_t ahead(self, int64_t position) noexcept nogil
     cdef void bring(self, int64_t position, int64_t size) noexcept
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil

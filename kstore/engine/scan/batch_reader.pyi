@@ -50,6 +50,7 @@ class Reader:
     @property
     def _reads(self) -> int: ...
     _ends_at_change: bool
+    _is_cut_before: Callable[[int], bool] | None
     _is_cut: Callable[[], bool] | None
     @property
     def _change(self) -> LogChangedError | None: ...

@@ -196,6 +196,7 @@ cdef class Reader:
             self.least = -1
             try:
                 self.check_gap(self.index)
+                self.check_uncut(self.index)
                 limit = self.segment.limit()
                 self.window.reset(self.segment.opened(), limit, self.segment.origin)
                 if self.index == 0 and self.position >= 0:
@@ -236,6 +237,16 @@ cdef class Reader:
             after = self.segments[at]
             if reached < min(after.base_offset, self.stop_offset):
                 (<Segment>self.segments[at - 1]).check_followed_by(after, reached)
+        return 0
+
+    cdef int check_uncut(self, Py_ssize_t at) except -1:
+        """LogChangedError if the log was truncated before the segment `at`: what was read of those before may be new,
+        and what is in a file that is open still is not."""
+        cdef Segment after
+        if at > 0 and self._is_cut_before is not None:
+            after = self.segments[at]
+            if self._is_cut_before(after.base_offset):
+                raise after.changed("it was truncated", max(self.last_offset + 1, self.start_offset))
         return 0
 
     cdef int64_t ahead(self, int64_t position) noexcept nogil:

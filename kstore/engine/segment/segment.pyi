@@ -13,7 +13,7 @@ from kstore.engine.segment.index import (
     TransactionIndex,
 )
 from kstore.engine.segment.recovery_walk import RecoveryWalk
-from kstore.errors import CorruptFileError, CorruptRecordError
+from kstore.errors import CorruptFileError, CorruptRecordError, LogChangedError
 
 INDEX_INTERVAL_BYTES: Final[int]
 MAX_DECOMPRESSED_BYTES: Final[int]
@@ -182,6 +182,7 @@ class Segment:
         """Whether it has batches where the next segment begins: files of several copies of a log are mixed, say. What
         cannot be read overlaps nothing, nor does a batch that does not follow on from the one before: who reads it is
         told. OSError."""
+    def _truncated(self, offset: int) -> LogChangedError: ...
     def check_followed_by(self, after: Segment, offset: int) -> None:
         """LogChangedError if the log was truncated in or before this segment: what came `after` it is gone, and this
         one is not. For who finds no records from `offset` on up to there, as a compaction leaves it too: that sets

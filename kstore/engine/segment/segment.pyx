@@ -970,6 +970,10 @@ cdef class Segment:
         if not (self.suffixes or self._was_swap) and not after.is_there() and self.is_file_of_its_name():
             raise self.changed("it was truncated", wanted)
 
+    def _truncated(self, offset):
+        """What to say if the log was truncated before this segment."""
+        return self.changed("it was truncated", int64_of("offset", offset))
+
     def head(self, position):
         """The first 61 bytes of a batch, or what there is of them, as a lookup has just seen them."""
         cdef ReadWindow w = self._handle.spare

@@ -26,6 +26,12 @@ def cut_since(view: Cuttable) -> Callable[[], bool]:
     return lambda: view._truncations_now().number != number
 
 
+def cut_before(view: Cuttable) -> Callable[[int], bool]:
+    """A function that tells whether the log was cut off before an offset since the view was as it is now. OSError."""
+    number = view._truncations.number
+    return lambda offset: 0 <= view._truncations_now().since(number, "read_uncommitted") < offset
+
+
 def is_being_cut(view: Cuttable) -> bool:
     """Whether the log was truncated since the view was as it is now, or is just now: what is there is no ground to tell anything
     then. Waits a moment if so. OSError."""

@@ -59,13 +59,16 @@ class ParallelScan:
         self,
         splits: Iterator[ScanSplit],
         begin: Callable[[ScanSplit, int], ColumnScanner],
+        check: Callable[[ScanSplit], None],
         threads: int,
         room: int,
     ) -> None:
-        """`begin` makes the scanner of a split, given the last offset before it, or -1. `room`: bytes of columns that may
+        """`begin` makes the scanner of a split, given the last offset before it, or -1. `check` raises
+        what is wrong with one whose turn has come. `room`: bytes of columns that may
         wait for each split, but for one batch."""
         self._splits = splits
         self._begin = begin
+        self._check = check
         self._threads = threads
         self._room = room
         self._todo: SimpleQueue[Share | None] = SimpleQueue()
@@ -135,6 +138,7 @@ class ParallelScan:
                 split = share.split
                 scanner, found = share.begun or (None, deque[ColumnBatch]())
                 del share
+                self._check(split)
                 if scanner is None or scanner.reached[2] < 0:
                     scanner = self._begin(split, last)
                 elif scanner.reached[2] <= last:  # out of order: one reader for the rest tells

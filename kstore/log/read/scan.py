@@ -64,6 +64,7 @@ class Scan:
         self._scanner: ColumnScanner | None = None
         self._progress: Callable[[int], object] | None = None  # told bytes_passed, with threads=1
         self._tells_change = False  # whether a file that was deleted meanwhile is no damage that is skipped
+        self._is_cut_before: Callable[[int], bool] | None = None  # the log, since it was as the scan shows it
         self._predicate = Predicate(
             start, stop, wanted.since, wanted.until, wanted.key, wanted.key_prefix, wanted.header
         )
@@ -88,6 +89,7 @@ class Scan:
             traffic=self._traffic,
         )
         scanner._ends_at_change = self._tells_change
+        scanner._is_cut_before = self._is_cut_before
         return scanner.configure(
             self._rows(), self._predicate, split_end=split.end, after=after, in_order=self._wanted.in_order
         )
@@ -107,13 +109,20 @@ class Scan:
         if self._threads > 1 and not self._aborted and self._wanted.on_error == "raise":
             w = self._wanted
             splits = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
-            scan = ParallelScan(splits, self._begin, self._threads, 4 * w.batch_bytes)
+            scan = ParallelScan(splits, self._begin, self._check_uncut, self._threads, 4 * w.batch_bytes)
             return OneThread(Iterated(), scan.__iter__)
         self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
         progress = self._progress
         if progress is not None:
             self._scanner.on_pause = lambda: progress(self.bytes_passed)
         return self._scanner
+
+    def _check_uncut(self, split: ScanSplit) -> None:
+        """LogChangedError if the log was truncated before the segment of a split: as in one that a reader comes to."""
+        if split.segment_at and self._is_cut_before is not None:
+            segment = self._segments[split.segment_at]
+            if self._is_cut_before(segment.base_offset):
+                raise segment._truncated(segment.base_offset)
 
     @property
     def skipped(self) -> list[Skipped]:

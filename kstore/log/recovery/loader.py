@@ -636,6 +636,8 @@ class _Loader:
                 self._lose(last.path, last.tail_bytes, remains, self.recovery.clean and _was_batch(last))
             elif remains is not None:  # asked for as it lies, the log goes on behind the damage
                 log_end_offset = max(log_end_offset, remains.last_offset + 1)
+        elif last.size and log_end_offset == last.base_offset and not self.recover:
+            self.note(Code.WRONG_NAME, last, 0, last.size)
         return log_end_offset
 
 

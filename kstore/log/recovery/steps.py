@@ -40,6 +40,7 @@ class Code(StrEnum):
     BEHIND_DAMAGE = "behind_damage"
     BELOW_LOG_START = "below_log_start"
     TAIL_LEFT = "tail_left"
+    WRONG_NAME = "wrong_name"
     BYTES_BEFORE_NEXT_SEGMENT = "bytes_before_next_segment"
     FILE_SHORTENED = "file_shortened"
     OFFSETS_MISSING = "offsets_missing"
@@ -90,6 +91,10 @@ _WORDS: dict[Code, tuple[str, str]] = {
     Code.BEHIND_DAMAGE: ("beyond", "{be} deleted: it comes after what was cut off{remains}"),
     Code.BELOW_LOG_START: ("beyond", "{be} deleted: it is below the log start offset{remains}"),
     Code.TAIL_LEFT: ("beyond", "{size} bytes follow the last whole batch"),
+    Code.WRONG_NAME: (
+        "beyond",
+        "{size} bytes of batches whose offsets are below the one in its name, or damaged",
+    ),
     Code.BYTES_BEFORE_NEXT_SEGMENT: (
         "gap",
         "{size} bytes at its end hold no whole batch, and another segment follows",

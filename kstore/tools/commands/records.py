@@ -4,13 +4,14 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
 from kstore.arguments import warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
+from kstore.engine.scan.batch_reader import Skipped
 from kstore.log.partition import PartitionLog
 from kstore.tools.cells import guarded
 from kstore.tools.columns import FORMATS, write_columns
@@ -24,6 +25,7 @@ from kstore.tools.times import time_text
 
 ENDINGS = ("jsonl", "csv", *FORMATS)  # of names, and formats
 TEXT = ("", "txt", "text", "tsv", "log")  # endings, too
+_LEFT_AT_END = ("tail_left", "wrong_name")  # codes of findings
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 FORMS_HELP = (
     'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
@@ -167,8 +169,18 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
                     and (args.until is None or record.timestamp < args.until)
                 ):
                     yield base, batch, record
-    for skipped in batches.skipped:
+    _tell_left_out(log, batches.skipped)
+
+
+def _tell_left_out(log: PartitionLog, left_out: Iterable[Skipped]) -> None:
+    """Says on stderr what was left out, also behind the last batch of files that are read as they are."""
+    told = set()
+    for skipped in left_out:
+        told.add(skipped.file)
         print(f"kstore: left out {skipped.size} bytes: {skipped.error}", file=sys.stderr)
+    for finding in log.recovery.findings:
+        if finding.code in _LEFT_AT_END and finding.file not in told:
+            print(f"kstore: left out: {finding.file}: {finding.text}", file=sys.stderr)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -254,8 +266,7 @@ def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
     )
     with _output(args.output, text=False) as out:
         write_columns(scan, args.format, out)
-    for skipped in scan.skipped:
-        print(f"kstore: left out {skipped.size} bytes: {skipped.error}", file=sys.stderr)
+    _tell_left_out(log, scan.skipped)
     return 0
 
 
