@@ -105,6 +105,9 @@ def timestamp_type(record: Record) -> int:
     return _TYPES.get(record.timestamp_type, -1)
 
 
+_CUT_OFF = "the log was truncated at offset {} after the job had been planned; failOnDataLoss=false goes on with what is there"
+
+
 def read_columns(split: Split, columns: Sequence[str], *, small_first: bool = True) -> Iterator[ColumnBatch]:
     """The records of a split in batches of columns; no object is made a record. SparkSourceError."""
     wanted = ("offset", *(_SCANNED[name] for name in columns if name in _SCANNED))
@@ -280,23 +283,23 @@ def _check_uncut(split: Split, place: _Place) -> None:
     """KSTORE_DATA_LOST if records of a piece were cut off after it was planned."""
     cut = _cut_of(split, place)
     if cut >= 0:
-        raise _cut_off(split, place, cut)
+        raise _lost(split, place, place.reached, _CUT_OFF.format(cut))
 
 
 def _check_size(split: Split, place: _Place, segment: Segment) -> None:
     """The same, of a log whose truncations nobody notes: by the size of the file that was read."""
     piece = place.piece
     if split.fail_on_data_loss and segment.file().size() < piece.origin + piece.position + piece.size:
-        raise _cut_off(split, place, place.reached)
+        raise _lost(split, place, place.reached, _CUT_OFF.format(place.reached))
 
 
-def _cut_off(split: Split, place: _Place, cut: int) -> SparkSourceError:
+def _lost(split: Split, place: _Place, offset: int, reason: str) -> SparkSourceError:
     return failure(
         "KSTORE_DATA_LOST",
-        f"the log was truncated at offset {cut} after the job had been planned; failOnDataLoss=false goes on with what is there",
+        reason,
         topic=split.topic,
         partition=split.partition,
-        offset=place.reached,
+        offset=offset,
         file=place.directory,
     )
 
@@ -322,15 +325,11 @@ def _look_again(split: Split, place: _Place) -> PartitionLog | None:
     missing = log is None or first > start or end < stop
     if missing and split.fail_on_data_loss:
         found = "nothing" if log is None else f"offsets {first} to {end} (exclusive)"
-        raise failure(
-            "KSTORE_DATA_LOST",
+        reason = (
             f"offsets {start} to {stop} (exclusive) were there when the job was planned, now there is {found}; "
-            "failOnDataLoss=false goes on without them",
-            topic=split.topic,
-            partition=split.partition,
-            offset=start,
-            file=place.directory,
+            "failOnDataLoss=false goes on without them"
         )
+        raise _lost(split, place, start, reason)
     return log
 
 
