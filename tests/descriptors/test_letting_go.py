@@ -69,8 +69,8 @@ def test_more_are_deleted_than_there_are_descriptors(tmp_path: Path, delay: int)
 
 
 def test_readers_keep_what_is_deleted_and_replaced(tmp_path: Path) -> None:
-    """A reader finds the files that it has seen, though others have their names; and still when they are removed."""
-    with kstore.open(tmp_path / "t-0", "a", file_delete_delay_ms=60_000, **OPTIONS) as log:
+    """A reader finds the file that it has seen, though others have its name; and still when it is removed."""
+    with kstore.open(tmp_path / "t-0", "a", file_delete_delay_ms=60_000) as log:
         for text in (b"one", b"two", b"three"):
             append(log, 5, text)
             if text == b"one":
