@@ -1,6 +1,5 @@
 """A writer's life in a few dozen system calls of every kind, and what must hold of the log after any of them failed."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ OPTIONS = {
     "file_delete_delay_ms": 0,
     "retention_bytes": 8000,
 }
-STEP = int(os.environ.get("KSTORE_CALL_STEP", "1"))  # only each STEPth call fails
 
 
 class Story:

@@ -7,7 +7,8 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import calls_made, fail_call
-from tests.faults.story import OPTIONS, STEP, Story
+from tests.faults.story import OPTIONS, Story
+from tests.helpers.calls import STEP
 
 pytestmark = pytest.mark.usefixtures("sound_calls")
 

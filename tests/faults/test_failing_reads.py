@@ -9,7 +9,7 @@ import pytest
 
 import kstore
 from kstore.testing import failing
-from tests.faults.story import STEP
+from tests.helpers.calls import STEP
 
 READERS: dict[str, Callable[[kstore.PartitionLog, Any], Any]] = {
     "records": lambda log, on_error: log.records(on_error=on_error),

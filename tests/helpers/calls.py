@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+STEP = int(os.environ.get("KSTORE_CALL_STEP", "1"))  # of those that are tried, only each STEPth
+
 
 def count_calls(work: Callable[[], object]) -> int:
     """How many functions, of Python and of C, this thread calls meanwhile."""
@@ -25,10 +27,12 @@ def count_calls(work: Callable[[], object]) -> int:
 
 
 def some_calls(total: int, share: int, case: object) -> list[int]:
-    """Of 1 .. total one in each run of `share`, others for another case; with KSTORE_CALLS=all every one."""
+    """Of 1 .. total one in each run of `share`, others for another case; with KSTORE_CALLS=all every one, with KSTORE_CALL_STEP
+    fewer."""
     if os.environ.get("KSTORE_CALLS") == "all":
         return list(range(1, total + 1))
     rng = random.Random(repr(case))
+    share *= STEP
     return [min(first + rng.randrange(share), total) for first in range(1, total + 1, share)]
 
 
