@@ -309,6 +309,7 @@ class PartitionLog:
         """
         boolean("min_one_message", min_one_message)
         boolean("whole_batches", whole_batches)
+        is_cut_before = cut_before(self)
         bound = self._bound(offset, max_bytes, isolation)
         slices: list[Slice] = []
         while True:
@@ -329,6 +330,10 @@ class PartitionLog:
                 break
             offset = max(offset, found.segment.end_offset)
             min_one_message = False
+        # Else removed records may follow new ones: files that are open still show what was there.
+        for after in slices[1:]:
+            if after.segment is not None and is_cut_before(after.segment.base_offset):
+                raise after.segment._truncated(offset)
         return Span(slices)
 
     def send(
@@ -566,6 +571,9 @@ class PartitionLog:
         except LogChangedError:
             if last.size or not self._is_compacted_beyond(last.base_offset):
                 raise
+        # Its file is open still, and has another name, or none: retention and compactions leave it so as well.
+        if last.size and not last.is_file_of_its_name() and cut_before(self)(now.log_end_offset):
+            raise last._truncated(now.log_end_offset - 1)
 
     def _truncations_now(self) -> Truncations:
         """Those of this moment, not those before what the view shows. OSError."""

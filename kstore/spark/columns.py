@@ -115,7 +115,6 @@ def read_columns(split: Split, columns: Sequence[str], *, small_first: bool = Tr
     for place in _places(split):
         try:
             for scanned in _scan(split, place, wanted, first):
-                _check_uncut(split, place)  # behind it: else it may be what came instead
                 batch = _batch_of(split, scanned)
                 place.reached = int(batch.offsets[-1]) + 1
                 first = False
@@ -162,42 +161,61 @@ def _places(split: Split) -> Iterator[_Place]:
 
 
 def _records_of(split: Split, place: _Place) -> Iterator[Record]:
-    segment = _segment(place)
-    if segment is None:
-        log = _look_again(split, place)
-        if log is not None:
-            yield from log.records(place.start, place.stop, isolation=_isolation(split))
-        return
-    reader = RecordReader(
-        (segment,),
-        place.start,
-        place.stop,
-        first_position=place.piece.position,
-        byte_limit=place.piece.size,
-        aborted=_aborted(split, place),
-    )
-    reader._is_cut = lambda: _cut_of(split, place) >= 0
-    yield from reader
-    _check_size(split, place, segment)
+    segment = _segment(split, place)
+    if segment is not None:
+        reader = RecordReader(
+            (segment,),
+            place.start,
+            place.stop,
+            first_position=place.piece.position,
+            byte_limit=place.piece.size,
+            aborted=_aborted(split, place),
+        )
+        reader._is_cut = lambda: _cut_of(split, place) >= 0
+        try:
+            yield from reader
+            if reader._change is None:
+                _check_size(split, place, segment)
+                return
+        except (CorruptFileError, FileNotFoundError):
+            if _cut_of(split, place) < 0:
+                raise
+    log = _look_again(split, place)
+    if log is not None:
+        yield from log.records(place.reached, place.stop, isolation=_isolation(split))
 
 
 def _scan(
     split: Split, place: _Place, wanted: tuple[str, ...], small_first: bool
 ) -> Iterator[engine.ColumnBatch]:
-    segment = _segment(place)
-    if segment is None:
-        log = _look_again(split, place)
-        if log is not None:
-            yield from log.scan(
-                wanted,
-                start=place.start,
-                stop=place.stop,
-                isolation=_isolation(split),
-                batch_rows=MAX_RECORDS,
-                batch_bytes=MAX_BYTES,
-            )
-        return
+    segment = _segment(split, place)
+    if segment is not None:
+        try:
+            for batch in _scan_as_planned(split, place, segment, wanted, small_first):
+                if _cut_of(split, place) >= 0:  # behind it: else it may be what came instead
+                    break
+                yield batch
+            else:
+                _check_size(split, place, segment)
+                return
+        except (CorruptFileError, FileNotFoundError):
+            if _cut_of(split, place) < 0:
+                raise
+    log = _look_again(split, place)
+    if log is not None:
+        yield from log.scan(
+            wanted,
+            start=place.reached,
+            stop=place.stop,
+            isolation=_isolation(split),
+            batch_rows=MAX_RECORDS,
+            batch_bytes=MAX_BYTES,
+        )
 
+
+def _scan_as_planned(
+    split: Split, place: _Place, segment: Segment, wanted: tuple[str, ...], small_first: bool
+) -> Iterator[engine.ColumnBatch]:
     def scanner(start: int, rows: int) -> ColumnScanner:
         return ColumnScanner(
             (segment,), start, place.stop, first_position=place.piece.position, aborted=_aborted(split, place)
@@ -215,7 +233,6 @@ def _scan(
         start = int(small.column("offset").values[-1]) + 1
         yield small
     yield from scanner(start, MAX_RECORDS)
-    _check_size(split, place, segment)
 
 
 def _cells(values: engine.ArrayData) -> BinaryInput:
@@ -247,8 +264,10 @@ def _batch_of(split: Split, scanned: engine.ColumnBatch) -> ColumnBatch:
     )
 
 
-def _segment(place: _Place) -> Segment | None:
+def _segment(split: Split, place: _Place) -> Segment | None:
     """The segment of a piece; None if it is not what it was when the splits were planned."""
+    if _cut_of(split, place) >= 0:
+        return None
     piece = place.piece
     make = SegmentFactory(place.directory)
     suffixes = dict(piece.suffixes) or None
@@ -272,8 +291,8 @@ def _aborted(split: Split, place: _Place) -> list[tuple[int, int, int]] | None:
 
 
 def _cut_of(split: Split, place: _Place) -> int:
-    """From which offset on records of a piece were cut off after it was planned; -1 if none were, or nobody asks."""
-    if split.truncation < 0 or not split.fail_on_data_loss:
+    """From which offset on records of a piece were cut off after it was planned; -1 if none were."""
+    if split.truncation < 0:
         return -1
     cut = read_truncations(Path(place.directory)).since(split.truncation, _isolation(split))
     return cut if cut < place.stop else -1
@@ -281,7 +300,7 @@ def _cut_of(split: Split, place: _Place) -> int:
 
 def _check_uncut(split: Split, place: _Place) -> None:
     """KSTORE_DATA_LOST if records of a piece were cut off after it was planned."""
-    cut = _cut_of(split, place)
+    cut = _cut_of(split, place) if split.fail_on_data_loss else -1
     if cut >= 0:
         raise _lost(split, place, place.reached, _CUT_OFF.format(cut))
 

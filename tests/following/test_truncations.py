@@ -493,3 +493,43 @@ def test_a_cursor_is_told_of_all_that_was_removed(tmp_path: Path, is_anew: bool,
             list(cursor)
         assert caught.value.end == 3
         cursor.close()
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+@pytest.mark.parametrize("position", [3, 4, 6, 8, 9])
+def test_a_cursor_in_the_midst_of_what_was_removed(tmp_path: Path, is_anew: bool, position: int) -> None:
+    """A truncation inside a batch leaves no records from the batch on, up to its offset."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        append(log, 3)
+        log.extend([b"old"] * 10)
+        cursor = kstore.open(log.path).cursor("g", follow=True, timeout=0)
+        for record in cursor:
+            if record.offset == position - 1:
+                break
+        cursor.commit()
+        log.truncate_to(8)
+        append(log, 5)
+        if is_anew:
+            cursor.close()
+            cursor = kstore.open(log.path).cursor("g", follow=True, timeout=0)
+        if position == 3:  # nothing that it had read was removed
+            assert [record.offset for record in cursor] == list(range(8, 13))
+        else:
+            with pytest.raises(kstore.OffsetOutOfRangeError) as caught:
+                list(cursor)
+            assert caught.value.end == 3
+        cursor.close()
+
+
+def test_a_follower_behind_what_was_deleted(tmp_path: Path) -> None:
+    """What came in the place of what was removed was deleted as well: there is nothing to go back to."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        append(log, 10)
+        view = kstore.open(log.path)
+        log.truncate_to(5)
+        append(log, 15)
+        log.delete_records(12)
+        follower = view.follow(12, timeout=0)
+        assert [record.offset for record in follower] == list(range(12, 20))
+        append(log, 2)
+        assert [record.offset for record in follower] == [20, 21]

@@ -332,3 +332,7 @@ def test_a_log_that_was_truncated_since(
         with pytest.raises(SparkSourceError, match="KSTORE_DATA_LOST"):
             list(map(read, splits))
         list(map(read, patient))
+        if is_noted:
+            assert [(record.offset, record.value) for split in patient for record in iterate(split)] == [
+                (record.offset, record.value) for record in kstore.open(log.path).records(0, 40)
+            ]

@@ -1,5 +1,6 @@
 """A view of a log that another writer truncates, before the view has opened the files that would tell."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,3 +109,120 @@ def test_what_was_removed_does_not_follow_what_is_new(
             log.append(b"new....", b"k")
         with pytest.raises(kstore.LogChangedError):
             READS[read](view)
+
+
+def same_size(log: kstore.LogWriter) -> None:
+    """One batch in the place of another of the same size, with fewer offsets."""
+    size = list(log.batches())[-1].size
+    log.truncate_to(2)
+    log.append(b"n" * (size - 70))
+    assert list(log.batches())[-1].size == size
+
+
+def two_truncations(log: kstore.LogWriter) -> None:
+    """A file is cut, grows, and is removed."""
+    log.roll()
+    log.truncate_to(1)
+    log.append(b"new", b"k")
+    log.truncate_fully_and_start_at(1)
+    log.extend([b"newest"] * 40)
+
+
+def a_hole(log: kstore.LogWriter) -> None:
+    """In the midst of a batch, of which nothing stays: offsets 2 to 6 are in none, and all up to the end are there again."""
+    log.truncate_to(7)
+    for _ in range(3):
+        log.append(b"new", b"k")
+
+
+@pytest.mark.parametrize("read", ["records", "batches", "scan", "threads"])
+@pytest.mark.parametrize("change", [same_size, two_truncations, a_hole])
+def test_fewer_than_the_view_holds(
+    tmp_path: Path, read: str, change: Callable[[kstore.LogWriter], None]
+) -> None:
+    """Each file is at least as long as it was: that offsets are missing is told at the end."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        for _ in range(2):
+            log.append(b"old", b"k")
+        log.extend([b"old"] * 8)
+        view = kstore.open(path)
+        change(log)
+        with pytest.raises(kstore.LogChangedError):
+            READS[read](view)
+        skipping = view.records(on_error="skip")
+        assert len(list(skipping)) < 10
+        assert isinstance(skipping.skipped[-1].error, kstore.LogChangedError | kstore.CorruptRecordError)
+
+
+@pytest.mark.parametrize("stop", [8, 9])
+def test_a_hole_before_the_stop(tmp_path: Path, stop: int) -> None:
+    """Whether the stop is in a batch or at its end."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.append(b"old")
+        log.extend([b"old"] * 9)
+        view = kstore.open(path)
+        log.truncate_to(7)
+        log.append(b"new")
+        log.extend([b"new"] * (11 - stop))
+        for read in (view.records, view.batches):
+            with pytest.raises(kstore.LogChangedError):
+                list(read(0, stop))  # type: ignore[operator]
+        with pytest.raises(kstore.LogChangedError):
+            list(view.scan(["offset"], start=0, stop=stop))
+
+
+def test_holes_of_a_compaction_are_no_change(tmp_path: Path) -> None:
+    """Nor is a truncation before the view was made."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as log:
+        log.extend([b"old"] * 10, keys=[b"k"] * 10)
+        log.truncate_to(5)
+        for _ in range(5):
+            log.append(b"new", b"k")
+        log.roll()
+        log.append(b"new", b"k")
+        log.compact()
+        view = kstore.open(path)
+        for read in ("records", "batches", "scan", "threads"):
+            assert len(READS[read](view)) > 0  # type: ignore[arg-type]
+
+
+def two_segments(log: kstore.LogWriter) -> kstore.PartitionLog:
+    """A view of them, the earlier of which is cut then."""
+    for i in range(15):
+        if i == 10:
+            log.roll()
+        log.append(b"old", b"k%d" % i)
+    return kstore.open(log.path)
+
+
+@pytest.mark.parametrize("then", [0, 3, 6, 30])
+@pytest.mark.parametrize("is_asked_before", [False, True])
+def test_keys_of_a_later_file_that_is_open_still(tmp_path: Path, then: int, is_asked_before: bool) -> None:
+    with kstore.open(tmp_path / "t-0", "a", file_delete_delay_ms=60_000) as log:
+        view = two_segments(log)
+        if is_asked_before:
+            assert view.last(b"k4").value == b"old"  # type: ignore[union-attr]
+        log.truncate_to(3)
+        log.extend([b"new"] * then)
+        for key in (b"k4", b"k12", b"k4"):
+            with pytest.raises(kstore.LogChangedError):
+                view.last(key)
+            with pytest.raises(kstore.LogChangedError):
+                list(view.history(key))
+
+
+@pytest.mark.parametrize("then", [0, 3, 6])
+def test_a_span_over_a_later_file_that_is_open_still(tmp_path: Path, then: int) -> None:
+    """What was removed does not come behind what is new."""
+    with kstore.open(tmp_path / "t-0", "a", file_delete_delay_ms=60_000) as log:
+        view = two_segments(log)
+        log.truncate_to(3)
+        log.extend([b"new"] * then)
+        with pytest.raises(kstore.LogChangedError):
+            view.span(0)
+        ours, theirs = socket.socketpair()
+        with ours, theirs, pytest.raises(kstore.LogChangedError):
+            view.send(ours, 0)

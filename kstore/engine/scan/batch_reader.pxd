@@ -25,6 +25,7 @@ cdef class Reader:
     cdef int64_t end_offset        # where the log ends, or INT64_MAX
     cdef int64_t bound             # no batch of the current segment reaches it
     cdef int64_t least             # no batch from here on ends below it
+    cdef bint has_gap              # offsets were in no batch, between two or before the first
     cdef bint skip
     cdef bint strict_tail
     cdef bint control
@@ -52,6 +53,7 @@ cdef class Reader:
     cdef bint next_segment(self) except -1
     cdef int check_gap(self, Py_ssize_t at) except -1
     cdef int check_uncut(self, Py_ssize_t at) except -1
+    cdef int check_end(self) except -1
     cdef int64_t ahead(self, int64_t position) noexcept nogil
     cdef void bring(self, int64_t position, int64_t size) noexcept
     cdef int64_t header(self, int64_t position, ks_fault *fault) noexcept nogil

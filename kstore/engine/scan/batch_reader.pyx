@@ -190,6 +190,7 @@ cdef class Reader:
                 if not self.skip:
                     self.index -= 1  # who asks again meets it again
                     self.check_gap(self.index + 1)
+                self.check_end()
                 return False
             self.segment = self.segments[self.index]
             self.bound = min(self.segment.end_offset, self.end_offset)
@@ -249,6 +250,21 @@ cdef class Reader:
                 raise after.changed("it was truncated", max(self.last_offset + 1, self.start_offset))
         return 0
 
+    cdef int check_end(self) except -1:
+        """At the end: LogChangedError if offsets were missing, and the log was cut off before it. Perhaps they were removed."""
+        cdef int64_t reached = max(self.last_offset + 1, self.start_offset)
+        cdef int64_t wanted = min(self.stop_offset, self.end_offset)
+        if self._is_cut_before is None or not self.segments or not (self.has_gap or reached < wanted):
+            return 0
+        if self._is_cut_before(wanted):
+            segment = <Segment?>self.segments[min(max(self.index, 0), len(self.segments) - 1)]
+            error = segment.changed("it was truncated", min(reached, wanted - 1))
+            if not self.skip:
+                raise error
+            self.skipped.append(Skipped(segment.path, 0, 0, error))
+            self._is_cut_before = None  # it is told once
+        return 0
+
     cdef int64_t ahead(self, int64_t position) noexcept nogil:
         """How much to read at once at `position`: as much again as has been passed, from SOON to most_ahead."""
         return min(max(position - self.begun, <int64_t>SOON), self.most_ahead)
@@ -282,6 +298,8 @@ cdef class Reader:
         if self.batch.last_offset >= self.bound:
             ks_fail(fault, KS_E_OFFSET, 0, self.bound - 1, self.batch.last_offset)
             return WALK_DAMAGED
+        if self.batch.base_offset > max(self.last_offset + 1, self.start_offset):
+            self.has_gap = True
         if self.batch.last_offset < self.least:  # the first batch that holds what is wanted was looked up
             ks_fail(fault, KS_E_OFFSET, 0, self.least, self.batch.last_offset)
             return WALK_DAMAGED
@@ -431,6 +449,7 @@ cdef class Reader:
             size = self.header(self.position, &fault)
             if size > 0:
                 if self.batch.base_offset >= self.stop_offset and self.ends_here(size):
+                    self.check_end()
                     return False
                 self.bring(self.position, size)
                 status = self.check(self.position, size, &fault)
@@ -651,6 +670,7 @@ cdef class RecordReader(Reader):
                 self.cursor = None
             elif self.cursor.offset >= self.start_offset:
                 if self.cursor.offset >= self.stop_offset:
+                    self.check_end()
                     raise StopIteration
                 self.next_offset = self.cursor.offset + 1
                 return record

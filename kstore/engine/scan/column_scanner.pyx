@@ -142,6 +142,8 @@ cdef class ColumnScanner(Reader):
                 if what == SCAN_END or what == SCAN_LIMIT:
                     self.finished = True
                     self.ended = what == SCAN_END
+                    if self.ended and not self.in_time_order:
+                        self.check_end()
                     return 0
                 if what == SCAN_MEMORY:
                     raise MemoryError("columns of a scan")

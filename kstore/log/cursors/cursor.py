@@ -409,11 +409,13 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         cursor before this one has committed, its leader epoch tells."""
         cut, committed = self._cut, self._committed
         if committed is not None and committed.offset == position and committed is not self._left:
+            is_over = False  # its epoch, as after each truncation by kstore
             if committed.leader_epoch >= 0:
                 cut = _lower(cut, self._end_of_epoch(committed.leader_epoch, position))
+                is_over = any(epoch > committed.leader_epoch for epoch, _ in self._view.leader_epochs)
             is_behind, known = position > self._view.log_end_offset, self._view._truncations
             # what is before it may be cut off as well, or be read again by those who read what is committed
-            if is_behind or 0 <= cut < position:
+            if is_behind or is_over or 0 <= cut < position:
                 since = known.since(committed.timestamp * 1_000_000, self._isolation)
                 # it was committed after the log had been cut off, and nothing else tells where
                 if is_behind and since < 0 and self._cut < 0:

@@ -1,6 +1,6 @@
 """Scans: the records of a log as Arrow columns."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.arguments import elements
@@ -110,7 +110,7 @@ class Scan:
             w = self._wanted
             splits = divide(self._segments, self._start, self._stop, w.since, w.batch_rows)
             scan = ParallelScan(splits, self._begin, self._check_uncut, self._threads, 4 * w.batch_bytes)
-            return OneThread(Iterated(), scan.__iter__)
+            return OneThread(Iterated(), lambda: self._until_cut(scan))
         self._scanner = self._begin(ScanSplit(0, -1, -1), -1)
         progress = self._progress
         if progress is not None:
@@ -123,6 +123,13 @@ class Scan:
             segment = self._segments[split.segment_at]
             if self._is_cut_before(segment.base_offset):
                 raise segment._truncated(segment.base_offset)
+
+    def _until_cut(self, batches: Iterable[ColumnBatch]) -> Iterator[ColumnBatch]:
+        """These, and LogChangedError behind them if the log was truncated meanwhile: no split knows what others have missed."""
+        yield from batches
+        end = min(self._stop, self._log_end_offset)
+        if self._segments and self._is_cut_before is not None and self._is_cut_before(end):
+            raise self._segments[-1]._truncated(end - 1)
 
     @property
     def skipped(self) -> list[Skipped]:
