@@ -251,7 +251,7 @@ cdef class Reader:
         return 0
 
     cdef int check_end(self) except -1:
-        """At the end: LogChangedError if offsets were missing, and the log was cut off before it. Perhaps they were removed."""
+        """At the end: LogChangedError if offsets were missing that may have been cut off."""
         cdef int64_t reached = max(self.last_offset + 1, self.start_offset)
         cdef int64_t wanted = min(self.stop_offset, self.end_offset)
         if self._is_cut_before is None or not self.segments or not (self.has_gap or reached < wanted):
