@@ -226,3 +226,15 @@ def test_a_span_over_a_later_file_that_is_open_still(tmp_path: Path, then: int) 
         ours, theirs = socket.socketpair()
         with ours, theirs, pytest.raises(kstore.LogChangedError):
             view.send(ours, 0)
+
+
+def test_nothing_was_asked_for(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"old"] * 5)
+        view = kstore.open(log.path)
+        log.truncate_to(3)
+        log.append(b"new")
+        assert list(view.records(5)) == []
+        assert list(view.batches(5)) == []
+        for threads in (1, 2):
+            assert list(view.scan(["offset"], start=5, threads=threads)) == []

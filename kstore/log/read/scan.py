@@ -128,7 +128,7 @@ class Scan:
         """These, and LogChangedError behind them if the log was truncated meanwhile: no split knows what others have missed."""
         yield from batches
         end = min(self._stop, self._log_end_offset)
-        if self._segments and self._is_cut_before is not None and self._is_cut_before(end):
+        if self._start < end and self._is_cut_before is not None and self._is_cut_before(end):
             raise self._segments[-1]._truncated(end - 1)
 
     @property
