@@ -53,7 +53,7 @@ from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.by_key import given, last_record, offsets_of, record_at
-from kstore.log.read.changed import cut_before, cut_since
+from kstore.log.read.changed import cut_before, cut_since, was_never_cut
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -331,9 +331,9 @@ class PartitionLog:
             offset = max(offset, found.segment.end_offset)
             min_one_message = False
         # Else removed records may follow new ones: files that are open still show what was there.
-        for after in slices[1:]:
-            if after.segment is not None and is_cut_before(after.segment.base_offset):
-                raise after.segment._truncated(offset)
+        after = slices[-1].segment if len(slices) > 1 else None
+        if after is not None and is_cut_before(after.base_offset):
+            raise after._truncated(offset)
         return Span(slices)
 
     def send(
@@ -572,7 +572,9 @@ class PartitionLog:
             if last.size or not self._is_compacted_beyond(last.base_offset):
                 raise
         # Its file is open still, and has another name, or none: retention and compactions leave it so as well.
-        if last.size and not last.is_file_of_its_name() and cut_before(self)(now.log_end_offset):
+        if was_never_cut(self) or not last.size or last.is_file_of_its_name():
+            return
+        if cut_before(self)(now.log_end_offset):
             raise last._truncated(now.log_end_offset - 1)
 
     def _truncations_now(self) -> Truncations:

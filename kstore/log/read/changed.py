@@ -1,10 +1,12 @@
 """Whether to look at a log again that has changed while it was read."""
 
+import os
 from collections.abc import Callable
 from time import sleep
 from typing import Protocol
 
 from kstore.errors import LogChangedError
+from kstore.log.files import layout
 from kstore.log.files.truncations import Truncations
 
 _LOOKS = 20  # at a place where nothing can be read
@@ -14,6 +16,7 @@ MOST_LOOKS = 100  # at a log that is being truncated: then it is taken as it is,
 class Cuttable(Protocol):
     """What is asked of a view."""
 
+    path: str
     _truncations: Truncations
 
     def _truncations_now(self) -> Truncations: ...
@@ -29,7 +32,16 @@ def cut_since(view: Cuttable) -> Callable[[], bool]:
 def cut_before(view: Cuttable) -> Callable[[int], bool]:
     """A function that tells whether the log was cut off before an offset since the view was as it is now. OSError."""
     number = view._truncations.number
+    if number == 0:
+        return lambda offset: (
+            not was_never_cut(view) and 0 <= view._truncations_now().since(0, "read_uncommitted") < offset
+        )
     return lambda offset: 0 <= view._truncations_now().since(number, "read_uncommitted") < offset
+
+
+def was_never_cut(view: Cuttable) -> bool:
+    """Whether no truncation was ever noted, before the view was made or since: a quick look, in a microsecond."""
+    return view._truncations.number == 0 and not os.access(f"{view.path}/{layout.TRUNCATIONS}", os.F_OK)
 
 
 def is_being_cut(view: Cuttable) -> bool:
