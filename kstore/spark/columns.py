@@ -1,10 +1,10 @@
 """The records of a split as columns. `read_columns` is the one place that makes them: everything else takes them."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ MAX_RECORDS = 65_536  # of a batch of columns; Spark's hand-over is fastest so (
 MAX_BYTES = 8 << 20
 FIRST_RECORDS = 1_000  # of the first one: a LIMIT stops a task only between batches
 ROOT_MAP = "KSTORE_ROOT_MAP"
+_T = TypeVar("_T")
 _TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
 _SCANNED = {
     "key": "key",
@@ -160,9 +161,29 @@ def _places(split: Split) -> Iterator[_Place]:
         yield _Place(piece, directory, start, stop, start)
 
 
-def _records_of(split: Split, place: _Place) -> Iterator[Record]:
+def _read(
+    split: Split,
+    place: _Place,
+    planned: Callable[[Segment], Generator[_T, None, bool]],
+    now: Callable[[PartitionLog], Iterator[_T]],
+) -> Iterator[_T]:
+    """A piece as it was planned, as far as it is there still: `planned` says whether it has come to the end. Then as it is `now`."""
     segment = _segment(split, place)
     if segment is not None:
+        try:
+            if (yield from planned(segment)):
+                _check_size(split, place, segment)
+                return
+        except (CorruptFileError, FileNotFoundError):
+            if _cut_of(split, place) < 0:
+                raise
+    log = _look_again(split, place)
+    if log is not None:
+        yield from now(log)
+
+
+def _records_of(split: Split, place: _Place) -> Iterator[Record]:
+    def planned(segment: Segment) -> Generator[Record, None, bool]:
         reader = RecordReader(
             (segment,),
             place.start,
@@ -172,38 +193,27 @@ def _records_of(split: Split, place: _Place) -> Iterator[Record]:
             aborted=_aborted(split, place),
         )
         reader._is_cut = lambda: _cut_of(split, place) >= 0
-        try:
-            yield from reader
-            if reader._change is None:
-                _check_size(split, place, segment)
-                return
-        except (CorruptFileError, FileNotFoundError):
-            if _cut_of(split, place) < 0:
-                raise
-    log = _look_again(split, place)
-    if log is not None:
-        yield from log.records(place.reached, place.stop, isolation=_isolation(split))
+        yield from reader
+        return reader._change is None
+
+    def now(log: PartitionLog) -> Iterator[Record]:
+        return log.records(place.reached, place.stop, isolation=_isolation(split))
+
+    return _read(split, place, planned, now)
 
 
 def _scan(
     split: Split, place: _Place, wanted: tuple[str, ...], small_first: bool
 ) -> Iterator[engine.ColumnBatch]:
-    segment = _segment(split, place)
-    if segment is not None:
-        try:
-            for batch in _scan_as_planned(split, place, segment, wanted, small_first):
-                if _cut_of(split, place) >= 0:  # behind it: else it may be what came instead
-                    break
-                yield batch
-            else:
-                _check_size(split, place, segment)
-                return
-        except (CorruptFileError, FileNotFoundError):
-            if _cut_of(split, place) < 0:
-                raise
-    log = _look_again(split, place)
-    if log is not None:
-        yield from log.scan(
+    def planned(segment: Segment) -> Generator[engine.ColumnBatch, None, bool]:
+        for batch in _scan_as_planned(split, place, segment, wanted, small_first):
+            if _cut_of(split, place) >= 0:  # behind it: else it may be what came instead
+                return False
+            yield batch
+        return True
+
+    def now(log: PartitionLog) -> Iterator[engine.ColumnBatch]:
+        scan = log.scan(
             wanted,
             start=place.reached,
             stop=place.stop,
@@ -211,6 +221,9 @@ def _scan(
             batch_rows=MAX_RECORDS,
             batch_bytes=MAX_BYTES,
         )
+        return iter(scan)
+
+    return _read(split, place, planned, now)
 
 
 def _scan_as_planned(

@@ -148,9 +148,8 @@ class Reached:
         kept = max(self._kept, first) if self._kept >= 0 else -1
         is_replaced = 0 <= kept < min(position, end)
         if not is_replaced and first <= position <= end:
-            self._kept = (
-                -1
-            )  # what was replaced has been deleted since, and nothing of it is read from here on
+            # What was replaced, if anything, has been deleted since, and nothing of it is read from here on.
+            self._kept = -1
             return
         # the log was cut below the position, and may have grown since: nobody knows where the cut was
         ends_before = end < position and not self._is_exact
