@@ -53,7 +53,7 @@ from kstore.log.follow.follower import Follower
 from kstore.log.producers.states import ProducerState
 from kstore.log.producers.transactions import Transactions
 from kstore.log.read.by_key import given, last_record, offsets_of, record_at
-from kstore.log.read.changed import cut_before, cut_since, was_never_cut
+from kstore.log.read.changed import cut_before, cut_since
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.read.offset_lookup import (
     SPECIAL,
@@ -332,7 +332,7 @@ class PartitionLog:
             min_one_message = False
         # Else removed records may follow new ones: files that are open still show what was there.
         after = slices[-1].segment if len(slices) > 1 else None
-        if after is not None and is_cut_before(after.base_offset):
+        if after is not None and not after.keeps_its_name() and is_cut_before(after.base_offset):
             raise after._truncated(offset)
         return Span(slices)
 
@@ -566,13 +566,15 @@ class PartitionLog:
         if not now.segments:
             return
         last = now.segments[-1]
+        if last.is_untouched():
+            return
         try:
             last.check_last_batch()
         except LogChangedError:
             if last.size or not self._is_compacted_beyond(last.base_offset):
                 raise
         # Its file is open still, and has another name, or none: retention and compactions leave it so as well.
-        if was_never_cut(self) or not last.size or last.is_file_of_its_name():
+        if not last.size or last.keeps_its_name():
             return
         if cut_before(self)(now.log_end_offset):
             raise last._truncated(now.log_end_offset - 1)
@@ -703,8 +705,6 @@ class PartitionLog:
         """
         is_cut_before, now = cut_before(self), self._for_reading()
         segments, start, stop, aborted = self._range(now, start, stop, isolation)
-        if start >= stop:  # in the midst of a batch, perhaps
-            segments = ()
         reader = BatchReader(
             segments,
             start,
@@ -802,7 +802,8 @@ class PartitionLog:
             # only those that end at `start` or later: readers forget a producer at its marker, and see no earlier one
             found = self._read_transactions().aborted(now.segments[at:], start, stop)
             aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in found]
-        return now.segments[at:], start, stop, aborted
+        # else the first batch would be looked at, in whose midst `start` may be
+        return now.segments[at:] if start < stop else (), start, stop, aborted
 
     def _lost_between(self, now: Loaded, start: int, stop: int) -> list[str]:
         """What is known to be lost of these offsets, as sentences; what recovery cuts off lies behind the end of the log."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -296,7 +297,16 @@ def test_what_recovery_cuts_off(tmp_path: Path, begun: Begun) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"\0" * 100, b'{"version": 1, "truncations": [[1]], "pending": 0}']
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\0" * 100,
+        b" " * 100_000 + b"{}",
+        b'{"version": 1, "truncations": [[1]], "pending": 0}',
+        b'{"version": 1, "truncations": [[9223372036854775807, 9, 9]], "end": 10, "pending": false}',
+    ],
 )
 def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
     """It has no say, and the next truncation writes it anew; whoever has seen the one before is told of that one."""
@@ -317,12 +327,20 @@ def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
     assert caught.value.end == 3
 
 
+def bind(path: Path) -> None:
+    with (
+        contextlib.chdir(path.parent),
+        socket.socket(socket.AF_UNIX) as it,
+    ):  # its path may be too long for a socket
+        it.bind(path.name)
+
+
 def test_no_file_of_that_name(tmp_path: Path) -> None:
     """What is there tells nothing, and reading goes on."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         append(log, 10)
-        for make in (Path.mkdir, lambda p: p.symlink_to(p), os.mkfifo):
+        for make in (Path.mkdir, lambda p: p.symlink_to(p), os.mkfifo, bind):
             make(path / NAME)
             assert len(list(followed(log, 0))) == len(list(with_a_cursor(log, 0))) == 10
             (path / NAME).rmdir() if (path / NAME).is_dir() else (path / NAME).unlink()

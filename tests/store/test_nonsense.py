@@ -4,6 +4,7 @@ import os
 import pickle
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,26 @@ def test_a_log_that_was_not_closed_cleanly(tmp_path: Path) -> None:
         with pytest.raises(kstore.LogFailedError):
             store.close()
     assert not LogStore(tmp_path).closed_cleanly
+
+
+def test_a_file_of_a_segment_that_is_a_link_to_nowhere(tmp_path: Path) -> None:
+    """It is no partition that is being deleted, whose records need not come."""
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t", internal_segment_bytes=200)
+        for _ in range(9):
+            store.append("t", bytes(50))
+    middle = sorted((tmp_path / "t-0").glob("*.log"))[2]
+    middle.unlink()
+    middle.symlink_to("gone")
+    with LogStore(tmp_path) as store:
+        readers: list[Callable[[], Any]] = [
+            lambda: store.follow(["t"], "earliest", timeout=0),
+            lambda: store.cursor("g", ["t"]),
+            lambda: store.scan("t"),
+        ]
+        for reader in readers:
+            with pytest.raises(OSError, match="a symbolic link to gone, where no file is"):
+                list(reader())
 
 
 def test_links_that_lead_to_themselves(tmp_path: Path) -> None:

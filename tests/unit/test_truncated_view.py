@@ -1,6 +1,7 @@
 """A view of a log that another writer truncates, before the view has opened the files that would tell."""
 
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -238,3 +239,41 @@ def test_nothing_was_asked_for(tmp_path: Path) -> None:
         assert list(view.batches(5)) == []
         for threads in (1, 2):
             assert list(view.scan(["offset"], start=5, threads=threads)) == []
+
+
+CHANGES: dict[str, Callable[[kstore.LogWriter], object]] = {
+    "truncate below": lambda log: log.truncate_to(3),
+    "truncate inside": lambda log: log.truncate_to(12),
+    "and grow": lambda log: (log.truncate_to(12), log.extend([b"new"] * 9, keys=[b"k12"] * 9)),
+    "nothing": lambda log: None,
+    "append": lambda log: log.append(b"new", b"k12"),
+    "roll": lambda log: (log.roll(), log.append(b"new", b"k12")),
+}
+
+
+def test_files_that_have_rested(tmp_path: Path) -> None:
+    """They are not looked at if their ctime says that nobody has changed them."""
+    logs = {name: kstore.open(tmp_path / f"{at}-0", "a") for at, name in enumerate(CHANGES)}
+    views = {name: two_segments(log) for name, log in logs.items()}
+    for log in logs.values():
+        log.flush()
+    time.sleep(4.1)
+    for name, log in logs.items():
+        view, last = views[name], views[name]._loaded.segments[-1]
+        assert not last.is_untouched()  # nobody has asked yet
+        for _ in range(2):
+            assert view.last(b"k12").value == b"old"  # type: ignore[union-attr]
+        assert last.is_untouched()
+        CHANGES[name](log)
+        assert last.is_untouched() == (name == "nothing"), name
+        if name.startswith(("truncate", "and")):
+            for _ in range(2):
+                with pytest.raises(kstore.LogChangedError):
+                    view.last(b"k12")
+        else:
+            assert view.last(b"k12").value == b"old"  # type: ignore[union-attr]
+            assert len(view.span(0).slices) == 2
+        if name == "truncate below":
+            with pytest.raises(kstore.LogChangedError):
+                view.span(0)
+        log.close()

@@ -26,7 +26,11 @@ from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC
 from posix.resource cimport RLIMIT_NOFILE, getrlimit, rlimit
 from posix.signal cimport kill
 from posix.stat cimport S_ISREG, fstat, struct_stat
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close as c_close, fdatasync, fsync, ftruncate, getpid, unlink as c_unlink
+
+cdef extern from "Python.h":
+    object PyErr_SetFromErrnoWithFilenameObjects(object kind, object first, object second)
 
 cdef extern from "<fcntl.h>" nogil:
     int O_CLOEXEC
@@ -129,6 +133,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():  # a Python without that
 TRACED = ("write", "truncate", "allocate", "map", "unmap", "syncs", "sync")
 ADVICE = ("normal", "sequential", "willneed", "dontneed")
 cdef int64_t page_size = mmap.PAGESIZE
+cdef int64_t longest_tick = 3000000000  # ns: some file systems tell times in whole seconds
 
 # ---- the gate, where tests let calls fail ---------------------------------------------------------------------------
 
@@ -607,7 +612,7 @@ def rename(str source not None, str target not None):
     cdef bytes a = encoded(source), b = encoded(target)
     while gate(CHANGES) or c_rename(a, b) < 0:
         if errno != EINTR:
-            PyErr_SetFromErrnoWithFilenameObject(OSError, source)
+            PyErr_SetFromErrnoWithFilenameObjects(OSError, source, target)
     note_name("rename", source, target)
 
 
@@ -848,6 +853,29 @@ cdef class FileHandle:
             self.file = file
         elif self.file is not None and opened_count - idle_count < limit_of_system() // 2:
             self.leave()
+
+    def keeps_name(self, str path not None):
+        """Whether this path stands for the file, which was open before.
+
+        A file's ctime changes if it gets another name, or another file gets its name. So the path is not looked at if
+        the ctime is what it was when that was so, and the file had rested: it is told in ticks of some clock."""
+        cdef timespec now
+        cdef int64_t changed = self.ctime()
+        if changed and changed == self.rested:
+            return True
+        if not self.is_at(path):
+            return False
+        clock_gettime(CLOCK_REALTIME, &now)
+        if <int64_t>now.tv_sec * 1000000000 - changed > longest_tick:
+            self.rested = changed
+        return True
+
+    cdef int64_t ctime(self) noexcept:
+        """When the status of the open file has last changed, in ns since 1970; 0 if it is not open."""
+        cdef struct_stat st
+        if self.file is None or fstat(self.file.fd, &st) < 0:
+            return 0
+        return <int64_t>st.st_ctime * 1000000000 + <int64_t>st.st_ctim.tv_nsec
 
     def is_at(self, str path not None):
         """Whether this path stands for the file, which was open before."""

@@ -22,6 +22,7 @@ cdef class Segment:
     cdef int64_t _modified
     cdef readonly int64_t tail_bytes
     cdef str _path
+    cdef int64_t _sound           # the ctime (ns) of the .log when it had its last batch, or 0
     cdef bint _was_swap           # its files were called .swap, as those of a compaction that puts them in place
     cdef FileHandle _handle       # of the .log; segments of one file share it
     cdef int64_t _limit

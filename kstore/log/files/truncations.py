@@ -17,7 +17,18 @@ from kstore.log.files.checked_json import decode, encode
 
 _VERSION = 1
 _MOST = 64  # are told apart
-_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EACCES)
+_LARGEST = 1 << 16  # bytes of the file
+_LATEST = 9 * 10**18  # ns since 1970, in the year 2255
+_NO_FILE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.EACCES,
+    errno.ENXIO,
+    errno.EFBIG,
+)
 
 
 class Truncations:
@@ -93,11 +104,13 @@ def read_truncations(path: Path) -> Truncations:
     """Those of a log; what is not known, because the file is damaged, has no say. OSError."""
     file = path / layout.TRUNCATIONS
     try:
-        content = decode(file, read_whole(str(file)), "truncations of a log")
+        content = decode(file, read_whole(str(file), _LARGEST), "truncations of a log")
         entries = tuple(
             (_offset(n), _offset(at), _offset(stable)) for n, at, stable in content["truncations"]
         )
         if content["version"] != _VERSION or list(entries) != sorted(set(entries)):
+            return Truncations()
+        if any(number > _LATEST for number, *_ in entries[-1:]):  # a later one could not be larger
             return Truncations()
         return Truncations(entries, _offset(content["end"]), is_pending=bool(content["pending"]))
     except OSError as e:
