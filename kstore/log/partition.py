@@ -332,7 +332,7 @@ class PartitionLog:
             min_one_message = False
         # Else removed records may follow new ones: files that are open still show what was there.
         after = slices[-1].segment if len(slices) > 1 else None
-        if after is not None and not after.keeps_its_name() and is_cut_before(after.base_offset):
+        if after is not None and not after._keeps_its_name() and is_cut_before(after.base_offset):
             raise after._truncated(offset)
         return Span(slices)
 
@@ -566,7 +566,7 @@ class PartitionLog:
         if not now.segments:
             return
         last = now.segments[-1]
-        if last.is_untouched():
+        if last._is_untouched():
             return
         try:
             last.check_last_batch()
@@ -574,7 +574,7 @@ class PartitionLog:
             if last.size or not self._is_compacted_beyond(last.base_offset):
                 raise
         # Its file is open still, and has another name, or none: retention and compactions leave it so as well.
-        if not last.size or last.keeps_its_name():
+        if not last.size or last._keeps_its_name():
             return
         if cut_before(self)(now.log_end_offset):
             raise last._truncated(now.log_end_offset - 1)

@@ -260,12 +260,12 @@ def test_files_that_have_rested(tmp_path: Path) -> None:
     time.sleep(4.1)
     for name, log in logs.items():
         view, last = views[name], views[name]._loaded.segments[-1]
-        assert not last.is_untouched()  # nobody has asked yet
+        assert not last._is_untouched()  # nobody has asked yet
         for _ in range(2):
             assert view.last(b"k12").value == b"old"  # type: ignore[union-attr]
-        assert last.is_untouched()
+        assert last._is_untouched()
         CHANGES[name](log)
-        assert last.is_untouched() == (name == "nothing"), name
+        assert last._is_untouched() == (name == "nothing"), name
         if name.startswith(("truncate", "and")):
             for _ in range(2):
                 with pytest.raises(kstore.LogChangedError):

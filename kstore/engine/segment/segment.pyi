@@ -165,9 +165,7 @@ class Segment:
     def keep_open(self) -> None:
         """Opens the .log, and keeps it open as long as the segment exists, as its name will go; unless too many
         descriptors are held already."""
-    def is_untouched(self) -> bool:
-        """Whether nobody has written to the file, or given it another name, since check_last_batch() and
-        keeps_its_name() were asked: a quick look, in a microsecond. False if that is not sure."""
+    def _is_untouched(self) -> bool: ...
     def is_there(self) -> bool:
         """Whether a .log has the segment's name, this one or another. A compaction puts NAME.swap in the place of NAME:
         so NAME is asked for twice."""
@@ -176,8 +174,7 @@ class Segment:
         compaction leaves it."""
     def is_file_of_its_name(self) -> bool:
         """Whether the .log's name still stands for the file that this segment has open."""
-    def keeps_its_name(self) -> bool:
-        """The same, mostly without a look at the name; of a directory that has another name itself it may say True."""
+    def _keeps_its_name(self) -> bool: ...
     def check_end(self) -> None:
         """CorruptRecordError unless the batches from the last index entry on are sound."""
     def has_its_last_batch(self) -> bool:

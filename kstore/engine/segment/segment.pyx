@@ -297,7 +297,7 @@ cdef class Segment:
             self.opened()
         return self._handle.is_at(self.path)
 
-    def keeps_its_name(self):
+    def _keeps_its_name(self):
         """The same, mostly without a look at the name; of a directory that has another name itself it may say True."""
         return self._handle.keeps_name(self.path)
 
@@ -968,9 +968,9 @@ cdef class Segment:
             raise self.changed("it was truncated", -1)
         self._sound = changed
 
-    def is_untouched(self):
+    def _is_untouched(self):
         """Whether nobody has written to the file, or given it another name, since check_last_batch() and
-        keeps_its_name() were asked: a quick look, in a microsecond. False if that is not sure."""
+        _keeps_its_name() were asked: a quick look, in a microsecond. False if that is not sure."""
         cdef int64_t rested = self._handle.rested
         return rested != 0 and rested == self._sound and rested == self._handle.ctime()
 
