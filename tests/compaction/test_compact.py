@@ -335,7 +335,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None
             done.append(True)
             thread = threading.Thread(target=do)
             thread.start()
-            thread.join(10)
+            thread.join(60)
         sync(path, mtime_ms)
 
     monkeypatch.setattr("kstore.log.compact.cleaned.set_mtime_ms", interrupt)
@@ -393,7 +393,7 @@ def test_closing_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     thread.start()
     begun.wait(10)
     log.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert [type(e) for e in failures] == [kstore.LogClosedError]
     assert not list((tmp_path / "t-0").glob("*.cleaned"))

@@ -30,7 +30,7 @@ def test_it_prints_what_is_appended(tmp_path: Path) -> None:
             log.append(text.encode(), timestamp=2)
             assert process.stdout.readline().endswith(f"\t{text}\n")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
         assert process.returncode == 130
 
 

@@ -52,7 +52,7 @@ class Other:
         assert self.process.stdout.readline()
 
     def end(self) -> None:
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
 
 
 @pytest.fixture(params=["process", "thread"])
@@ -282,7 +282,7 @@ def test_several_followers_of_threads(tmp_path: Path) -> None:
         time.sleep(0.002)
     log.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert seen == [list(range(2000))] * 4
 
 

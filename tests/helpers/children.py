@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, NamedTuple, TypeVar
 
 T = TypeVar("T")
-LIMIT = float(os.environ.get("KSTORE_INTERRUPTS_LIMIT", "20"))  # seconds for one child
+LIMIT = float(os.environ.get("KSTORE_INTERRUPTS_LIMIT", "60"))  # seconds for one child
 JOBS = len(os.sched_getaffinity(0))
 
 

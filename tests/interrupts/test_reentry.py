@@ -421,7 +421,7 @@ def last_word_of(action: Callable[[World], None], world: World, *, dels: bool) -
 
 def opened_at_last(path: Path) -> kstore.LogWriter:
     """A log that was open for writing, and is collected just now, perhaps by another thread."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while True:
         try:
             return kstore.open(path, "a")

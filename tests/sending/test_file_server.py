@@ -35,7 +35,7 @@ def test_it_serves(tmp_path: Path) -> None:
             file.close()
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
 
 def log_span(path: Path, offset: int, size: int) -> bytes:

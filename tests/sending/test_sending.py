@@ -58,7 +58,7 @@ def received(
         sent = send(pair[0])
     finally:
         pair[0].shutdown(socket.SHUT_WR)
-        thread.join(30)
+        thread.join(60)
     return sent, bytes(into)
 
 
@@ -113,7 +113,7 @@ def test_resuming_a_span(log: kstore.LogWriter, pair: tuple[socket.socket, socke
         if sent.size == 0:
             select.select([], [pair[0]], [], 10)
     pair[0].shutdown(socket.SHUT_WR)
-    thread.join(10)
+    thread.join(60)
     assert bytes(into) == bytes(span)
 
 
@@ -321,7 +321,7 @@ def test_tls_is_copied(
             at += sent.size
             if sent.size == 0:
                 select.select([], [tls], [], 10)
-        thread.join(30)
+        thread.join(60)
     assert bytes(into) == bytes(span)
 
 

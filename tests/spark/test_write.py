@@ -128,7 +128,7 @@ def test_a_task_that_always_fails(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"injected"):
         write(frame, tmp_path / "out", topic="t", txnId="one")
     assert not (tmp_path / "out").exists()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while staged(tmp_path / "out") and time.monotonic() < until:  # of a task that ran on, and was killed
         time.sleep(0.1)
         Sink(tmp_path / "out").sweep(0)

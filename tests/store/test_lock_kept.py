@@ -59,7 +59,7 @@ os._exit(1)  # as a kill does it
     child = int(made.stdout.readline())
     try:
         made.wait()
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while asked(path) == "locked" and time.monotonic() < until:
             time.sleep(0.05)
         assert asked(path) == ""

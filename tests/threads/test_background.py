@@ -27,7 +27,7 @@ def test_who_starts_a_thread_finds_no_memory(monkeypatch: pytest.MonkeyPatch) ->
         assert done.acquire(timeout=30)
     thread.wait()
     assert thread.is_over
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive()
 
 

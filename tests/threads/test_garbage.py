@@ -31,11 +31,11 @@ def collect(frame, event, _):
 
 def drop():
     global dropped
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while threading.active_count() < 2 and time.monotonic() < until:  # it is started in the background
         time.sleep(0.01)
     dropped = True
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while threading.active_count() > 1 and time.monotonic() < until:
         time.sleep(0.01)
     print([thread.name for thread in threading.enumerate()], gc.collect())

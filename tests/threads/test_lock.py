@@ -35,7 +35,7 @@ def hold(directory: Path) -> "subprocess.Popen[bytes]":
 
 
 def let_go(process: "subprocess.Popen[bytes]") -> None:
-    process.communicate(b"\n", timeout=30)
+    process.communicate(b"\n", timeout=120)
 
 
 def test_another_process_is_refused_and_told_the_pid(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_running_broker_is_left_alone(tmp_path: Path) -> None:
     broker.stdout.readline()
     with pytest.raises(kstore.LogLockedError, match=str(broker.pid)):
         kstore.open(tmp_path / "t-0", "a")
-    broker.communicate(b"\n", timeout=30)
+    broker.communicate(b"\n", timeout=120)
     kstore.open(tmp_path / "t-0", "a").close()
 
 

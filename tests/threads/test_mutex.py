@@ -136,7 +136,7 @@ def test_it_is_left_though_there_is_no_memory(ends: str) -> None:
     enter()  # ReentrantCallError, if this thread still has it
     thread = threading.Thread(target=enter)
     thread.start()
-    thread.join(30)
+    thread.join(60)
     assert entered == [True, True]
 
 

@@ -35,7 +35,7 @@ def helpers() -> int:
 
 def soon(holds: Callable[[], bool]) -> bool:
     """Whether it holds, at last."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not holds() and time.monotonic() < until:
         time.sleep(0.01)
     return holds()

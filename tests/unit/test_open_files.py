@@ -50,7 +50,7 @@ def test_every_way_of_reading(log: kstore.PartitionLog) -> None:
             == SEGMENTS
         )
         assert kstore.open_files() == (5, 5)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while logs_open() - before != 5 and time.monotonic() < until:
             time.sleep(0.01)  # a helper of the scan may still hold one
         assert logs_open() - before == 5

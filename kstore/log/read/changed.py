@@ -32,16 +32,14 @@ def cut_since(view: Cuttable) -> Callable[[], bool]:
 def cut_before(view: Cuttable) -> Callable[[int], bool]:
     """A function that tells whether the log was cut off before an offset since the view was as it is now. OSError."""
     number = view._truncations.number
-    if number == 0:
-        return lambda offset: (
-            not was_never_cut(view) and 0 <= view._truncations_now().since(0, "read_uncommitted") < offset
-        )
-    return lambda offset: 0 <= view._truncations_now().since(number, "read_uncommitted") < offset
 
+    def is_cut_before(offset: int) -> bool:
+        # a quick look, as most logs were never truncated
+        if number == 0 and not os.access(f"{view.path}/{layout.TRUNCATIONS}", os.F_OK):
+            return False
+        return 0 <= view._truncations_now().since(number, "read_uncommitted") < offset
 
-def was_never_cut(view: Cuttable) -> bool:
-    """Whether no truncation was ever noted, before the view was made or since: a quick look, in a microsecond."""
-    return view._truncations.number == 0 and not os.access(f"{view.path}/{layout.TRUNCATIONS}", os.F_OK)
+    return is_cut_before
 
 
 def is_being_cut(view: Cuttable) -> bool:
