@@ -625,11 +625,11 @@ def _accept(key: _Key | _Synonym, name: str, value: object, *, text: bool = Fals
     try:
         return key.kind.parse(value) if text and isinstance(value, str) else key.kind.check(value)
     except ValueError:
-        hint = (
-            "; none is called uncompressed here"
-            if value == "none" and "uncompressed" in key.kind.allowed
-            else ""
-        )
+        hint = ""
+        if value == "none" and "uncompressed" in key.kind.allowed:
+            hint = "; none is called uncompressed here"
+        elif key is _KEYS["segment_bytes"]:
+            hint = "; for tests, internal_segment_bytes may be smaller"
         raise InvalidConfigError(
             f"{name} is {value!r}, allowed is {key.kind.allowed}{hint}", name=name, value=value
         ) from None

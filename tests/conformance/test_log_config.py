@@ -312,6 +312,13 @@ def test_compaction_lags() -> None:
         LogConfig.from_topic({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
 
 
+def test_small_segments() -> None:
+    """Kafka allows none; the error names what tests take."""
+    with pytest.raises(InvalidConfigError, match="for tests, internal_segment_bytes may be smaller"):
+        LogConfig(segment_bytes=20_000)
+    assert LogConfig(internal_segment_bytes=20_000).effective_segment_bytes == 20_000
+
+
 class TestUnknown:
     @pytest.mark.parametrize("name", ["segmet_bytes", "segment.bytes", "segments_bytes"])
     def test_option(self, name: str) -> None:
