@@ -606,7 +606,8 @@ def _unknown(name: str, what: str, called: Callable[[str], str]) -> InvalidConfi
         [_TOPIC_NAME_OF[brokers]] if brokers in _TOPIC_NAME_OF else difflib.get_close_matches(asked, _KEYS, 1)
     )
     hint = f"; the nearest is {called(near[0])}" if near else ""
-    if asked not in _KEYS and (meant := difflib.get_close_matches(asked, _MEANT, 1, 0.65)):
+    meant = difflib.get_close_matches(asked, [*_KEYS, *_MEANT], 1, 0.65)
+    if meant and meant[0] in _MEANT:
         hint = f"; {_MEANT[meant[0]]}"
     if near == [asked] and not _KEYS[asked].of_topic:
         hint = (

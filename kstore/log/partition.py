@@ -319,6 +319,8 @@ class PartitionLog:
                 raise_told(bound.now, e, offset)
             if found.segment is None or found.size == 0:
                 break
+            if slices and found.segment.base_offset <= slices[-1].segment.base_offset:
+                break  # batches of the one before reach into the next segment: who reads on from there is told
             slices.append(found)
             max_bytes -= found.size
             # on with the next segment, if this one is exhausted

@@ -320,6 +320,12 @@ def test_small_segments() -> None:
 
 
 class TestUnknown:
+    def test_that_is_nearer_than_what_is_no_option(self) -> None:
+        with pytest.raises(InvalidConfigError, match="the nearest is retention_ms "):
+            one("retentionms", 5)
+        with pytest.raises(InvalidConfigError, match="say how many there are"):
+            one("partitions", 5)
+
     @pytest.mark.parametrize("name", ["segmet_bytes", "segment.bytes", "segments_bytes"])
     def test_option(self, name: str) -> None:
         """The nearest is told in both notations."""

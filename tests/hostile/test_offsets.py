@@ -333,3 +333,44 @@ def test_followers_skip_what_readers_skip(tmp_path: Path, field: int) -> None:
                 with source:
                     assert [(r.offset, r.value) for r in source] == right, note
                     assert [s[:3] for s in source.skipped] == [s[:3] for s in reader.skipped], note
+
+
+@pytest.mark.parametrize("by", ["follower", "cursor", "store"])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("delta", [-1, -2, -(2**31)])
+def test_a_batch_that_ends_before_it_begins(tmp_path: Path, delta: int, on_error: Any, by: str) -> None:
+    """A lookup of the next offset does not come to it, but who has read all before it is told."""
+    pairs = [
+        bytearray(kstore.encode_batch([(1000, None, b"v", None)] * 2, base_offset=at)) for at in (0, 2, 2, 4)
+    ]
+    struct.pack_into(">i", pairs[1], 23, delta)
+    with kstore.open(tmp_path / "t-0", "a"):
+        pass
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(b"".join(pairs))
+    view = kstore.open(tmp_path / "t-0")
+    readers: dict[str, Callable[[], Any]] = {
+        "follower": lambda: view.follow(0, timeout=0, on_error=on_error),
+        "cursor": lambda: view.cursor("g", follow=True, timeout=0, on_error=on_error),
+        "store": lambda: kstore.LogStore(tmp_path).follow(["t"], "earliest", timeout=0, on_error=on_error),
+    }
+    reader = readers[by]()
+    if on_error == "raise":
+        with pytest.raises(kstore.CorruptRecordError, match="checksum"):
+            list(reader)
+    else:
+        assert [record.offset for record in reader] == list(range(6))
+        assert [skipped.size for skipped in reader.skipped] == [len(pairs[1])]
+
+
+@pytest.mark.parametrize("delta", [1, 16, 2**20])
+def test_a_span_ends_where_a_batch_reaches_into_the_next_segment(tmp_path: Path, delta: int) -> None:
+    """Who looks for what follows would find the same batch again and again."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"first")
+        log.roll()
+        log.extend([b"x"] * 17)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, 23, delta)
+    path.write_bytes(data)
+    assert bytes(kstore.open(tmp_path / "t-0").span(0)) == data

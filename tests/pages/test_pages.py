@@ -1,5 +1,6 @@
 """What scans do to the page cache, and what is told of it."""
 
+import mmap
 import os
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import kstore
 from kstore.engine.io.file import File
+from kstore.log.read import page_cache
 
 SIZE = 24 << 20
 
@@ -54,7 +56,9 @@ def settled(log: kstore.PartitionLog) -> int:
     return now
 
 
-def test_residency(log: kstore.PartitionLog) -> None:
+@pytest.mark.parametrize("piece", [mmap.PAGESIZE, 1 << 30])
+def test_residency(log: kstore.PartitionLog, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(page_cache, "_PIECE", piece)
     assert [(part.base_offset, part.size) for part in log.residency()] == [
         (segment.base_offset, segment.size) for segment in log.segments
     ]

@@ -165,21 +165,32 @@ class Reached:
 
 
 def _found(
-    log: Followed, now: "Loaded", offset: int, isolation: str, on_error: str, mark: Mark | None
+    log: Followed,
+    now: "Loaded",
+    offset: int,
+    isolation: str,
+    on_error: str,
+    mark: Mark | None,
+    *,
+    is_in_doubt: bool,
 ) -> Found | None:
     """What a view of a log has from an offset on for this isolation. Who skips what is damaged has to know what came before."""
-    segments, _, stop, aborted = log._range(now, offset, None, isolation)
+    is_behind = mark is not None and mark[0] == offset - 1
+    begin = offset
+    if is_in_doubt and is_behind:  # else a batch whose last offset is wrong would not be looked at
+        begin, is_behind = offset - 1, False
+    segments, begin, stop, aborted = log._range(now, begin, None, isolation)
     if stop <= offset:
         return None
     reader = BatchReader(
         segments,
-        offset,
+        begin,
         stop,
         end_offset=now.log_end_offset,
         aborted=aborted,
         on_error=on_error,
         traffic=log._traffic,
-        after=mark[0] if on_error == "skip" and mark is not None and mark[0] == offset - 1 else -1,
+        after=offset - 1 if on_error == "skip" and is_behind else -1,
     )
     return Found(segments, reader, stop)
 
@@ -220,9 +231,11 @@ class FollowSource(Protocol):
         """Whether the log was truncated since `read` gave a reader: what it reads from a file now may be what came instead.
         OSError."""
 
-    def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
+    def read(
+        self, offset: int, on_error: str = "raise", mark: Mark | None = None, *, is_in_doubt: bool = False
+    ) -> Found | None:
         """What there is from an offset on that was reached, behind the batch that the mark tells, if one was read; None for
-        nothing. OffsetOutOfRangeError."""
+        nothing. If that is in doubt, because of an error, from the batch before it on. OffsetOutOfRangeError."""
 
     def mark_sought(self, offset: int) -> Mark | None:
         """Of the batch before the offset at which a follower begins; None if nobody asks for it."""
@@ -271,13 +284,15 @@ class WriterSource:
     def is_truncated(self) -> bool:
         return self._log._truncations.number != self._reached.seen
 
-    def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
+    def read(
+        self, offset: int, on_error: str = "raise", mark: Mark | None = None, *, is_in_doubt: bool = False
+    ) -> Found | None:
         now = self._current()
         self._reached.take_in(offset)  # behind it: what it shows was not cut before
         self._reached.check(offset, now)
         if offset == now.log_end_offset:
             return None
-        return _found(self._log, now, offset, self._isolation, on_error, mark)
+        return _found(self._log, now, offset, self._isolation, on_error, mark, is_in_doubt=is_in_doubt)
 
     def mark_sought(self, offset: int) -> Mark | None:
         return None
@@ -359,7 +374,9 @@ class DirectorySource:
         self.look()
         return self._truncated
 
-    def read(self, offset: int, on_error: str = "raise", mark: Mark | None = None) -> Found | None:
+    def read(
+        self, offset: int, on_error: str = "raise", mark: Mark | None = None, *, is_in_doubt: bool = False
+    ) -> Found | None:
         if on_error == "skip" or (self._grown and not self._settled):
             self._grown, self._stale = False, True
         if not self._stale and self._grown:
@@ -373,7 +390,9 @@ class DirectorySource:
             self._reached.check(offset, self._log._now())
         if offset >= self._end:
             return None
-        return _found(self._log, self._log._now(), offset, self._isolation, on_error, mark)
+        return _found(
+            self._log, self._log._now(), offset, self._isolation, on_error, mark, is_in_doubt=is_in_doubt
+        )
 
     def mark_sought(self, offset: int) -> Mark | None:
         return mark_sought(self._shown, offset)

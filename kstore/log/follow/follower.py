@@ -134,12 +134,16 @@ class Follower(Closing, Generic[Item]):
             try:
                 if self._reader is None:
                     on_error = "skip" if self._is_passing else "raise"
-                    found = self._source.read(self._reached, on_error, self._mark)
+                    found = self._source.read(
+                        self._reached, on_error, self._mark, is_in_doubt=self._fault is not None
+                    )
                     if found is None:
                         return None
                     self._reader, self._stop, self._fresh = found.reader, found.stop, True
                     self._segments, self._reads = found.segments, 0
                 batch = next(self._reader, None)
+                if batch is not None and batch.last_offset < self._reached:
+                    continue  # the one before what is in doubt
                 if batch is not None and self._reads != self._reader._reads:
                     if self._source.is_truncated():  # another look tells whether this is what came instead
                         self._reader = None

@@ -9,6 +9,9 @@ from kstore.engine.segment.segment import Segment
 
 CACHE = ("keep", "drop")
 _WINDOW = 4 << 20  # so much is looked at, and asked for, at a time
+_PIECE = (
+    1 << 30
+)  # and so much of a file that is asked about as a whole: the answer takes a byte for each page
 _NEVER = 2**63 - 1
 
 
@@ -22,13 +25,18 @@ class Residency(NamedTuple):
 
 def residency_of(segment: Segment) -> Residency:
     """What the page cache holds of a segment now. OSError."""
-    size = segment.size
-    pages = segment.file().resident(segment.origin, size)
+    size, cached = segment.size, 0
+    for at in range(0, size, _PIECE):
+        cached += _cached_of(segment.file(), segment.origin + at, min(_PIECE, size - at))
+    return Residency(segment.base_offset, size, min(cached, size))
+
+
+def _cached_of(file: File, position: int, size: int) -> int:
+    pages = file.resident(position, size)
     cached = pages.count(1) * mmap.PAGESIZE
-    over = len(pages) * mmap.PAGESIZE - segment.origin % mmap.PAGESIZE - size
-    if pages and pages[-1]:
-        cached -= max(over, 0)
-    return Residency(segment.base_offset, size, max(0, min(cached, size)))
+    if pages and pages[-1]:  # of the last page not all counts
+        cached -= max(len(pages) * mmap.PAGESIZE - position % mmap.PAGESIZE - size, 0)
+    return max(cached, 0)
 
 
 class PageCache:

@@ -32,7 +32,7 @@ FORMS_HELP = (
     "null. The fields of the batch are in it too. `kstore append --format jsonl` reads it. "
     "csv: in UTF-8. A cell that a spreadsheet would take for a formula, because it begins with = + - @, a tab or the end "
     "of a line (or with ' and then one of these) and is not a number, gets a ' in front; control characters are written "
-    "as \\xNN; --raw switches both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. "
+    "as \\r and \\xNN, but a tab and the end of a line stay; --raw switches both off. Null and empty are both an empty cell, and bytes that are not UTF-8 are \\xNN, too. "
     "text: for people. Control characters are written as \\n, \\t, \\xNN"
 )
 

@@ -142,7 +142,7 @@ def segment_stat(segment: Segment, *, verify: bool) -> SegmentStat:
         wrong.append(
             f"{segment.path}: the time index ends at {segment.max_timestamp_so_far.timestamp}, "
             f"the log at {fields['max_timestamp']}: lookups by time will miss records; "
-            'in Python kstore.open(DIR, "r+", clean=False, recovery_point=0).close() makes the indexes anew'
+            f"kstore recover {segment.directory} --all makes the indexes anew"
         )
     if verify:
         found = segment.recovery_walk()
