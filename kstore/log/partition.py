@@ -312,30 +312,37 @@ class PartitionLog:
         is_cut_before = cut_before(self)
         bound = self._bound(offset, max_bytes, isolation)
         slices: list[Slice] = []
+        last: Segment | None = None
         while True:
             try:
                 found = self._slice(bound, offset, max_bytes, min_one_message, whole_batches, "raise")
             except CorruptFileError as e:
                 raise_told(bound.now, e, offset)
-            if found.segment is None or found.size == 0:
+            segment = found.segment
+            if segment is None or found.size == 0:
                 break
-            if slices and found.segment.base_offset <= slices[-1].segment.base_offset:
-                break  # batches of the one before reach into the next segment: who reads on from there is told
+            if last is not None and segment.base_offset <= last.base_offset:
+                break  # batches of the last one reach into the next: who reads on from there is told
             slices.append(found)
+            last = segment
             max_bytes -= found.size
             # on with the next segment, if this one is exhausted
             if (
                 max_bytes <= 0
-                or found.position + found.size < found.segment.size
-                or found.segment.end_offset >= bound.offset
+                or found.position + found.size < segment.size
+                or segment.end_offset >= bound.offset
             ):
                 break
-            offset = max(offset, found.segment.end_offset)
+            offset = max(offset, segment.end_offset)
             min_one_message = False
         # Else removed records may follow new ones: files that are open still show what was there.
-        after = slices[-1].segment if len(slices) > 1 else None
-        if after is not None and not after._keeps_its_name() and is_cut_before(after.base_offset):
-            raise after._truncated(offset)
+        if (
+            last is not None
+            and len(slices) > 1
+            and not last._keeps_its_name()
+            and is_cut_before(last.base_offset)
+        ):
+            raise last._truncated(offset)
         return Span(slices)
 
     def send(

@@ -56,7 +56,7 @@ def settled(log: kstore.PartitionLog) -> int:
     return now
 
 
-@pytest.mark.parametrize("piece", [mmap.PAGESIZE, 1 << 30])
+@pytest.mark.parametrize("piece", [64 * mmap.PAGESIZE, 1 << 30])
 def test_residency(log: kstore.PartitionLog, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     monkeypatch.setattr(page_cache, "_PIECE", piece)
     assert [(part.base_offset, part.size) for part in log.residency()] == [
