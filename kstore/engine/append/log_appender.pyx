@@ -304,6 +304,11 @@ cdef class LogAppender:
             return "a sync failed"
         if self.unfinished is not None:
             return f"{self.unfinished} was not finished"
+        return self._lost_index
+
+    @property
+    def _lost_index(self):
+        """Which index file another program has shortened, and that it has; None if none is known."""
         return None if self.active is None else self.active.lost_index()
 
     @property

@@ -7,7 +7,7 @@ import weakref
 from typing import Protocol
 
 from kstore.config import MAX64
-from kstore.errors import KstoreError, LogClosedError
+from kstore.errors import KstoreError, LogClosedError, LogFailedError
 from kstore.log.threads.background import Background
 from kstore.log.threads.wakeup import Wakeup
 from kstore.log.write.reports import Reports
@@ -18,6 +18,8 @@ class Flushed(Protocol):
 
     _reports: Reports
 
+    @property
+    def _lost_index(self) -> str | None: ...
     def flush(self) -> int: ...
     def _sync_sealed(self) -> None: ...
     def _store_recovery_point(self) -> None: ...
@@ -106,7 +108,10 @@ class Flusher:
             except LogClosedError:
                 pass  # closing syncs everything itself
             except (OSError, KstoreError, MemoryError) as e:
-                self.failure = e  # if the log refuses to write from here on, closing it tells
+                # If the log refuses to write from here on, closing it tells. But if it refused already, who caused that
+                # was told; only that an index was lost may be met here first.
+                if not isinstance(e, LogFailedError) or log._lost_index is not None:
+                    self.failure = e
             reports = log._reports
             del log
             reports.pass_on()
