@@ -9,9 +9,7 @@ from kstore.engine.segment.segment import Segment
 
 CACHE = ("keep", "drop")
 _WINDOW = 4 << 20  # so much is looked at, and asked for, at a time
-_PIECE = (
-    1 << 30
-)  # and so much of a file that is asked about as a whole: the answer takes a byte for each page
+_PIECE = 1 << 30  # of a file that is asked about as a whole: the answer takes a byte for each page
 _NEVER = 2**63 - 1
 
 
