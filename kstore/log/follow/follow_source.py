@@ -177,7 +177,8 @@ def _found(
     """What a view of a log has from an offset on for this isolation. Who skips what is damaged has to know what came before."""
     is_behind = mark is not None and mark[0] == offset - 1
     begin = offset
-    if is_in_doubt and is_behind and on_error == "raise":  # else a batch whose last offset is wrong would not be looked at
+    # from the batch before on: else one whose last offset is wrong would not be looked at
+    if is_in_doubt and is_behind and on_error == "raise":
         begin, is_behind = offset - 1, False
     segments, begin, stop, aborted = log._range(now, begin, None, isolation)
     if stop <= offset:
