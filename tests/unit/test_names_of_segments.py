@@ -1,6 +1,7 @@
 """Which files of a directory are segments, and what is said of those that only look so."""
 
 import contextlib
+import errno
 from pathlib import Path
 
 import pytest
@@ -67,10 +68,12 @@ def test_a_link_to_nothing_is_called_so(tmp_path: Path, mode: str, which: int) -
     logs[which].unlink()
     logs[which].symlink_to(tmp_path / "gone.log")
     with (
-        pytest.raises(OSError, match=r"symbolic link to .*gone\.log, where no file is"),
+        pytest.raises(OSError, match=r"symbolic link to .*gone\.log, where no file is") as caught,
         kstore.open(tmp_path / "t-0", mode) as log,
     ):
         list(log)
+    assert caught.value.errno == errno.EINVAL
+    assert not isinstance(caught.value, FileNotFoundError)  # the log is there
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")

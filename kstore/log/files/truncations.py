@@ -110,7 +110,7 @@ def read_truncations(path: Path) -> Truncations:
         )
         if content["version"] != _VERSION or list(entries) != sorted(set(entries)):
             return Truncations()
-        if any(number > _LATEST for number, *_ in entries[-1:]):  # a later one could not be larger
+        if entries and entries[-1][0] > _LATEST:  # a later one could not be larger
             return Truncations()
         return Truncations(entries, _offset(content["end"]), is_pending=bool(content["pending"]))
     except OSError as e:
