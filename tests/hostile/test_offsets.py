@@ -359,6 +359,7 @@ def test_a_batch_that_ends_before_it_begins(tmp_path: Path, delta: int, on_error
             list(reader)
     else:
         assert [record.offset for record in reader] == list(range(6))
+        assert [skipped.size for skipped in reader.skipped] == [len(pairs[1])]
 
 
 @pytest.mark.parametrize("delta", [1, 16, 2**20])

@@ -548,6 +548,9 @@ cdef class Segment:
             if size >= 0 and b.base_offset <= last:
                 ks_fail(fault, KS_E_OFFSET, 0, last + 1, b.base_offset)
                 size = WALK_DAMAGED
+            elif size >= 0 and b.last_offset < b.base_offset:
+                ks_fail(fault, KS_E_OFFSET, 0, b.base_offset, b.last_offset)
+                size = WALK_DAMAGED
             elif size >= 0 and last < promised < b.last_offset:
                 ks_fail(fault, KS_E_OFFSET, 0, promised, b.last_offset)
                 size = WALK_DAMAGED
