@@ -103,7 +103,7 @@ def test_what_was_cached_before_stays(log: kstore.PartitionLog) -> None:
         file.seek(5 << 20)
         file.read(2 << 20)
     before = log.residency()[0].cached_bytes
-    assert before >= 2 << 20
+    assert before > 1 << 20
     for _ in log.batches(cache="drop"):
         pass
     assert before - (512 << 10) <= log.residency()[0].cached_bytes <= before + (512 << 10)
