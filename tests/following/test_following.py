@@ -158,7 +158,7 @@ def test_from_the_end_on(both: tuple[kstore.PartitionLog, Tell]) -> None:
 
 def test_rolls_and_retention_behind_it(both: tuple[kstore.PartitionLog, Tell]) -> None:
     log, tell = both
-    follower = log.follow(0, timeout=1, records=False)
+    follower = log.follow(0, timeout=20, records=False)
     expected = 0
     for _ in range(8):
         tell("append 137")
