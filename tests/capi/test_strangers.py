@@ -207,10 +207,12 @@ def test_include_directory_is_whole(include: str) -> None:
         "kstore/columns.h",
         "kstore/crc32c.h",
         "kstore/format.h",
+        "kstore/lz4.h",
         "kstore/snappy.h",
         "libkstore/__init__.pxd",
         "libkstore/columns.pxd",
         "libkstore/crc32c.pxd",
         "libkstore/format.pxd",
+        "libkstore/lz4.pxd",
         "libkstore/snappy.pxd",
     }

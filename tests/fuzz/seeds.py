@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cramjam
+from lz4.block import compress as compress_lz4
 
 import kstore
 from tests.hostile.material import GOLDEN, segment_bytes, smallest_batches
@@ -57,6 +58,11 @@ def snappy() -> Iterator[bytes]:
         block = bytes(cramjam.snappy.compress_raw(batch.data))
         at = next(i for i, byte in enumerate(block) if byte < 0x80) + 1  # behind the length
         yield struct.pack(">H", len(batch.data)) + block[at:]
+
+
+def lz4() -> Iterator[bytes]:
+    for batch in _plain():
+        yield struct.pack(">H", len(batch.data)) + compress_lz4(batch.data, store_size=False)
 
 
 def indexes() -> Iterator[bytes]:

@@ -1018,6 +1018,79 @@ static void test_snappy(void)
     free(unpacked);
 }
 
+/* ---- LZ4 ----------------------------------------------------------------------------------------------------- */
+
+/* A half of a token; `more` gets the bytes that follow it. */
+static unsigned lz4_half(size_t n, uint8_t *more, size_t *bytes)
+{
+    *bytes = 0;
+    if (n < 15)
+        return (unsigned)n;
+    for (n -= 15; n >= 255; n -= 255)
+        more[(*bytes)++] = 255;
+    more[(*bytes)++] = (uint8_t)n;
+    return 15;
+}
+
+/* Random sequences, most of them short and sound, up to `most` bytes, the last with literals alone; returns how many bytes
+ * they are. */
+static size_t make_sequences(uint8_t *p, size_t most)
+{
+    size_t at = 0, done = 0, bytes;
+    uint8_t more[8];
+    for (;;) {
+        const int is_last = at + 700 > most;
+        const size_t literals = is_last ? 5 + random_below(30) : random_below(8) ? random_below(20) : random_below(600);
+        const size_t copied = random_below(8) ? random_below(40) : random_below(1500);
+        const size_t near = random_below(3) && done + literals ? done + literals : 1 + random_below(20);
+        const size_t distance = random_below(300) ? 1 + random_below(near < 65000 ? near : 65000) : random_below(65536);
+        const size_t token = at++;
+        p[token] = (uint8_t)(lz4_half(literals, more, &bytes) << 4);
+        memcpy(p + at, more, bytes);
+        at += bytes;
+        fill_random(p + at, literals);
+        at += literals;
+        done += literals;
+        if (is_last)
+            return at;
+        p[at++] = (uint8_t)(distance & 255);
+        p[at++] = (uint8_t)(distance >> 8);
+        p[token] |= (uint8_t)lz4_half(copied, more, &bytes);
+        memcpy(p + at, more, bytes);
+        at += bytes;
+        done += copied + 4;
+    }
+}
+
+static void test_lz4(void)
+{
+    enum { MOST = 5000, ROOM = 400 * MOST, ROUNDS = 4000 };
+    uint8_t *p = (uint8_t *)malloc(MOST), *unpacked = (uint8_t *)malloc(ROOM);
+    int round, late, sound = 0;
+    CHECK(p != NULL && unpacked != NULL);
+    for (round = 0; round < ROUNDS; round++) {
+        const size_t size = make_sequences(p, random_below(4) ? 800 + random_below(900) : 800 + random_below(MOST - 800));
+        const int64_t whole = unlz4_by_bytes(p, p + size, unpacked, ROOM, &late);
+        if (whole >= 0) { /* into what it takes, into more, and into too little */
+            sound += !late && ks_unlz4(p, p + size, unpacked, whole) == whole;
+            check_lz4(p, size, (size_t)whole);
+            check_lz4(p, size, (size_t)whole + random_below(100));
+            check_lz4(p, size, (size_t)whole - random_below((size_t)(whole < 60 ? whole : 60)));
+            check_lz4(p, size, random_below((size_t)whole + 1));
+        } else {
+            check_lz4(p, size, 4 * MOST);
+        }
+        check_lz4(p, random_below(size + 1), 4 * MOST);
+        p[random_below(size)] ^= (uint8_t)(1 << random_below(8));
+        check_lz4(p, size, whole > 0 ? (size_t)whole : random_below(4000));
+        fill_random(p, size);
+        check_lz4(p, size, random_below(4000));
+    }
+    CHECK(sound > ROUNDS / 4);
+    free(p);
+    free(unpacked);
+}
+
 /* -------------------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -1029,6 +1102,7 @@ static const struct {
     {"faults", test_faults},           {"truncations", test_truncations},   {"flips", test_flips},
     {"random", test_random},           {"plain", test_plain},               {"numbers", test_numbers},
     {"indexes", test_indexes},         {"snappy", test_snappy},
+    {"lz4", test_lz4},
 };
 
 int main(int argc, char **argv)

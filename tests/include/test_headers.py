@@ -13,7 +13,7 @@ import kstore
 INCLUDE = Path(kstore.get_include())
 HEADERS = sorted(path.name for path in (INCLUDE / "kstore").glob("*.h"))
 SOURCE = Path(__file__).with_name("test_headers.c")
-CALLS = {"snappy.h": "(uint32_t)ks_unsnap(0, 0, 0, 0)"}  # where it is not ks_crc32c
+CALLS = {f"{name}.h": f"(uint32_t)ks_un{short}(0, 0, 0, 0)" for name, short in (("snappy", "snap"), ("lz4", "lz4"))}  # where it is not ks_crc32c
 GROUPS = re.findall(r'\{"(\w+)", test_\w+\}', SOURCE.read_text())
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wcast-align", "-Werror"]
 CONVERSION = ["-Wconversion", "-Wsign-conversion"]
@@ -101,7 +101,7 @@ def test_without_assembler(tmp_path: Path) -> None:
 
 # what the .pxd files leave out: the parts that the public functions are made of
 PRIVATE = re.compile(
-    r"ks_read_bytes|ks_short_varint|ks_take_numbers|ks_crc32c_(?!portable)\w+|ks_crc_\w+|(?i:ks_snappy_\w+)"
+    r"ks_read_bytes|ks_short_varint|ks_take_numbers|ks_crc32c_(?!portable)\w+|ks_crc_\w+|(?i:ks_(snappy|lz4)_\w+)"
 )
 
 

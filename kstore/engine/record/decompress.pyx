@@ -2,9 +2,10 @@
 """The four codecs of Kafka (spec 2.6): what a batch's payload unpacks to, never more than a cap.
 
 gzip comes from libdeflate (deflate), zstd frames from zstandard, and what these do not take from zlib and cramjam,
-which say what is wrong with it; the blocks of lz4 come from cramjam. The framings around the blocks, and snappy's
-blocks, are read here, because Kafka's readers and writers have their own rules for them: xerial's snappy
-stream, lz4 frames of independent blocks whose header checksum is wrong in messages of magic 0.
+which say what is wrong with it. The framings of snappy and lz4 are read here, because Kafka's readers and writers have
+their own rules for them: xerial's snappy stream, lz4 frames of independent blocks whose header checksum is wrong in
+messages of magic 0. So are their blocks, without the GIL: cramjam takes a block of lz4 for one with its size before it
+if it can, and gives other bytes then.
 
 The output buffer is sized from what the framing itself says before anything is unpacked, and cut at the cap, so a bomb
 costs no more memory than that.
@@ -12,14 +13,13 @@ costs no more memory than that.
 
 import zlib
 
-from cpython.buffer cimport PyBUF_READ
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from libkstore.format cimport ks_load_i32
+from libkstore.lz4 cimport ks_unlz4
 from libkstore.snappy cimport ks_unsnap
 
 from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
@@ -215,8 +215,9 @@ cdef bytearray decompress_lz4(const uint8_t *p, int64_t size, int magic, int64_t
     """One lz4 frame. Blocks must be independent, as Kafka wants them; content checksums are not verified, as there."""
     cdef int64_t at, begin, block_max, total = 0, done = 0, n, blocks = 0
     cdef uint32_t word
+    cdef int64_t room, unpacked
     cdef uint8_t flags
-    cdef bint stored
+    cdef uint8_t *target
     cdef bytearray out
     if size < 7:
         raise CodecError("lz4: frame header", 0, 7, size)
@@ -264,29 +265,26 @@ cdef bytearray decompress_lz4(const uint8_t *p, int64_t size, int magic, int64_t
                 raise CodecError("lz4: block checksum", at, load_le32(p + at), xxh32(p + at - n, n))
             at += 4
     out = new_buffer(min(total, limit + 1), limit + 1)
-    target = memoryview(out)
+    target = <uint8_t *>PyByteArray_AS_STRING(out)
+    room = len(out)
     at = begin
     while (word := load_le32(p + at)) != 0:  # the sizes were looked at above
         at += 4
         n = word & 0x7FFFFFFF
-        stored = word >> 31
-        if n > limit - done and stored:
-            raise DecompressLimitError(done + n)
-        if stored:
-            memcpy(PyByteArray_AS_STRING(out) + done, p + at, <size_t>n)
+        if word >> 31:  # stored
+            if n > limit - done:
+                raise DecompressLimitError(done + n)
+            memcpy(target + done, p + at, <size_t>n)
             done += n
         else:
-            try:
-                done += cramjam.lz4.decompress_block_into(
-                    PyMemoryView_FromMemory(<char *>p + at, n, PyBUF_READ),
-                    target[done : min(done + block_max, <int64_t>len(out))]
-                )
-            except cramjam.DecompressionError:
-                if len(out) - done < block_max and len(out) > limit:
-                    raise DecompressLimitError(len(out)) from None
-                raise CodecError("lz4: block", at, f"a block of at most {block_max} bytes", "a broken one") from None
+            with nogil:
+                unpacked = ks_unlz4(p + at, p + at + n, target + done, min(block_max, room - done))
+            if unpacked < 0:
+                if room - done < block_max and room > limit:
+                    raise DecompressLimitError(room)
+                raise CodecError("lz4: block", at, f"a block of at most {block_max} bytes", "a broken one")
+            done += unpacked
         at += n + (4 if flags & 0x10 else 0)
-    target.release()
     if done > limit:
         raise DecompressLimitError(done)
     PyByteArray_Resize(out, done)
