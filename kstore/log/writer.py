@@ -37,7 +37,6 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import (
     CorruptFileError,
     CorruptRecordError,
-    InvalidConfigError,
     KstoreError,
     LogChangedError,
     LogClosedError,
@@ -81,6 +80,7 @@ from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appender import Appender
 from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.write.flusher import Flusher
+from kstore.log.write.given_retention import check_given
 from kstore.log.write.log_validator import validate
 from kstore.log.write.rebase_segment import AdoptedFile, finish_adoptions
 from kstore.log.write.reports import Reports
@@ -852,7 +852,9 @@ class LogWriter(RecordAppender, PartitionLog):
         Files are renamed to .deleted, and removed by a later retain() or by close() when file_delete_delay_ms is over.
 
         If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one before, segments
-        that only Kafka's default of 7 days would delete are kept, and InvalidConfigError says so.
+        that only Kafka's default of 7 days would delete are kept, and InvalidConfigError says so. So are segments of a log
+        that is known to be compacted, by its directory's cleaner-offset-checkpoint or as one of Kafka's own topics, if
+        nobody has said cleanup_policy.
 
         It works on a full disk, of a log that is open already or was closed. OSError if a file cannot be renamed or removed: older segments are deleted then, that
         one and newer ones are not.
@@ -866,7 +868,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._check_place()
             now_ms = self.clock_ms()
             decisions = decide_for(self._now(), self._retention(), now_ms, kept)
-            self._refuse_defaults(decisions)
+            check_given(self.path, self._config, decisions)
             if not dry_run:
                 gone = sum(d.delete for d in decisions)
                 if gone:
@@ -900,16 +902,6 @@ class LogWriter(RecordAppender, PartitionLog):
         if "retention_ms" not in given and given.get("retention_bytes", -1) >= 0:
             return self._config.replace(retention_ms=-1)
         return self._config
-
-    def _refuse_defaults(self, decisions: Sequence[Decision]) -> None:
-        """Nothing goes by a configuration that nobody has given."""
-        by_default = next((d for d in decisions if d.rule == "time"), None)
-        if by_default is not None and "retention_ms" not in self._config.given_options():
-            raise InvalidConfigError(
-                f"{self.path} was opened without retention_ms, and by Kafka's default of 7 days the segment at offset "
-                f"{by_default.base_offset} would be deleted: {by_default.reason}. Give open(), or the topic of a store, the "
-                "retention that is meant, such as retention_ms=-1, or retention_ms=604_800_000 for the default"
-            )
 
     def _delete_oldest(self, count: int, now_ms: int) -> None:
         """Deletes so many segments; the active one, if it goes too, once those before it have made room."""

@@ -862,7 +862,8 @@ class LogStore:
         are kept whole; if it has committed nothing at all, nothing is deleted.
 
         A partition that fails is left out, and `health` tells. So is one of which nobody has said how long its records are
-        kept, neither the topic nor the store, and of which Kafka's default of 7 days would delete something.
+        kept, neither the topic nor the store, and of which Kafka's default of 7 days would delete something; and one that
+        is known to be compacted, if nobody has said cleanup_policy.
         """
         boolean("dry_run", dry_run)
         groups = [*self._keep_for, *checked_groups("keep_for", keep_for)]

@@ -242,13 +242,19 @@ class TopicCatalog:
             self.unfinished = f"{change}: {e}"
 
     def _moved(self, paths: set[str]) -> dict[str, str]:
-        """Where directories lie now that were moved since these were their paths, as far as their names tell."""
-        free = {str(directory.path) for directory in self.live()} - paths
+        """Where directories lie now that were moved or copied since these were their paths, or have others now: as links and
+        their names tell."""
+        live = {str(directory.path) for directory in self.live()}
+        free = live - paths
         if len(self.directories) == len(paths) == len(free) == 1:
             return dict.fromkeys(paths, *free)
-        found: dict[str, str] = {}
-        for path in paths:
-            if free and not os.path.exists(path):  # noqa: PTH110 - it raises nothing
+        is_all = (
+            len(free) == len(self.directories) == len(paths)
+        )  # all of a copy, which may lie beside the original
+        found = {path: other for path in paths - live for other in free if _is_same(path, other)}
+        free -= set(found.values())
+        for path in paths - set(found):
+            if free and (is_all or not os.path.exists(path)):  # noqa: PTH110 - it raises nothing
                 alike, best = max((_common_end(path, other), other) for other in free)
                 if alike and sum(_common_end(path, other) == alike for other in free) == 1:
                     found[path] = best
@@ -395,6 +401,14 @@ class TopicCatalog:
             else:
                 self.not_removed.pop(directory.path / name, None)
                 del self.set_aside[directory, name]
+
+
+def _is_same(a: str, b: str) -> bool:
+    """Whether two paths lead to one directory: links, or two places where it is mounted."""
+    try:
+        return os.path.samefile(a, b)  # noqa: PTH121 - paths as they are written down
+    except (OSError, ValueError):
+        return False
 
 
 def _common_end(a: str, b: str) -> int:

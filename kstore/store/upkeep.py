@@ -243,9 +243,10 @@ class Upkeep:
                         act(store._open_logs.get(tp) if log is None else log, tp)
                     else:
                         self._stay_quiet(task, tp, until, _CLOSED, openings)
-                except InvalidConfigError:
+                except InvalidConfigError as e:
                     self._stay_quiet(task, tp, MAX64, _CLOSED, self._openings)
-                    raise InvalidConfigError(_NOBODY_SAID) from None
+                    text = str(e) if store._says_retention(tp.topic) else _NOBODY_SAID
+                    raise InvalidConfigError(text) from None
 
     def remove(self, store: Any, now: int) -> None:
         """Removes what was deleted and whose time has come. In logs that are open, producers expire too."""

@@ -13,7 +13,10 @@ import kstore
 INCLUDE = Path(kstore.get_include())
 HEADERS = sorted(path.name for path in (INCLUDE / "kstore").glob("*.h"))
 SOURCE = Path(__file__).with_name("test_headers.c")
-CALLS = {f"{name}.h": f"(uint32_t)ks_un{short}(0, 0, 0, 0)" for name, short in (("snappy", "snap"), ("lz4", "lz4"))}  # where it is not ks_crc32c
+CALLS = {
+    "lz4.h": "(uint32_t)ks_unlz4(0, 0, 0, 0)",
+    "snappy.h": "(uint32_t)ks_unsnap(0, 0, 0, 0)",
+}  # else ks_crc32c
 GROUPS = re.findall(r'\{"(\w+)", test_\w+\}', SOURCE.read_text())
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wcast-align", "-Werror"]
 CONVERSION = ["-Wconversion", "-Wsign-conversion"]

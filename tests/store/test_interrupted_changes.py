@@ -7,6 +7,7 @@ import contextlib
 import errno
 import itertools
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -235,6 +236,35 @@ def test_moved_under_other_names(tmp_path: Path) -> None:
     with opened(tmp_path / "x") as store:
         assert store.health().ok
         assert store.topics["new"] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "how", ["links", "a link to both", "new names beside links", "a copy beside the original"]
+)
+def test_other_paths_of_the_same_directories(tmp_path: Path, how: str) -> None:
+    """The old paths are there, and lead to the directories in use, or to what these are a copy of."""
+    left_unfinished(tmp_path / "x", "new", (0, 1), 2)
+    paths = [tmp_path / "y" / "a", tmp_path / "y" / "b"]
+    if how == "links":
+        paths = [tmp_path / "first", tmp_path / "second"]
+        for path, name in zip(paths, "ab", strict=True):
+            path.symlink_to(tmp_path / "x" / name)
+    elif how == "a link to both":
+        (tmp_path / "y").symlink_to(tmp_path / "x")
+    elif how == "new names beside links":
+        paths = [tmp_path / "first", tmp_path / "second"]
+        for path, name in zip(paths, "ab", strict=True):
+            (tmp_path / "x" / name).rename(path)
+            (tmp_path / "x" / name).symlink_to(path)
+    else:
+        shutil.copytree(tmp_path / "x", tmp_path / "y")
+    with LogStore(*paths, mode="a") as store:
+        assert store.health().unfinished == ""
+        assert store.topics["new"] == [0, 1]
+        assert all((path / f"new-{number}").is_dir() for number, path in enumerate(paths))
+        store.create_topic("another")
+    if how == "a copy beside the original":
+        assert not list((tmp_path / "x").glob("*/new-*"))
 
 
 def test_a_directory_is_not_named_after_a_crash(tmp_path: Path) -> None:

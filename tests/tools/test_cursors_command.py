@@ -50,7 +50,7 @@ def test_the_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_group_of_no_position_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "cursors", data, "--group", "mialer")
-    assert (code, out.count("\n"), err) == (0, 1, f"group 'mialer' has no position in {data}\n")
+    assert (code, out.count("\n"), err) == (1, 1, f"group 'mialer' has no position in {data}\n")
 
 
 def test_one_that_was_made_anew_is_not_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,11 @@ def test_as_the_library(seed: int) -> None:
             block = block[: chance.randrange(1, len(block) + 1)]
         elif kind == 2:
             at = chance.randrange(len(block))
-            block = block[:at] + bytes([chance.choice((0, 1, 15, 240, 255, chance.randrange(256)))]) + block[at + 1 :]
+            block = (
+                block[:at]
+                + bytes([chance.choice((0, 1, 15, 240, 255, chance.randrange(256)))])
+                + block[at + 1 :]
+            )
         found, expected = unpacked(block), right(block)
         sound += expected is not None
         assert found == expected or (found is None and has_no_distance(block)), block.hex()
@@ -92,7 +96,9 @@ def test_a_block_that_begins_like_a_size() -> None:
     assert unpacked(block) == bytes.fromhex("0e000080010000002200feffffffffffffffff01820101027600")
 
 
-@pytest.mark.parametrize("size", [0, 1, 4, 5, 11, 12, 13, 31, 32, 33, 64, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+@pytest.mark.parametrize(
+    "size", [0, 1, 4, 5, 11, 12, 13, 31, 32, 33, 64, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7]
+)
 @pytest.mark.parametrize("run", [1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 200])
 def test_runs(size: int, run: int) -> None:
     plain = (random.Random(run).randbytes(run) * (size // run + 1))[:size]

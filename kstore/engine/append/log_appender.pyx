@@ -516,8 +516,9 @@ cdef class LogAppender:
         if timestamp >= 0 and (now - timestamp > self.before_max_ms or timestamp - now > self.after_max_ms):
             if timestamp > <int64_t>10 ** 14:  # year 5138
                 raise InvalidTimestampError(
-                    f"timestamp {timestamp} is milliseconds since 1970, so long after now, {now}; if microseconds or "
-                    "nanoseconds were meant, divide by 1000 or 1000000 (or give datetimes, or numpy's datetime64)"
+                    f"timestamp {timestamp} is milliseconds since 1970, so long after now, {now}: "
+                    f"message_timestamp_after_max_ms allows {self.after_max_ms}; if microseconds or nanoseconds were "
+                    "meant, divide by 1000 or 1000000 (or give datetimes, or numpy's datetime64)"
                 )
             if timestamp > now:
                 raise InvalidTimestampError(

@@ -22,6 +22,11 @@ OPTIONS = "kstore-config.json"
 TRUNCATIONS = "kstore-truncations.json"
 DRAFT = ".tmp"  # behind the name of a small file that is being written, as Kafka does it, too
 CLUSTER_METADATA = "__cluster_metadata"
+KAFKAS_COMPACTED = (
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+)  # topics, by every broker
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MOST_NAME = 255

@@ -173,6 +173,11 @@ def read_cleaner_offset(path: Path) -> int | None:
     return offsets.get(name_of(path))
 
 
+def is_known_compacted(path: Path) -> bool:
+    """Whether a partition was compacted, as its log directory tells, or is of a topic of Kafka's own that is. OSError."""
+    return name_of(path).topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None
+
+
 def _is_a_brokers(marker: str) -> bool:
     """Whether a broker wrote a clean marker: it has an epoch, where kstore writes -1 (spec 1.7)."""
     try:

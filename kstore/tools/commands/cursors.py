@@ -128,17 +128,28 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError("--dry-run needs --reset-to, --import, --export or --expire")
         rows = _rows(args)
         _show(args, ("log_end_offset", "lag", "committed", "metadata"), rows)
-        if args.group is not None and not rows:
-            print(f"group {args.group!r} has no position in {args.directory}", file=sys.stderr)
+        if not rows:
+            return _nothing(args)
     elif args.reset_to is not None:
         if args.group is None:
             raise ValueError("--reset-to needs --group: it is done for one group")
         _reset(args)
     elif args.expire is not None:
+        if not _rows(args):
+            return _nothing(args)
         _expire(args)
     else:
         _transfer(args)
     return 0
+
+
+def _nothing(args: argparse.Namespace) -> int:
+    """Says on stderr what was named and is not there: 1 for that, 0 if nothing was named."""
+    whose = "no group has a" if args.group is None else f"group {args.group!r} has no"
+    of = "" if args.topic is None else f" in topic {args.topic}"
+    if args.group is not None or args.topic is not None:
+        print(f"{whose} position{of} in {args.directory}", file=sys.stderr)
+    return int(args.group is not None or args.topic is not None)
 
 
 def _transfer(args: argparse.Namespace) -> None:

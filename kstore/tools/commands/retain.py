@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from kstore.log.recovery.presence import require_partition
+from kstore.log.write.given_retention import check_given
 from kstore.log.write.retention import Decision, decide_for
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     config = config_of(args)  # a wrong name is named first
     require_partition(Path(args.directory))
     if args.defaults:
-        config = config.replace(retention_ms=config.retention_ms)
+        config = config.replace(retention_ms=config.retention_ms, cleanup_policy=config.cleanup_policy)
     given = config.given_options()
     if "retention_ms" not in given and given.get("retention_bytes", -1) >= 0:
         config = config.replace(retention_ms=-1)  # a size alone means that
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
             decisions = decide_for(log, config, time.time_ns() // 1_000_000)
+            check_given(log.path, config, decisions)
     else:
         with open_writer(args, "r+", config=config) as log:
             decisions = log.retain()
