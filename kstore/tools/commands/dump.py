@@ -9,7 +9,6 @@ corrupt snapshot and an index that does not match its log, for which Kafka's too
 
 import argparse
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -145,8 +144,7 @@ def lines_of(path: str, args: argparse.Namespace, report: FileReport) -> Iterato
         return dump_snapshot(path, report)
     if kind == ".txnindex":
         return dump_transaction_index(path)
-    hint = ": it is a directory, name the files in it" if os.path.isdir(path) else ""  # noqa: PTH112 - the path as it was given
-    print(f"Ignoring unknown file {path}{hint}", file=sys.stderr)
+    print(f"Ignoring unknown file {path}", file=sys.stderr)
     report.failed = True
     return iter(())
 
