@@ -7,10 +7,12 @@ import importlib
 import subprocess
 from pathlib import Path
 
+import cramjam
 import pytest
 
+from kstore.engine.record.decompress import decompress
 from kstore.store import consumer_offsets
-from tests.fuzz import positions, seeds, targets
+from tests.fuzz import codecs, positions, seeds, targets
 
 FOUND: dict[str, tuple[str, ...]] = {"codecs": (), "directories": (), "arguments": (), "positions": ()}
 
@@ -54,6 +56,23 @@ def test_positions_find_an_aborted_transaction_that_counts(
     seeds_of_it = list(positions.contents())
     cases = (f"found.{number}" for number in range(40))
     assert any(positions.drive("positions", seeds_of_it, positions.try_one, [case]) for case in cases)
+
+
+def test_codecs_find_a_library_that_guesses(findings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cramjam takes a sound block of lz4 for one with its size before it, if it can: kstore unpacked blocks with it."""
+
+    def guessing(codec: int, magic: int, payload: bytes, limit: int) -> bytes:
+        out = bytearray(limit)
+        size = int.from_bytes(payload[7:11], "little")
+        if codec != 3 or payload[4] != 0x60 or len(payload) != size + 15:
+            return bytes(decompress(codec, magic, payload, limit))
+        done = cramjam.lz4.decompress_block_into(payload[11:-4], out)
+        return bytes(out[:done])
+
+    monkeypatch.setattr(codecs, "decompress", guessing)
+    seeds_of_it = list(codecs.cases())
+    cases = (f"found.{number}" for number in range(1000))
+    assert any(codecs.drive("codecs", seeds_of_it, codecs.try_one, [case]) for case in cases)
 
 
 SPOILT = {
