@@ -80,7 +80,7 @@ from kstore.log.write.append_limits import limits_of
 from kstore.log.write.appender import Appender
 from kstore.log.write.deleted_segments import DeletedSegments
 from kstore.log.write.flusher import Flusher
-from kstore.log.write.given_retention import check_given
+from kstore.log.write.given_retention import what_was_not_said
 from kstore.log.write.log_validator import validate
 from kstore.log.write.rebase_segment import AdoptedFile, finish_adoptions
 from kstore.log.write.reports import Reports
@@ -854,7 +854,7 @@ class LogWriter(RecordAppender, PartitionLog):
         If nobody has said retention_ms, at this opening or, where the log keeps its configuration, at one before, segments
         that only Kafka's default of 7 days would delete are kept, and InvalidConfigError says so. So are segments of a log
         that is known to be compacted, by its directory's cleaner-offset-checkpoint or as one of Kafka's own topics, if
-        nobody has said cleanup_policy.
+        nobody has said cleanup_policy. Segments below the log start offset are deleted all the same.
 
         It works on a full disk, of a log that is open already or was closed. OSError if a file cannot be renamed or removed: older segments are deleted then, that
         one and newer ones are not.
@@ -868,9 +868,9 @@ class LogWriter(RecordAppender, PartitionLog):
             self._check_place()
             now_ms = self.clock_ms()
             decisions = decide_for(self._now(), self._retention(), now_ms, kept)
-            check_given(self.path, self._config, decisions)
+            refusal = what_was_not_said(self.path, self._config, decisions)
             if not dry_run:
-                gone = sum(d.delete for d in decisions)
+                gone = sum(d.delete and (refusal is None or d.rule == "start_offset") for d in decisions)
                 if gone:
                     self._delete_oldest(gone, now_ms)
                 self._deleted.unlink(now_ms)
@@ -878,6 +878,8 @@ class LogWriter(RecordAppender, PartitionLog):
                 if gone:
                     self._store_deletion()
         self._reports.pass_on()
+        if refusal is not None:
+            raise refusal
         return decisions
 
     def _kept_for(self, groups: Sequence[str]) -> dict[str, int]:

@@ -341,7 +341,13 @@ class TopicCatalog:
         for directory in self.live():
             directory.refuse_writers(partitions)
         self._check_free()
-        self._decide(self.table.without_topic(self._leaving))
+        places = {
+            tp.partition: str(directory.path)
+            for directory in self.live()
+            for tp in directory.partitions
+            if tp.topic == self._leaving
+        }
+        self._decide(self.table.without_topic(self._leaving, places))
         self._carry_out(now)
 
     def spread(self, directories: Iterable[LogDirectory]) -> None:

@@ -102,3 +102,22 @@ def test_another_topic(copied: Path) -> None:
         store.retain()
         assert store.health().ok
     assert records(other) == 0
+
+
+def test_another_partition_of_the_topic(copied: Path) -> None:
+    """A broker names only what it has cleaned already."""
+    other = copied.rename(copied.parent / copied.name.replace("-0", "-1"))
+    with kstore.open(other, "r+", **RETENTION) as log, pytest.raises(kstore.InvalidConfigError):
+        log.retain()
+    assert records(other) == 90
+
+
+def test_what_lies_below_the_log_start_goes(copied: Path) -> None:
+    """Somebody has said that, and only the rest is refused."""
+    with kstore.open(copied, "r+", **RETENTION) as log:
+        log.delete_records(50)
+        first = log.segments[0].base_offset
+        with pytest.raises(kstore.InvalidConfigError, match="known to be compacted"):
+            log.retain()
+        assert first < log.segments[0].base_offset <= 50
+        assert log.log_end_offset == 90

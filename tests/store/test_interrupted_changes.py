@@ -19,6 +19,7 @@ import kstore
 from kstore import LogStore, TopicPartition
 from kstore.engine.io.file import calls_made, fail_call
 from kstore.log.files.lock import PartitionLock, is_locked
+from kstore.store.topic_catalog import TopicCatalog
 from tests.helpers.calls import some_calls
 from tests.interrupts.injector import InjectedInterrupt, Injector
 
@@ -276,6 +277,27 @@ def test_a_directory_is_not_named_after_a_crash(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("y/*/new-*"))
     with opened(tmp_path / "y") as store:
         assert store.topics["new"] == [0, 1]
+
+
+def test_a_deletion_waits_for_all_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the topic would come back when the other directory is named again."""
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, "the process dies, say")
+
+    store, logs = filled(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicCatalog, "_carry_out", failing)
+        with pytest.raises(OSError, match="dies, say"):
+            store.delete_topic("old")
+    for log in logs:
+        log.close()
+    store.close()
+    with LogStore(tmp_path / "a", mode="a") as store:
+        assert "b is not in use" in store.health().unfinished
+    with opened(tmp_path) as store:
+        assert store.health().ok
+        assert "old" not in store.topics
 
 
 class Interrupt(BaseException):

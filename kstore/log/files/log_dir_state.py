@@ -174,8 +174,13 @@ def read_cleaner_offset(path: Path) -> int | None:
 
 
 def is_known_compacted(path: Path) -> bool:
-    """Whether a partition was compacted, as its log directory tells, or is of a topic of Kafka's own that is. OSError."""
-    return name_of(path).topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None
+    """Whether a partition, or another of its topic, was compacted, as its log directory tells, or is of a topic of Kafka's own
+    that is. OSError."""
+    topic = name_of(path).topic
+    if topic in layout.KAFKAS_COMPACTED or read_cleaner_offset(path) is not None:
+        return True
+    offsets, _ = checkpoints.salvage_offsets(directory_of(path) / layout.CLEANER_OFFSETS)
+    return any(tp.topic == topic for tp in offsets)
 
 
 def _is_a_brokers(marker: str) -> bool:

@@ -33,7 +33,8 @@ class KnownTopic:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a topic's directories that was decided: partitions to make, by log directory, or all to be deleted."""
+    """A change of a topic's directories that was decided: partitions to make, by log directory, or all to be deleted, which lie
+    there."""
 
     topic: str
     delete: bool
@@ -59,10 +60,10 @@ class TopicTable:
         """The table after a topic was made or changed."""
         return TopicTable(self.number + 1, {**self.topics, name: topic}, change)
 
-    def without_topic(self, name: str) -> "TopicTable":
-        """The table in which the deletion of a topic is decided."""
+    def without_topic(self, name: str, places: Mapping[int, str]) -> "TopicTable":
+        """The table in which the deletion of a topic is decided, whose partitions lie in these log directories."""
         topics = {known: topic for known, topic in self.topics.items() if known != name}
-        return TopicTable(self.number + 1, topics, Change(name, delete=True))
+        return TopicTable(self.number + 1, topics, Change(name, delete=True, make=places))
 
     def finished(self) -> "TopicTable":
         """The same, with its change carried out."""

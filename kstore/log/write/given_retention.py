@@ -9,21 +9,24 @@ from kstore.log.files.log_dir_state import is_known_compacted
 from kstore.log.write.retention import Decision
 
 
-def check_given(path: str, config: LogConfig, decisions: Sequence[Decision]) -> None:
-    """InvalidConfigError if segments of a log would go by Kafka's default of 7 days, or would go by size or age because Kafka's
-    default policy is to delete, though the log is known to be compacted. OSError."""
+def what_was_not_said(
+    path: str, config: LogConfig, decisions: Sequence[Decision]
+) -> InvalidConfigError | None:
+    """An error if segments of a log would go by Kafka's default of 7 days, or would go by size or age because Kafka's default
+    policy is to delete, though the log is known to be compacted. Those below the log start offset may go. OSError."""
     given = config.given_options()
     by_time = next((d for d in decisions if d.rule == "time"), None)
     if by_time is not None and "retention_ms" not in given:
-        raise InvalidConfigError(
+        return InvalidConfigError(
             f"{path} was opened without retention_ms, and by Kafka's default of 7 days the segment at offset "
             f"{by_time.base_offset} would be deleted: {by_time.reason}. Give open(), or the topic of a store, the "
             "retention that is meant, such as retention_ms=-1, or retention_ms=604_800_000 for the default"
         )
     by_policy = next((d for d in decisions if d.rule in ("time", "size")), None)
     if by_policy is not None and "cleanup_policy" not in given and is_known_compacted(Path(path)):
-        raise InvalidConfigError(
+        return InvalidConfigError(
             f"{path} is known to be compacted, and was opened without cleanup_policy: by Kafka's default, delete, the segment "
             f"at offset {by_policy.base_offset} would be deleted, and the last record of many a key with it: {by_policy.reason}. "
             'Give open(), the topic of a store, or --config the policy that is meant: cleanup_policy="compact" or "delete"'
         )
+    return None

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from kstore.log.recovery.presence import require_partition
-from kstore.log.write.given_retention import check_given
+from kstore.log.write.given_retention import what_was_not_said
 from kstore.log.write.retention import Decision, decide_for
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
@@ -46,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:  # writes nothing, takes no lock
         with open_dry(args) as log:
             decisions = decide_for(log, config, time.time_ns() // 1_000_000)
-            check_given(log.path, config, decisions)
+            refusal = what_was_not_said(log.path, config, decisions)
+            if refusal is not None:
+                raise refusal
     else:
         with open_writer(args, "r+", config=config) as log:
             decisions = log.retain()
