@@ -248,9 +248,8 @@ class TopicCatalog:
         free = live - paths
         if len(self.directories) == len(paths) == len(free) == 1:
             return dict.fromkeys(paths, *free)
-        is_all = (
-            len(free) == len(self.directories) == len(paths)
-        )  # all of a copy, which may lie beside the original
+        # all of a copy, which may lie beside the original
+        is_all = len(free) == len(self.directories) == len(paths)
         found = {path: other for path in paths - live for other in free if _is_same(path, other)}
         free -= set(found.values())
         for path in paths - set(found):

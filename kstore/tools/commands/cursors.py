@@ -145,11 +145,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _nothing(args: argparse.Namespace) -> int:
     """Says on stderr what was named and is not there: 1 for that, 0 if nothing was named."""
+    if args.group is None and args.topic is None:
+        return 0
     whose = "no group has a" if args.group is None else f"group {args.group!r} has no"
     of = "" if args.topic is None else f" in topic {args.topic}"
-    if args.group is not None or args.topic is not None:
-        print(f"{whose} position{of} in {args.directory}", file=sys.stderr)
-    return int(args.group is not None or args.topic is not None)
+    print(f"{whose} position{of} in {args.directory}", file=sys.stderr)
+    return 1
 
 
 def _transfer(args: argparse.Namespace) -> None:
