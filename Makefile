@@ -3,10 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := setup.py pyproject.toml $(shell find kstore include -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
-# Folders whose tests take seconds, and together less than a minute.
+# Tests that wait for a disk or a clock leave a processor free for one more process.
+JOBS ?= $(shell expr $$(nproc) + 1)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS)
+# Folders whose tests take less than a minute together.
 QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
 
-.PHONY: help demo demo-cluster test quick test-spark interop check bench bench-all crash fuzz evidence asan debug coverage wheel clean
+.PHONY: help demo demo-cluster quick test nightly nightly-one test-spark interop check bench bench-all fuzz evidence asan debug coverage wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -19,11 +22,17 @@ demo: .venv/built ## read a real broker's log directory, copy a topic, run a pip
 demo-cluster: .venv/built .venv/with-spark ## the pipeline on a cluster of Spark, of two workers, that it starts and ends
 	$(BIN)/python examples/cluster.py
 
-test: .venv/built .venv/with-test .venv/with-spark .venv/with-examples .venv/spark.jsa ## all tests; ARGS="tests/unit -k name" for some
-	$(BIN)/python -m pytest $(ARGS)
+quick: .venv/built .venv/with-test ## the tests that take less than a minute
+	$(PYTEST) -q -m "not nightly" $(QUICK) $(ARGS)
 
-quick: .venv/built .venv/with-test ## the tests that take seconds: less than a minute for all
-	$(BIN)/python -m pytest -q $(QUICK) $(ARGS)
+test: .venv/built .venv/with-test .venv/with-spark .venv/with-examples ## the tests of each change: five minutes; ARGS="tests/unit -k name" for some
+	$(PYTEST) -q -m "not nightly" $(ARGS)
+
+nightly: .venv/for-nightly ## every test, with more effort: hours; PARTS="kafka spark" for some, EFFORT=20 for more
+	$(BIN)/python -m tests.nightly $(PARTS)
+
+nightly-one: .venv/for-nightly ## the part of the nightly tests that CI runs for the newest commit
+	$(BIN)/python -m tests.nightly --one
 
 interop: .venv/built .venv/with-test ## a real Kafka opens, recovers and continues what kstore wrote, and the reverse (Java 17, Maven)
 	$(BIN)/python -m pytest -m kafka $(ARGS)
@@ -57,10 +66,6 @@ bench: .venv/built .venv/with-bench ## the benchmarks against Python's contestan
 
 bench-all: .venv/built .venv/with-bench ## the benchmarks with Kafka (Java 17, Maven), krabka (cargo) and Spark too
 	$(BIN)/python -m pytest benchmarks --all --report benchmarks/report $(ARGS)
-
-COUNT ?= 1000
-crash: .venv/built .venv/with-test ## kill a writer at COUNT=1000 random moments
-	KSTORE_CRASHES=$(COUNT) $(BIN)/python -m pytest tests/crash --timeout 0 $(ARGS)
 
 SECONDS ?= 600
 fuzz: .venv/built .venv/with-test ## look for bytes and calls that crash it, for SECONDS=600 in all (clang; gcc for what runs in Python)
@@ -97,6 +102,9 @@ wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and the tests
 # A dependency group of pyproject.toml.
 .venv/with-%: .venv/ready
 	$(BIN)/pip install --quiet --group $*
+	@touch $@
+
+.venv/for-nightly: .venv/built .venv/with-test .venv/with-spark .venv/with-examples .venv/with-broker .venv/spark.jsa
 	@touch $@
 
 .venv/spark.jsa: .venv/with-spark | .venv/built

@@ -13,11 +13,27 @@ import kstore
 from kstore.engine.io.file import fail_call, trace_calls
 from tests.helpers.java import options
 
-SHARING = ("kafka", "performance", "spark")  # a JVM, what valgrind has counted, a session of Spark
+NIGHTLY = (
+    "broker",
+    "evidence",
+    "kafka",
+    "performance",
+    "power_cuts",
+    "spark",
+)  # but for what is marked as smoke
+SHARING = ("broker", "kafka", "performance", "spark")  # a JVM, what valgrind has counted, a session of Spark
 # of the last, those that start their own
 ALONE = ("test_cluster_demo.py", "test_connect.py", "test_drivers.py", "test_publish.py")
+ROOT = Path(__file__).parent
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(ROOT).parts[0]
+        if folder in NIGHTLY and item.get_closest_marker("smoke") is None:
+            item.add_marker(pytest.mark.nightly)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, if it is installed

@@ -1,8 +1,8 @@
 """A real Kafka in one JVM for the whole session (Driver.java), asked line by line; its jars come through Maven."""
 
 import base64
+import fcntl
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -11,12 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.helpers.effort import times
+
 HERE = Path(__file__).parent
-BUILD = Path(os.environ.get("KSTORE_KAFKA_BUILD") or HERE.parents[1] / "build" / "kafka")
+BUILD = HERE.parents[1] / "build" / "kafka"
 JARS = BUILD / "jars"
 CLASSES = BUILD / "classes"
 NOW = 1_700_000_000_000
-SEEDS = int(os.environ.get("KSTORE_KAFKA_SEEDS", "3"))  # more of them search longer
+SEEDS = times(3)
 
 
 class KafkaMissingError(Exception):
@@ -31,20 +33,29 @@ class KafkaError(Exception):
         super().__init__(f"{name}: {message}")
 
 
-def build() -> None:
-    """Fetches the jars and compiles the driver, where they changed. KafkaMissingError."""
-    pom, sources = HERE / "pom.xml", sorted(HERE.glob("*.java"))
-    fetched, compiled = JARS / "pom.xml", CLASSES / "sources"  # what was built last
-    if not (fetched.exists() and fetched.read_bytes() == pom.read_bytes()):
-        BUILD.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=BUILD) as made:  # another process may fetch them, too
+def fetch() -> None:
+    """Fetches the jars, where they changed. KafkaMissingError."""
+    pom = HERE / "pom.xml"
+    fetched = JARS / "pom.xml"  # what they were fetched for
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:  # several processes run tests
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if fetched.exists() and fetched.read_bytes() == pom.read_bytes():
+            return
+        with tempfile.TemporaryDirectory(dir=BUILD) as made:
             jars = Path(made, "jars")
             goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
             _run("mvn", "-q", "-B", "-f", str(pom), *goal)
             shutil.copy(pom, jars)
             shutil.rmtree(JARS, ignore_errors=True)
             jars.rename(JARS)
-        compiled.unlink(missing_ok=True)
+        (CLASSES / "sources").unlink(missing_ok=True)
+
+
+def build() -> None:
+    """Fetches the jars and compiles the driver, where they changed. KafkaMissingError."""
+    fetch()
+    sources, compiled = sorted(HERE.glob("*.java")), CLASSES / "sources"  # what was compiled last
     text = "".join(source.read_text() for source in sources)
     if not (compiled.exists() and compiled.read_text() == text):
         CLASSES.mkdir(parents=True, exist_ok=True)
