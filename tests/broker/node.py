@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
 from tests.kafka.jvm import JARS, KafkaMissingError, fetch
 
@@ -73,7 +74,7 @@ class Node:
         self._read_from = self.output.stat().st_size if self.output.exists() else 0
         with self.output.open("ab") as out:
             self._process = subprocess.Popen(
-                [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", "kafka.Kafka", str(self.configuration)],
+                self.command("kafka.Kafka", str(self.configuration)),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -126,15 +127,18 @@ class Node:
 
     def recovered(self) -> list[str]:
         """What the broker logged about recovery since its last start."""
-        return [
-            line
-            for line in self.said().splitlines()
-            if "Recovering unflushed" in line or "Rebuilding" in line
-        ]
+        lines = [
+            line for line in self.said().splitlines() if "__cluster_metadata" not in line
+        ]  # it always is
+        return [line for line in lines if "Recovering unflushed" in line or "Rebuilding" in line]
 
     def partition(self, topic: str, number: int = 0) -> Path:
         """The directory of a partition, in whichever log directory it is."""
         return next(path for home in self.log_dirs for path in home.glob(f"{topic}-{number}"))
+
+    def command(self, main: str, *arguments: str) -> list[str]:
+        """How to start one of Kafka's own programs."""
+        return [*JAVA, *_LOGGING, "-cp", f"{JARS}/*", main, *arguments]
 
     def tool(self, main: str, *arguments: str, given: str | None = None) -> str:
         """The standard output of one of Kafka's own programs; RuntimeError with all that it wrote if it fails."""
@@ -148,7 +152,7 @@ class Node:
             )
         return done.stdout
 
-    def __enter__(self) -> "Node":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *error: object) -> None:

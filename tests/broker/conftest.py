@@ -1,0 +1,52 @@
+"""Nodes of a real Kafka for the tests of this folder, which are skipped where it cannot be had."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from tests.broker.node import Node, missing
+
+HERE = Path(__file__).parent
+
+
+class MakeNode(Protocol):
+    def __call__(self, directories: int = 1, **properties: str) -> Node: ...
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.kafka)
+            item.add_marker(pytest.mark.timeout(1800))  # the first one fetches Kafka
+
+
+@pytest.fixture(scope="session", autouse=True)
+def needs() -> None:
+    """Skips the tests where the clients, Java or Kafka's jars are missing."""
+    for name in ("confluent_kafka", "aiokafka"):
+        pytest.importorskip(name)
+    if why := missing():
+        pytest.skip(why)
+
+
+@pytest.fixture
+def make_node(tmp_path: Path) -> Iterator[MakeNode]:
+    """Makes nodes, which are not started yet; properties by Kafka's names with underscores. They are killed in the end."""
+    with ExitStack() as stack:
+
+        def make(directories: int = 1, **properties: str) -> Node:
+            given: dict[str, Any] = {name.replace("_", "."): value for name, value in properties.items()}
+            made = Node(tmp_path / f"node{len(list(tmp_path.glob('node*')))}", directories, given)
+            stack.callback(made.kill)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def node(make_node: MakeNode) -> Node:
+    """A node that runs, with one log directory."""
+    return make_node().start()
