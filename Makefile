@@ -51,7 +51,7 @@ test-spark: .venv/built ## the Spark tests with another Spark: VERSION=4.0.1 or 
 	$(SPARK_VENV)/bin/python -m pip install --quiet "pip>=25.1"
 	$(SPARK_VENV)/bin/pip install --quiet pyspark==$(VERSION) $(SPARK_NEEDS) setuptools "pandas>=2.2,<3" \
 		pytest pytest-timeout hypothesis pytest-benchmark prometheus-client cramjam deflate lz4 zstandard
-	PYTHONPATH=$(CURDIR) KSTORE_SPARK_MASTER=$(MASTER) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
+	PYTHONPATH=$(CURDIR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(if $(MASTER),--spark-master $(MASTER)) $(ARGS)
 
 check: .venv/built .venv/with-lint .venv/with-spark .venv/with-test ## linters, formatter and type checkers
 	$(BIN)/ruff check
@@ -86,8 +86,8 @@ debug: .venv/built ## a build for gdb in build/debug: -O0 -g3, assertions, lines
 coverage: .venv/built .venv/with-test .venv/with-coverage ## line coverage of Cython and Python by the quick tests, or by ARGS
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/coverage.sh $(or $(ARGS),$(QUICK))
 
-wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and the tests against that wheel elsewhere
-	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/packaging/wheel.sh
+wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and tests/golden against that wheel; ARGS=full for more
+	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/packaging/wheel.sh $(ARGS)
 
 .venv/ready: pyproject.toml
 	@command -v cc >/dev/null || { echo "kstore needs a C compiler: install gcc (Debian: apt-get install gcc)"; exit 1; }

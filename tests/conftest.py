@@ -29,6 +29,20 @@ for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--spark-master",
+        default="local",
+        metavar="local|cluster|spark://…",
+        help="where the Spark tests run: here, on a cluster of two workers that they start, or on that one",
+    )
+    parser.addoption(
+        "--record-instructions",
+        action="store_true",
+        help="tests/performance records its counts anew instead of comparing them",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(ROOT).parts[0]

@@ -81,7 +81,7 @@ PARTS = (
     Part(
         "package",
         "an sdist and a wheel, and the tests against the installed wheel",
-        ("sh", "tests/packaging/wheel.sh"),
+        ("sh", "tests/packaging/wheel.sh", "full"),
         ("setup.py", "pyproject.toml"),
     ),
     Part(

@@ -1,12 +1,11 @@
-"""Instructions a record, against what was recorded: they depend neither on the clock nor on what else is running.
+"""Instructions per record, against the recorded counts: they depend neither on the clock nor on the machine's load.
 
-To record anew, after a change that is meant to cost what it does:
+Record them again after a change that is meant to cost what it does:
 
-    KSTORE_RECORD_INSTRUCTIONS=1 make test ARGS=tests/performance
+    .venv/bin/python -m pytest tests/performance --record-instructions
 """
 
 import json
-import os
 import platform
 import sys
 from pathlib import Path
@@ -15,34 +14,34 @@ import pytest
 
 from tests.performance import counting, work
 
-LIMITS = Path(__file__).with_name("instructions.json")
-HEADROOM = 1.3  # what another compiler, libc or release of Python may add
-RECORD = bool(os.environ.get("KSTORE_RECORD_INSTRUCTIONS"))
+RECORDED = Path(__file__).with_name("instructions.json")
+HEADROOM = 1.3  # for another compiler, libc or release of Python
 WHERE = f"{platform.machine()}, Python {sys.version_info.major}.{sys.version_info.minor}"
 
 
+def recorded() -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = json.loads(RECORDED.read_text())
+    return found
+
+
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+def counted(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> dict[str, float]:
+    records = pytestconfig.getoption("record_instructions")
     if not counting.is_possible():
-        pytest.skip("no valgrind here (Debian: apt-get install valgrind)")
-    if WHERE not in _recorded() and not RECORD:
-        pytest.skip(f"nothing recorded for {WHERE}")
-    taken = counting.count(tmp_path_factory.mktemp("instructions"))
-    if RECORD:
-        every = _recorded() | {WHERE: {name: round(each, 1) for name, each in taken.items()}}
-        LIMITS.write_text(json.dumps(every, indent=2, sort_keys=True) + "\n")
-    return taken
-
-
-def _recorded() -> dict[str, dict[str, float]]:
-    recorded: dict[str, dict[str, float]] = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}
-    return recorded
+        pytest.skip("valgrind is not installed (Debian: apt-get install valgrind)")
+    if WHERE not in recorded() and not records:
+        pytest.skip(f"no counts are recorded for {WHERE}: see --record-instructions")
+    counts = counting.count(tmp_path_factory.mktemp("instructions"))
+    if records:
+        every = recorded() | {WHERE: {name: round(each, 1) for name, each in counts.items()}}
+        RECORDED.write_text(json.dumps(every, indent=2, sort_keys=True) + "\n")
+    return counts
 
 
 @pytest.mark.parametrize("name", work.NAMES)
 def test_a_record_takes_no_more_instructions_than_recorded(name: str, counted: dict[str, float]) -> None:
-    taken, before = counted[name], _recorded()[WHERE][name]
-    assert taken <= before * HEADROOM, f"{name}: {taken:.0f} instructions a record, recorded {before:.0f}"
-    assert taken > before / 2, (
-        f"{name}: {taken:.0f} instructions a record, not {before:.0f}: record the better figure"
+    now, before = counted[name], recorded()[WHERE][name]
+    assert now <= before * HEADROOM, f"{name}: {now:.0f} instructions a record, recorded {before:.0f}"
+    assert now > before / 2, (
+        f"{name}: {now:.0f} instructions a record, not {before:.0f}: record the new count"
     )
