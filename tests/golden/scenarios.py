@@ -1,18 +1,17 @@
-"""The golden scenarios: directories that a real Kafka 4.3.1 wrote, and what Kafka itself says of them.
+"""The golden scenarios: directories that a real Kafka 4.3.1 wrote, and what Kafka itself says of them."""
 
-They lie in tests/golden/data; KSTORE_GOLDEN names a larger set of the same form to run instead.
-"""
-
+import atexit
+import functools
 import gzip
 import json
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(os.environ.get("KSTORE_GOLDEN") or Path(__file__).with_name("data"))
+ROOT = Path(__file__).with_name("data")
 
 
 class Scenario(NamedTuple):
@@ -27,21 +26,20 @@ class Scenario(NamedTuple):
         return self.name
 
     def unpack(self, into: Path) -> Path:
-        """A writable copy of the log directory, file times set as Kafka had them; returns the partition's path."""
-        if self.source.suffixes[-2:] == [".tar", ".gz"]:
-            with tarfile.open(self.source) as tar:
-                # Python 3.11 has the filter from 3.11.4 on
-                tar.extractall(into, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-        else:
-            shutil.copytree(self.source, into, dirs_exist_ok=True, ignore=shutil.ignore_patterns("expected"))
-        found = [path for path in into.rglob(self.partition) if path.is_dir()]
-        for packed in into.rglob("*.gz"):
-            packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
-            packed.unlink()
+        """Copies the log directory, with file times as Kafka had them; returns the partition's path."""
+        _extract(self.source, into)
+        return self._in(into)
+
+    def shared(self) -> Path:
+        """The partition in a copy that all tests of this process share: for those that only read."""
+        return self._in(_shared(self.source))
+
+    def _in(self, root: Path) -> Path:
+        found = next(path for path in root.rglob(self.partition) if path.is_dir())
         for name, ms in self.open()["log_file_mtimes_ms"].items():
-            if (found[0] / name).exists():
-                os.utime(found[0] / name, ns=(ms * 1_000_000, ms * 1_000_000))
-        return found[0]
+            if (found / name).exists():
+                os.utime(found / name, ns=(ms * 1_000_000, ms * 1_000_000))
+        return found
 
     def has(self, name: str) -> bool:
         return (self.expected / name).exists() or (self.expected / f"{name}.gz").exists()
@@ -74,27 +72,47 @@ class Scenario(NamedTuple):
         return {name[len("dump-") : -len(".txt")]: self.text(name) for name in sorted(names)}
 
 
-def scenarios() -> Iterator[Scenario]:
-    """Every partition of every scenario there is."""
+def _extract(source: Path, into: Path) -> None:
+    if source.suffixes[-2:] == [".tar", ".gz"]:
+        with tarfile.open(source) as tar:
+            # Python 3.11 has the filter from 3.11.4 on
+            tar.extractall(into, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    else:
+        shutil.copytree(source, into, dirs_exist_ok=True, ignore=shutil.ignore_patterns("expected"))
+    for packed in into.rglob("*.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+
+
+@functools.cache
+def _shared(source: Path) -> Path:
+    into = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, into, ignore_errors=True)
+    _extract(source, into)
+    return into
+
+
+@functools.cache
+def scenarios() -> tuple[Scenario, ...]:
+    """Every partition of every scenario."""
+    found = []
     for directory in sorted(ROOT.iterdir()):
         expected = directory / "expected"
         if not expected.is_dir():
             continue
         tars = list(directory.glob("*.tar.gz"))
         source = tars[0] if tars else directory / "data" if (directory / "data").is_dir() else directory
-        if (expected / "open.json").exists() or (expected / "open.json.gz").exists():
-            if tars:
-                with tarfile.open(tars[0]) as tar:
-                    names = {part for n in tar.getnames() for part in n.split("/") if part not in (".", "")}
-                partition = next(
-                    n for n in sorted(names) if n.rpartition("-")[2].isdecimal() and "." not in n
-                )
-            else:
-                partition = next(
-                    p.name for p in sorted(directory.iterdir()) if p.is_dir() and p.name != "expected"
-                )
-            yield Scenario(directory.name, source, partition, expected)
+        if (expected / "open.json").exists():
+            [partition] = [
+                path.name.removesuffix(".tar.gz")
+                for path in directory.iterdir()
+                if path != expected and (path in tars or path.is_dir())
+            ]
+            found.append(Scenario(directory.name, source, partition, expected))
         else:
-            for each in sorted(expected.iterdir()):
-                if each.is_dir():
-                    yield Scenario(f"{directory.name}/{each.name}", source, each.name, each)
+            found += [
+                Scenario(f"{directory.name}/{each.name}", source, each.name, each)
+                for each in sorted(expected.iterdir())
+                if each.is_dir()
+            ]
+    return tuple(found)
