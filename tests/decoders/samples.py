@@ -1,5 +1,8 @@
 """Records with what Kafka's own dump tool made of them (Kafka 4.3.1, run once; data/*.jsonl.gz).
 
+The two functions that decode a record are imported here only: `kstore dump` ends at the first record that Kafka's tool
+cannot decode, so it cannot be asked for thousands of damaged ones.
+
 `broker`: of a real broker's internal topics. `generated`: written by Kafka's message classes, every
 type in every version, with defaults, values, nulls, tagged fields known and unknown, and empty ones
 (`what` says which). `damaged`: some of them changed at random. All stand at offset 7.
@@ -11,10 +14,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstore.tools.decoders import control_text, record_texts
+from kstore.tools.decoders import DecodeError, SkippedError, control_text, record_texts
+
+__all__ = ["DecodeError", "Sample", "SkippedError", "control_text", "record_texts", "samples"]
 
 DATA = Path(__file__).parent / "data"
 OFFSET = 7
+COORDINATED = ("offsets", "transaction-log", "share-group-state")  # of a coordinator: a type before the key
+FRAMED = ("cluster-metadata", "remote-log-metadata")  # frame version, type and version before the value
 Texts = tuple[str | None, str | None]
 
 
