@@ -1,15 +1,17 @@
 """Small real bytes to damage: one batch of every kind that Kafka wrote in the golden data, put into one segment."""
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import kstore
+from tests.conformance.forge import crc32c
+from tests.helpers.effort import some
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+LOG = f"{0:020}.log"
 SOURCES = ("codec_mixed", "headers", "transactions", "magic0", "magic1", "nulls", "compact_2_cleaned")
-STEP = int(os.environ.get("KSTORE_BIT_STEP", "1"))  # only each STEPth bit is turned
+STEP = 1
 
 
 def smallest_batches() -> list[kstore.RecordBatch]:
@@ -45,18 +47,28 @@ def write_partition(directory: Path, log: bytes) -> Path:
     """A partition directory with one segment and the indexes that recovery makes of it."""
     partition = directory / "small-0"
     partition.mkdir(parents=True, exist_ok=True)
-    (partition / "00000000000000000000.log").write_bytes(log)
-    scan = kstore.Segment(str(partition), "0" * 20, 0, index_interval_bytes=200).recovery_walk()
-    assert scan.error is None
-    (partition / "00000000000000000000.index").write_bytes(scan.offset_index.to_bytes())
-    (partition / "00000000000000000000.timeindex").write_bytes(scan.time_index.to_bytes())
+    (partition / LOG).write_bytes(log)
+    kstore.open(partition, "r+", clean=False, index_interval_bytes=200).close()
+    for path in partition.iterdir():
+        if path.suffix not in (".log", ".index", ".timeindex"):
+            path.unlink()
     (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
     return partition
 
 
-def bit_flips(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(bit, the bytes with that bit turned), for every bit, or each STEPth."""
-    for bit in range(0, 8 * len(data), STEP):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << (bit % 8)
-        yield bit, bytes(changed)
+def resealed(data: bytes) -> bytes:
+    """A batch of magic 2 with its checksum made right, so that what the checksum covers is parsed."""
+    return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
+
+
+def turned(data: bytes, bit: int) -> bytes:
+    """The bytes with this bit turned."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def bit_flips(data: bytes, count: int = 1 << 30, what: object = "") -> Iterator[tuple[int, bytes]]:
+    """(bit, the bytes with that bit turned) for `count` bits at EFFORT=1, evenly spread."""
+    for bit in some(range(8 * len(data)), count, what):
+        yield bit, turned(data, bit)

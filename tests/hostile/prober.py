@@ -1,41 +1,29 @@
-"""Run as `python prober.py SHAPE`, in an empty directory: makes objects of every class of kstore.engine in ways that
-nobody should, and tries all that can be done with each.
+"""Run as `python prober.py`, in an empty directory: makes objects of kstore's compiled classes in ways that nobody should,
+and tries all that can be done with each.
 
-Every class has a forked process of its own. What is printed is one line a class that did not survive, or in which C code
-broke the rules of Python (SystemError), and last how many classes there were.
+The classes are those of objects that public calls return, and of what lies within such objects, where the garbage
+collector finds it. Each class has a forked process of its own, in each way. What is printed is one line for each that did
+not survive, or in which C code broke the rules of Python (SystemError), and last how many classes there were.
 """
 
 import copy
 import ctypes
 import gc
-import importlib
 import operator
 import os
 import pickle
-import pkgutil
 import random
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import kstore
-import kstore.engine
-from kstore.engine.append.record_accumulator import RecordAccumulator
-from kstore.engine.append.record_appender import RecordAppender
-from kstore.engine.io import buffer_pool as buffers
-from kstore.engine.io import mapped_file as mapping
-from kstore.engine.io import notification
-from kstore.engine.io.file import File
-from kstore.engine.scan import batch_reader as reader
-from kstore.engine.scan import column_builder as rows
-from kstore.engine.scan import column_scanner as scanner
-from kstore.engine.scan import predicate
-from kstore.engine.segment.index import AbortedTxn, TransactionIndex
-from kstore.log.write.append_limits import limits_of
+from tests.helpers.effort import some
 
 TP_CLEAR = 192  # where a type of CPython on a 64-bit machine has the function by which the collector empties an object
 SECONDS = 60  # for one class
@@ -60,6 +48,7 @@ ARGUMENTS: list[tuple[Any, ...]] = [
     (0, b"x" * 24),
     (object(), object()),
 ]
+WALKED = (tuple, list, dict, types.GeneratorType, types.MethodType)  # in which other objects are looked for
 PLAIN = (bool, int, float, str, bytes, type(None))
 OPERATORS: list[Callable[[Any], object]] = [
     repr, str, hash, len, bool, bytes, memoryview, list, int, float, operator.index, abs, operator.neg, next, dir, vars,
@@ -68,15 +57,6 @@ OPERATORS: list[Callable[[Any], object]] = [
     lambda x: x[0:1], lambda x: x(), lambda x: [next(iter(x)) for _ in range(3)], lambda x: {x: x}, lambda x: x @ x,
     *[lambda x, n=n: pickle.dumps(x, n) for n in range(6)],
 ]  # fmt: skip
-
-
-def classes() -> Iterator[type]:
-    """All classes that modules of kstore.engine define, whatever comes later too."""
-    for module in pkgutil.walk_packages(kstore.engine.__path__, "kstore.engine."):
-        found = vars(importlib.import_module(module.name))
-        for each in found.values():
-            if isinstance(each, type) and each.__module__ == module.name:
-                yield each
 
 
 def shown(arguments: tuple[object, ...]) -> str:
@@ -216,57 +196,70 @@ def cyclic(step: Step, kind: type) -> None:
 
 
 def specimens() -> dict[str, Any]:
-    """An object of each class of which one can be had."""
-
-    log = kstore.open(tempfile.mkdtemp(dir="."), "a", config=kstore.LogConfig(index_interval_bytes=100))
+    """An object of each compiled class, by the name of the class."""
+    log = kstore.open(Path(tempfile.mkdtemp(dir=".")) / "t-0", "a", index_interval_bytes=100)
     for n in range(20):
         log.append(b"value %d" % n, key=b"key", headers=[("name", b"value"), ("other", None)])
-    segment = log.active.view()[0]
     columns = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
-    scans = []
-    for _ in range(2):
-        scan = scanner.ColumnScanner((segment,))
-        scans.append(
-            scan.configure(rows.ColumnBuilder(columns, 7, 1 << 20, False), predicate.Predicate(0, 1 << 62))
-        )
-    batch = next(scans[0])
-    found = list(reader.BatchReader((segment,)))
-    transactions = TransactionIndex(0)
-    transactions.append(AbortedTxn(1, 2, 3, 4))
-    resumed = reader.RecordReader((segment,))
-    next(resumed)
-    things = [
-        log.active, segment, segment.offset_index, segment.time_index, segment.file(), transactions, resumed,
-        reader.BatchReader((segment,)), scans[1], rows.ColumnBuilder(columns, 7, 1 << 20, True),
-        predicate.Predicate(0, 9, header={"a": b"b"}), batch, batch.columns[3], batch.values.field,
-        batch.columns[3].buffers[1], found[0], found[0].records()[0], mapping.MappedFile(File("mapped", "w"), 1 << 16),
-        notification.Inotify(), buffers.POOL, RecordAccumulator(log), log._held(),
+    appender = log.appender(linger_ms=1000)
+    found = [
+        log, kstore.open(log.path), appender, appender.append(b"more"), log.cursor("g"), log.follow(0, timeout=0),
+        log.read(0), log.span(0), log.segments[0].offset_index, log.segments[0].time_index,
+        log.segments[0].transaction_index, log.segments[0].file(), log.last(b"key"), log.history(b"key"), log.get(0),
     ]  # fmt: skip
-    made = {type(each).__name__: each for each in things}
-    made["RecordAppender"] = made["LogAppender"] = opened_bare(log.active)
+    scan = iter(log.scan(columns, batch_rows=7))
+    rows = next(scan)
+    found += [
+        scan,
+        rows,
+        rows.column("key"),
+        rows.column("key").data,
+        rows.column("headers"),
+        rows.column("offset").values,
+    ]
+    store = kstore.LogStore(Path(log.path).parent)
+    for reader in (
+        log.records(),
+        log.batches(),
+        iter(log.scan(header={"a": b"b"})),
+        iter(log.cursor("h").scan(columns)),
+        iter(store.follow(["t"], "earliest", timeout=0)),
+        iter(store.cursor("i", ["t"])),
+    ):
+        found += [reader, next(reader, None)]
+    made: dict[str, Any] = {}
+    seen = set()
+    while found:
+        each = found.pop()
+        kind = type(each)
+        if id(each) in seen or not (kind in WALKED or kind.__module__.startswith("kstore.")):
+            continue
+        seen.add(id(each))
+        if is_compiled(kind):
+            made.setdefault(kind.__name__, each)
+        found += gc.get_referents(each)
     return made
 
 
-def opened_bare(active: Any) -> object:
-    """What appends, without the Python class that usually derives from it."""
-
-    class Bare(RecordAppender):
-        __slots__ = ()
-
-    bare = Bare()
-    bare._apply_limits(limits_of(kstore.LogConfig(), "none"))
-    bare._begin(active, 20, 20)
-    return bare
+def is_compiled(kind: type) -> bool:
+    """Whether a class of kstore's is written in C, by Cython."""
+    return kind.__module__.startswith("kstore.") and not kind.__flags__ & 1 << 9  # no class that Python made
 
 
-STEP = int(os.environ.get("KSTORE_CLASS_STEP", "1"))  # only each STEPth class, others for each shape
-SHAPES = {shape.__name__: shape for shape in (raw, derived, whole, cleared, cyclic)}
+def classes() -> list[type]:
+    """The compiled classes of the specimens, and those that they, and public classes, derive from."""
+    given = [type(each) for each in specimens().values()] + [getattr(kstore, name) for name in kstore.__all__]
+    kinds = {base for kind in given if isinstance(kind, type) for base in kind.__mro__ if is_compiled(base)}
+    return sorted(kinds, key=lambda kind: (kind.__module__, kind.__name__))
+
+
+SHAPES = (raw, derived, whole, cleared, cyclic)
 
 
 def main() -> None:
-    kinds = sorted(set(classes()), key=lambda kind: (kind.__module__, kind.__name__))
-    for kind in kinds[list(SHAPES).index(sys.argv[1]) % STEP :: STEP]:
-        where = Path(f"{kind.__module__}.{kind.__name__}")
+    kinds = classes()
+    for shape, kind in some([(shape, kind) for shape in SHAPES for kind in kinds], 50, "shapes"):
+        where = Path(f"{shape.__name__} {kind.__module__}.{kind.__name__}")
         where.mkdir()
         child = os.fork()
         if child == 0:
@@ -277,12 +270,12 @@ def main() -> None:
             os.dup2(null, 0)
             os.dup2(null, 1)
             os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 2)
-            SHAPES[sys.argv[1]](Step(), kind)
+            shape(Step(), kind)
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status:
             how = signal.Signals(-status).name if status < 0 else f"exit {status}"
-            print(f"{how}: {(where / 'step').read_text().strip()}", flush=True)
+            print(f"{shape.__name__}: {how}: {(where / 'step').read_text().strip()}", flush=True)
             print((where / "said").read_text(errors="replace")[-4000:], file=sys.stderr)
     print(f"{len(kinds)} classes")
 
