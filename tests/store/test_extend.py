@@ -1,7 +1,6 @@
-"""Columns that are dealt to partitions: each log gets what its own extend() would have made of its records."""
+"""Columns that a store deals to partitions: each log gets what its own extend() would have made of its records."""
 
 import errno
-import os
 import random
 import shutil
 import subprocess
@@ -13,24 +12,17 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore import LogStore
-from kstore.engine.append.dealt_batches import DealtBatches
-from kstore.engine.record.hashes import murmur2
 from kstore.testing import count_calls, failing
+from tests.helpers.effort import SEED, some
+from tests.helpers.murmur2 import partition_of
 from tests.helpers.processes import environment
+from tests.store.stores import opened, values
 
 NOW = 1_700_000_000_000
+CODECS = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
 
 
-def dealt(keys: list[bytes | None], count: int, keyless: int) -> list[list[int]]:
-    """The numbers of the records of each partition."""
-    rows: list[list[int]] = [[] for _ in range(count)]
-    for i, key in enumerate(keys):
-        rows[keyless if key is None else murmur2(key) % 2**31 % count].append(i)
-    return rows
-
-
-def batches(log: Any) -> list[tuple[Any, ...]]:
+def batches(log: kstore.PartitionLog) -> list[tuple[Any, ...]]:
     """All that batches say."""
     return [
         (b.base_offset, b.last_offset, b.size, b.max_timestamp, b.leader_epoch, list(b))
@@ -38,91 +30,97 @@ def batches(log: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize("count", [2, 5, 70])
 @pytest.mark.parametrize(
-    "config",
+    ("count", "threads", "config"),
     [
-        {},
-        {"segment_bytes": 1 << 20},
-        {"max_message_bytes": 900},
-        {"compression_type": "lz4"},
-        {"message_timestamp_type": "LogAppendTime"},
+        (2, None, {}),
+        (5, 2, {"segment_bytes": 1 << 20}),
+        (70, 1, {"max_message_bytes": 900}),
+        (7, 3, {"max_message_bytes": 900}),
+        (3, 64, {"message_timestamp_type": "LogAppendTime"}),
+        (4, 2, {"compression_type": "lz4"}),
     ],
 )
-def test_logs_get_what_they_would_make_themselves(tmp_path: Path, count: int, config: dict[str, Any]) -> None:
-    r = random.Random(f"{count} {config}")
-    sizes = (0, 1, 60, 700) if "max_message_bytes" in config else (0, 1, 90, 700, 30_000)
-    with LogStore(tmp_path / "store", mode="a", clock=lambda: NOW, background=False) as store:
+def test_logs_get_what_they_would_make_themselves(
+    tmp_path: Path, count: int, threads: int | None, config: dict[str, Any]
+) -> None:
+    """Whatever the number of threads, and of partitions. One key has many of the records."""
+    r = random.Random(f"{SEED} {count} {config}")
+    sizes = (0, 1, 60, 700) if "max_message_bytes" in config else (0, 1, 63, 64, 65, 700, 30_000)
+    with opened(tmp_path / "store", clock=lambda: NOW) as store:
         store.create_topic("t", count, **config)
         alone = [
             kstore.open(tmp_path / f"alone/t-{n}", "a", clock=lambda: NOW, **config) for n in range(count)
         ]
-        for times in (None, NOW - 5, [NOW - r.randrange(10**9) for _ in range(900)], [-1] * 900):
-            keys = [None if r.random() < 0.2 else r.randbytes(r.randrange(12)) for _ in range(900)]
-            values = [None if r.random() < 0.1 else r.randbytes(r.choice(sizes)) for _ in range(900)]
+        for stamps in (None, NOW - 5, [NOW - r.randrange(10**9) for _ in range(900)], [-1] * 900):
+            keys = [
+                None if r.random() < 0.2 else b"often" if r.random() < 0.3 else r.randbytes(r.randrange(12))
+                for _ in range(900)
+            ]
+            given = [None if r.random() < 0.1 else r.randbytes(r.choice(sizes)) for _ in range(900)]
             before = [log.log_end_offset for log in alone]
-            offsets = store.extend("t", values, keys, times)
+            offsets = store.extend("t", given, keys, stamps, threads=threads)
             keyless = next(
                 n
                 for n in offsets
                 for record in store.log("t", n).records(offsets[n].start)
                 if record.key is None
             )
-            for n, rows in enumerate(dealt(keys, count, keyless)):
-                if rows:
-                    some = [times[i] for i in rows] if isinstance(times, list) else times
-                    assert offsets[n] == alone[n].extend(
-                        [values[i] for i in rows], [keys[i] for i in rows], some
-                    )
+            dealt: list[list[int]] = [[] for _ in range(count)]
+            for i, key in enumerate(keys):
+                dealt[keyless if key is None else partition_of(key, count)].append(i)
+            for n, numbers in enumerate(dealt):
+                if numbers:
+                    own = [stamps[i] for i in numbers] if isinstance(stamps, list) else stamps
+                    placed = alone[n].extend([given[i] for i in numbers], [keys[i] for i in numbers], own)
+                    assert offsets[n] == placed
             for n, log in enumerate(alone):
                 assert log.log_end_offset == before[n] + len(offsets.get(n, ()))
+        assert store.extend("t", [], [], threads=threads) == {}
         for n, log in enumerate(alone):
             assert batches(store.log("t", n)) == batches(log)
             assert len(store.log("t", n).segments) == len(log.segments)
             log.close()
-    with LogStore(tmp_path / "store") as store:
-        for n in range(count):
-            assert not store.log("t", n).recovery.findings
+    with kstore.LogStore(tmp_path / "store") as reader:
+        assert all(not reader.log("t", n).recovery.findings for n in range(count))
 
 
+# ---- all or nothing -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [None, 1, 8])
 @pytest.mark.parametrize(
-    ("limit", "error"),
+    ("option", "text"),
     [
-        ({"max_message_bytes": 300}, kstore.RecordTooLargeError),
-        ({"message_timestamp_before_max_ms": 1}, kstore.InvalidTimestampError),
-        ({"cleanup_policy": ["compact"]}, kstore.InvalidRecordError),
+        ({"max_message_bytes": 300}, "record 150 larger"),
+        ({"message_timestamp_before_max_ms": 1}, "timestamp"),
+        ({"cleanup_policy": ["compact"]}, "key"),
     ],
 )
-def test_nothing_is_written_where_one_log_refuses(
-    tmp_path: Path, limit: dict[str, Any], error: type[Exception]
+def test_nothing_is_written_where_one_log_refuses_a_record(
+    tmp_path: Path, option: dict[str, Any], text: str, threads: int | None
 ) -> None:
+    """The error counts the records of the caller."""
     keys: list[bytes | None] = [b"%d" % i for i in range(200)]
-    with LogStore(tmp_path, mode="a", background=False) as store:
-        store.create_topic("t", 4)
-        columns: list[Any] = [[b"." * 400] * 200, keys, NOW]
-        if error is kstore.InvalidRecordError:
-            keys[100] = None
-            offsets = store.extend("t", *columns)
-            following = (next(n for n in offsets for r in store.log("t", n) if r.key is None) + 1) % 4
-        else:
-            store.extend("t", *columns)
-            following = 2
-        ends = [store.log("t", n).log_end_offset for n in range(4)]
-        strict: Any = store.log("t", following)
-        with pytest.warns(UserWarning, match="a store keeps the options"):
-            strict.configure(**limit)
-        with pytest.raises(error):
-            store.extend("t", *columns)
-        assert [store.log("t", n).log_end_offset for n in range(4)] == ends
-        with pytest.warns(UserWarning, match="a store keeps the options"):
-            strict.configure(**dict.fromkeys(limit))
-        store.extend("t", *columns)
-        assert sum(store.log("t", n).log_end_offset for n in range(4)) == 400
+    given = [b"v"] * 200
+    stamps = [NOW] * 200
+    given[150], stamps[150] = b"." * 400, 1
+    if "cleanup_policy" in option:
+        keys[150] = None
+    with opened(tmp_path, clock=lambda: NOW) as store:
+        store.create_topic("t", 4, **option)
+        with pytest.raises(kstore.KstoreError, match=text) as caught:
+            store.extend("t", given, keys, stamps, threads=threads)
+        errors = (kstore.RecordTooLargeError, kstore.InvalidTimestampError, kstore.InvalidRecordError)
+        assert isinstance(caught.value, errors)
+        assert [store.log("t", n).log_end_offset for n in range(4)] == [0] * 4
+        store.alter_topic("t", **dict.fromkeys(option))
+        assert sum(map(len, store.extend("t", given, keys, NOW, threads=threads).values())) == 200
 
 
-def test_a_call_that_fails_leaves_all_or_nothing_in_each_partition(tmp_path: Path) -> None:
+def test_a_failing_call_leaves_all_or_nothing_in_each_partition(tmp_path: Path) -> None:
     keys = [b"%d" % i for i in range(2000)]
-    with LogStore(tmp_path, mode="a", background=False) as store:
+    with opened(tmp_path) as store:
         store.create_topic("t", 4)
         offsets = store.extend("t", [b"v"] * 2000, keys)
         counts = [len(offsets[n]) for n in range(4)]
@@ -134,191 +132,131 @@ def test_a_call_that_fails_leaves_all_or_nothing_in_each_partition(tmp_path: Pat
             with failing(nth, errno.ENOSPC), suppress(OSError):
                 store.extend("t", [b"%d" % nth] * 2000, keys)
             ends = [store.log("t", n).log_end_offset for n in range(4)]
-            whole = [end - old for end, old in zip(ends, before, strict=True)]
-            assert all(grown in (0, count) for grown, count in zip(whole, counts, strict=True))
-            partly += 0 < sum(whole) < 2000
+            grown = [end - old for end, old in zip(ends, before, strict=True)]
+            assert all(each in (0, whole) for each, whole in zip(grown, counts, strict=True))
+            partly += 0 < sum(grown) < 2000
             for n in range(4):
-                assert [r.value for r in store.log("t", n).records(before[n])] == [b"%d" % nth] * whole[n]
+                assert [r.value for r in store.log("t", n).records(before[n])] == [b"%d" % nth] * grown[n]
         assert partly
         placed = store.extend("t", [b"again"] * 2000, keys)
         assert [placed[n].start for n in range(4)] == ends
-    with LogStore(tmp_path) as store:
-        assert sum(len(list(store.log("t", n))) for n in range(4)) == sum(ends) + 2000
+    reader = kstore.LogStore(tmp_path)
+    assert sum(len(values(reader, "t", n)) for n in range(4)) == sum(ends) + 2000
 
 
-CODECS = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
-
-
-def batch_of(codec: str, value: bytes, key: bytes) -> int:
-    """How large a batch of one record is, as a log writes it."""
-    codec = "none" if codec == "uncompressed" else codec
-    return len(kstore.encode_batch([(NOW, key, value, None)], codec=codec))
+# ---- limits of compressed batches -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [1500, 40_000])
-def test_nothing_is_written_where_a_packed_record_is_too_large(tmp_path: Path, codec: str, size: int) -> None:
-    """A record alone in its batch: as large as the limit it is taken, one byte more is refused, whatever packs it."""
-    r = random.Random(f"{codec} {size}")
+def test_a_record_of_exactly_the_largest_size(tmp_path: Path, codec: str) -> None:
+    """Alone in its batch it is accepted if it has the limit, and refused with one byte more, whatever compresses it."""
+    r = random.Random(f"{SEED} {codec}")
     keys = [b"k%03d" % i for i in range(400)]
-    values = [b"v"] * 400
-    values[301] = r.randbytes(size)
-    limit = batch_of(codec, values[301], keys[301])
-    with LogStore(tmp_path / "store", mode="a", background=False, clock=lambda: NOW) as store:
-        for topic, most in (("less", limit - 1), ("enough", limit)):
-            store.create_topic(topic, partitions=4, max_message_bytes=most, compression_type=codec)
-        with pytest.raises(kstore.RecordTooLargeError, match=f"at most {limit - 1}, found {limit}"):
-            store.extend("less", values, keys)
-        assert [store.log("less", n).log_end_offset for n in range(4)] == [0] * 4
-        assert sum(map(len, store.extend("enough", values, keys).values())) == 400
+    with opened(tmp_path / "store", clock=lambda: NOW) as store:
+        for size in (1500, 40_000):
+            given = [b"v"] * 400
+            given[301] = r.randbytes(size)
+            name = "none" if codec == "uncompressed" else codec
+            limit = len(kstore.encode_batch([(NOW, keys[301], given[301], None)], codec=name))
+            for topic, most in ((f"less.{size}", limit - 1), (f"enough.{size}", limit)):
+                store.create_topic(topic, partitions=4, max_message_bytes=most, compression_type=codec)
+            with pytest.raises(kstore.RecordTooLargeError, match=f"at most {limit - 1}, found {limit}"):
+                store.extend(f"less.{size}", given, keys)
+            assert [store.log(f"less.{size}", n).log_end_offset for n in range(4)] == [0] * 4
+            assert sum(map(len, store.extend(f"enough.{size}", given, keys).values())) == 400
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("headers", [None, [("h", b"x" * 500)]])
-def test_a_log_writes_nothing_either(tmp_path: Path, codec: str, headers: Any) -> None:
-    """Though the columns before the record are written in several pieces."""
-    r = random.Random(codec)
-    values = [r.randbytes(900) for _ in range(3000)]
+def test_a_log_writes_nothing_of_refused_columns(tmp_path: Path, codec: str) -> None:
+    """Though it writes the columns before the refused record in several pieces."""
+    r = random.Random(f"{SEED} {codec}")
+    given = [r.randbytes(900) for _ in range(3000)]
+    headers: Any = [("h", b"x" * 500)] if codec in ("gzip", "zstd") else None
     options: dict[str, Any] = {"compression_type": codec, "max_message_bytes": 30_000, "retention_ms": -1}
     with kstore.open(tmp_path / "t-0", "a", **options) as log:
         for bad in (r.randbytes(29_990), r.randbytes(60_000)):
             with pytest.raises(kstore.RecordTooLargeError, match=r"record 3000 larger .* at most 30000"):
-                log.extend([*values, bad], headers=headers)
+                log.extend([*given, bad], headers=headers)
             assert log.log_end_offset == 0
-        log.extend([*values, b"." * 29_000], headers=headers)
+        log.extend([*given, b"." * 29_000], headers=headers)
         if codec != "uncompressed":
             log.extend([b"." * 60_000], headers=headers)
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_batch_that_packing_makes_larger(tmp_path: Path, codec: str) -> None:
-    """Batches of several records keep so far below the limit that none is too large then."""
-    r = random.Random(1)
-    with LogStore(tmp_path / "store", mode="a", background=False) as store:
-        for most in range(700, 720, 4):
+def test_batches_that_compression_makes_larger(tmp_path: Path, codec: str) -> None:
+    """Batches of several records stay so far below the limit that none is too large then."""
+    r = random.Random(SEED)
+    with opened(tmp_path / "store") as store:
+        for most in some(range(700, 720), 3, codec):
             topic = f"t{most}"
             store.create_topic(topic, partitions=2, max_message_bytes=most, compression_type=codec)
             keys = [r.randbytes(8) for _ in range(300)]
             store.extend(topic, [b"." * 20] * 200 + [r.randbytes(9) for _ in range(100)], keys)
-            assert max(batch.size for n in range(2) for batch in store.log(topic, n).batches()) > most // 2
+            largest = max(batch.size for n in range(2) for batch in store.log(topic, n).batches())
+            assert largest > most // 2, f"SEED={SEED}"
 
 
-LIMITS: dict[str, dict[str, Any]] = {
-    "no": {},
-    "small segments": {"segment_bytes": 1 << 20},
-    "small batches": {"max_message_bytes": 900},
-}
+# ---- threads --------------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("hot", [False, True])
-def test_what_is_written_does_not_depend_on_threads(
-    tmp_path: Path, limits: str, hot: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor the offsets that are told. `hot`: one key has most of the records."""
-    r = random.Random(limits)
-    count = 5_000
-    keys = [
-        None if r.random() < 0.1 else b"%d" % (7 if hot and i % 8 else r.randrange(500)) for i in range(count)
-    ]
-    values = [
-        None if r.random() < 0.1 else r.randbytes(r.choice((0, 1, 63, 64, 65, 300))) for _ in range(count)
-    ]
-    written = []
-    for threads in (1, 2, 3, 8, 64):
-        path = tmp_path / f"{threads}"
-        with LogStore(path, mode="a", clock=lambda: NOW, background=False) as store:
-            store.create_topic("t", 7, **LIMITS[limits])
-            found = store._catalog.topic("t")
-            monkeypatch.setattr(type(found), "sticky", lambda self: 3)
-            placed = [
-                store.extend("t", values, keys, times, threads=threads)
-                for times in (None, NOW - 5, [NOW - i * 7919 % 10**8 for i in range(count)])
-            ]
-            nothing = store.extend("t", [], [], threads=threads)
-            alone = store.extend("t", values[:1], keys[:1], threads=threads)
-        logs = {p.relative_to(path): p.read_bytes() for p in path.glob("t-*/*.log")}
-        written.append((placed, nothing, alone, logs))
-    assert len(written[0][3]) >= 7
-    assert all(each == written[0] for each in written)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 8])
-def test_what_one_log_refuses_is_refused_by_any_number_of_threads(tmp_path: Path, threads: int) -> None:
-    r = random.Random(threads)
-    keys = [b"%d" % i for i in range(3_000)]
-    with LogStore(tmp_path, mode="a", background=False) as store:
-        store.create_topic("t", 5, max_message_bytes=900)
-        for at in (0, 1_500, 2_999):
-            values = [r.randbytes(50) for _ in keys]
-            values[at] = bytes(900)
-            with pytest.raises(kstore.RecordTooLargeError, match=f"record {at} "):
-                store.extend("t", values, keys, threads=threads)
-        assert [store.log("t", n).log_end_offset for n in range(5)] == [0] * 5
-
-
-def test_how_many_threads(tmp_path: Path) -> None:
-    """Two for large columns, if there are two processors."""
-    few, many = [b"%d" % i for i in range(1_000)], [b"%030d" % i for i in range(100_000)]
-    processors = os.sched_getaffinity(0)
-    two = len(processors) > 1
-    with LogStore(tmp_path, mode="a", background=False) as store:
-        store.create_topic("t", 3)
-        logs: Any = {n: store.log("t", n) for n in range(3)}
-
-        def helpers(keys: list[bytes], *threads: int) -> int:
-            dealt = DealtBatches(keys, keys, None, 3, 0, *threads)
-            assert dealt.encode(logs)
-            return dealt.helpers  # to choose, and to deal
-
-        assert [helpers(few, n) for n in (0, 1, 2, 3)] == [0, 0, 2, 4]
-        assert helpers(many) == 2 * two
-        os.sched_setaffinity(0, {min(processors)})
-        try:
-            assert helpers(many) == 0
-        finally:
-            os.sched_setaffinity(0, processors)
-        for wrong in (0, 65, -1):
-            with pytest.raises(ValueError, match="threads"):
-                store.extend("t", few, few, threads=wrong)
-        with pytest.raises(TypeError, match="threads"):
-            store.extend("t", few, few, threads="2")  # type: ignore[arg-type]
-
-
-_NO_THREADS = """
+COUNTS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+int refused, begun;
 int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *p)
 {
-    (void)t, (void)a, (void)f, (void)p;
-    return EAGAIN;
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    if (refused)
+        return EAGAIN;
+    begun++;
+    return real(t, a, f, p);
 }
 """
-_ALONE = """
-import sys, kstore
-from kstore.engine.append.dealt_batches import DealtBatches
-keys = [b"%d" % i for i in range(5000)]
+EXTENDS = """
+import ctypes, os, sys, kstore
+library = ctypes.CDLL(sys.argv[2])
+refused, begun = (ctypes.c_int.in_dll(library, name) for name in ("refused", "begun"))
+few, many = [b"%d" % i for i in range(1_000)], [b"%030d" % i for i in range(100_000)]
+processors = os.sched_getaffinity(0)
+two = len(processors) > 1
 with kstore.LogStore(sys.argv[1], mode="a", background=False) as store:
-    store.create_topic("t", 4)
-    placed = store.extend("t", keys, keys, threads=4)
-    assert sum(map(len, placed.values())) == 5000
-    assert [r.value for r in store.log("t", 1)] == [k for k in keys if k in {r.key for r in store.log("t", 1)}]
-    dealt = DealtBatches(keys, keys, None, 4, 0, 4)
-    assert dealt.encode({n: store.log("t", n) for n in range(4)})
-    assert dealt.helpers == 0, dealt.helpers
+    store.create_topic("t", 3)
+    for n in range(3):
+        store.log("t", n)
+
+    def helpers(keys, **threads):
+        before = begun.value
+        assert sum(map(len, store.extend("t", keys, keys, **threads).values())) == len(keys)
+        return begun.value - before
+
+    assert [helpers(few), helpers(few, threads=1), helpers(many, threads=1)] == [0, 0, 0]
+    assert helpers(few, threads=2) == 2  # one to choose the partition, one to deal
+    assert helpers(few, threads=3) == 4
+    assert helpers(many) == 2 * two
+    os.sched_setaffinity(0, {min(processors)})
+    assert helpers(many) == 0
+    os.sched_setaffinity(0, processors)
+    end = store.log("t", 1).log_end_offset
+    refused.value = 1
+    assert helpers(few, threads=4) == 0
+    here = {r.key for r in store.log("t", 1).records(end)}
+    assert [r.value for r in store.log("t", 1).records(end)] == [key for key in few if key in here]
 """
 
 
-def test_where_there_can_be_no_more_threads(tmp_path: Path) -> None:
-    """The calling thread does it all."""
+def test_how_many_threads_help(tmp_path: Path) -> None:
+    """Two for large columns where the process may use two processors, otherwise as many as the call says. The calling
+    thread does it alone if the system gives no thread."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    source, library = tmp_path / "none.c", tmp_path / "none.so"
-    source.write_text(_NO_THREADS)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    source, library = tmp_path / "counts.c", tmp_path / "counts.so"
+    source.write_text(COUNTS)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
     subprocess.run(
-        [sys.executable, "-c", _ALONE, str(tmp_path / "store")],
+        [sys.executable, "-c", EXTENDS, str(tmp_path / "store"), str(library)],
         check=True,
         env=environment(LD_PRELOAD=str(library)),
     )

@@ -5,12 +5,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from kstore import LogStore
-from kstore.engine.record.hashes import murmur2
+from tests.helpers.effort import SEED, times
+from tests.helpers.murmur2 import partition_of
 
 SHM = Path("/dev/shm")
 KEYS = st.one_of(st.none(), st.binary(max_size=3))
@@ -26,6 +27,7 @@ class Model:
         self.starts = [0] * count
 
 
+@seed(SEED)
 class StoreMachine(RuleBasedStateMachine):
     """One or two directories, and few logs open at a time."""
 
@@ -104,21 +106,20 @@ class StoreMachine(RuleBasedStateMachine):
         placed = self.it.extend(name, [value for _, value in records], [key for key, _ in records])
         for key, value in records:
             if key is not None:
-                topic.values[murmur2(key) % 2**31 % len(topic.values)].append(value)
-        if any(
-            key is None for key, _ in records
-        ):  # all of them to one partition, in order with those that have a key
+                topic.values[partition_of(key, len(topic.values))].append(value)
+        # records without a key go to one partition, in order with those that have one
+        if any(key is None for key, _ in records):
             (number,) = [n for n, offsets in placed.items() if len(topic.values[n]) < offsets.stop]
             del topic.values[number][placed[number].start :]
             for key, value in records:
-                if key is None or murmur2(key) % 2**31 % len(topic.values) == number:
+                if key is None or partition_of(key, len(topic.values)) == number:
                     topic.values[number].append(value)
         for number, offsets in placed.items():
             assert offsets.stop == len(topic.values[number])
 
     def check_place(self, topic: Model, number: int, key: bytes | None) -> None:
         if key is not None:
-            assert number == murmur2(key) % 2**31 % len(topic.values)
+            assert number == partition_of(key, len(topic.values))
 
     @rule(by=st.integers(-10_000, 100_000))
     def retain(self, by: int) -> None:
@@ -153,7 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.it.health().ok
 
     @invariant()
-    def is_as_told(self) -> None:
+    def equals_the_model(self) -> None:
         if self.store is None:
             return
         assert self.it.topics == {name: list(range(len(t.values))) for name, t in sorted(self.model.items())}
@@ -175,5 +176,5 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=times(12), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

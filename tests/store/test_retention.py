@@ -1,0 +1,171 @@
+"""retain() of all partitions; and what is known to be compacted, which loses nothing unless its policy is configured."""
+
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore import TopicPartition
+from kstore.__main__ import main
+from kstore.config import LogConfig
+from tests.helpers.store_clock import StoreClock
+from tests.store.stores import DAY, opened, starts, writer
+
+LONG_AGO = 1_600_000_000_000
+RETENTION = {"retention_ms": 3_600_000}
+
+
+def test_all_partitions(tmp_path: Path) -> None:
+    now = 10**12
+    with opened(tmp_path, clock=lambda: now, internal_segment_bytes=1000) as store:
+        store.create_topic("short", 2, retention_ms=1000)
+        store.create_topic("kept", 2, retention_ms=-1)
+        store.create_topic("silent", 2)
+
+        def extend(topic: str) -> None:
+            store.extend(topic, [b"." * 100] * 200, [b"%d" % i for i in range(200)])
+
+        for topic in store.topics:
+            extend(topic)
+        now += 9 * DAY
+        decisions = store.retain(dry_run=True)
+        assert {tp.topic for tp, each in decisions.items() if any(d.delete for d in each)} == {"short"}
+        assert store.log("short").log_start_offset == 0
+        store.retain()
+        # the retention of "silent" is not configured, and Kafka's default deletes nothing
+        assert {topic for topic in store.topics if any(starts(store, topic))} == {"short"}
+        assert min(starts(store, "short")) > 50
+        assert {tp.topic for tp in store.health().partitions} == {"silent"}
+        assert "without retention_ms" in store.health().partitions[TopicPartition("silent", 0)]
+        store.alter_topic("silent", retention_ms=2000)
+        store.retain()
+        kept = starts(store, "silent")
+        assert min(kept) > 50
+        assert store.health().ok
+        extend("silent")
+        store.alter_topic("silent", retention_ms=None)
+        now += 9 * DAY
+        store.retain()
+        assert starts(store, "silent") == kept
+        assert not store.health().ok
+
+
+def test_by_size_alone(tmp_path: Path) -> None:
+    """Nothing is deleted by age then."""
+    with opened(tmp_path, retention_bytes=1 << 30) as store:
+        store.create_topic("t")
+        log = writer(store)
+        log.append(b"old", timestamp=1)
+        log.roll()
+        log.append(b"new")
+        store.retain()
+        assert log.log_start_offset == 0
+
+
+# ---- what is known to be compacted ----------------------------------------------------------------------------------
+
+
+def copy_of(path: Path, topic: str) -> Path:
+    """The only partition of a log directory that a broker wrote: it says nothing of a topic's configuration."""
+    name = f"{topic}-0"
+    with kstore.LogWriter(path / "alone" / name, LogConfig(internal_segment_bytes=1000)) as log:
+        for _ in range(30):
+            log.extend([b"v" * 100] * 3, [b"a", b"b", b"c"], timestamps=LONG_AGO)
+    data = path / "data"
+    data.mkdir()
+    (path / "alone" / name).rename(data / name)
+    (data / name / "kstore-config.json").unlink(missing_ok=True)
+    if topic == "state_store":
+        (data / "cleaner-offset-checkpoint").write_text(f"0\n1\n{topic} 0 12\n")
+    return data / name
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return copy_of(tmp_path, "state_store")
+
+
+def records(path: Path) -> int:
+    return sum(1 for _ in kstore.open(path))
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "state_store"])
+def test_it_is_refused(tmp_path: Path, topic: str) -> None:
+    """By the topic's name, or by the cleaner's checkpoint; by a store, its background, a log."""
+    path, clock = copy_of(tmp_path, topic), StoreClock()
+    with opened(path.parent, clock=clock, **RETENTION) as store:
+        assert store.retain(dry_run=True) == {}
+        assert store.retain() == {}
+        assert "is known to be compacted" in store.health().partitions[TopicPartition(topic, 0)]
+        clock.pass_on(store, DAY, runs=2)
+        assert "is known to be compacted" in str(store.health().background)
+        assert records(path) == 90
+        store.alter_topic(topic, retention_ms=1000)
+        assert store.retain() == {}
+        store.alter_topic(topic, cleanup_policy="delete")
+        store.retain()
+        assert store.health().partitions == {}
+    assert records(path) == 0
+
+
+def test_it_is_refused_while_closed(copied: Path) -> None:
+    clock = StoreClock()
+    with opened(copied.parent, clock=clock, **RETENTION) as store:
+        clock.pass_on(store, DAY, runs=2)
+        assert "is known to be compacted" in str(store.health().background)
+    assert records(copied) == 90
+
+
+def test_a_policy_of_the_store(copied: Path) -> None:
+    """It is for all topics."""
+    with opened(copied.parent, cleanup_policy="delete", **RETENTION) as store:
+        store.retain()
+    assert records(copied) == 0
+
+
+def test_a_log(copied: Path) -> None:
+    """What lies below the log start is deleted, since the call said so; only the rest is refused."""
+    with kstore.open(copied, "r+", **RETENTION) as log:
+        with pytest.raises(kstore.InvalidConfigError, match="known to be compacted, and was opened without"):
+            log.retain()
+        log.configure(retention_ms=-1, retention_bytes=10)
+        with pytest.raises(kstore.InvalidConfigError, match='cleanup_policy="compact" or "delete"'):
+            log.retain(dry_run=True)
+        log.delete_records(50)
+        first = log.segments[0].base_offset
+        with pytest.raises(kstore.InvalidConfigError):
+            log.retain()
+        assert first < log.segments[0].base_offset <= 50
+        assert log.log_end_offset == 90
+        log.configure(cleanup_policy="delete")
+        assert any(decision.rule == "size" for decision in log.retain())
+
+
+def test_commands(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.retention.hours=1\n")
+    for more in ([], ["--dry-run"]):
+        assert main(["retain", str(copied), "--server-properties", str(properties), *more]) == 2
+        assert "known to be compacted" in capsys.readouterr().err
+    assert records(copied) == 90
+    assert main(["retain", str(copied), "--defaults", "--dry-run"]) == 0
+    assert "delete (time)" in capsys.readouterr().out
+
+
+def test_another_topic(copied: Path) -> None:
+    """One of which nothing is known has the retention of the store."""
+    other = copied.parent / "events-0"
+    copied.rename(other)
+    (other.parent / "cleaner-offset-checkpoint").unlink()
+    with opened(other.parent, **RETENTION) as store:
+        store.retain()
+        assert store.health().ok
+    assert records(other) == 0
+
+
+def test_another_partition_of_the_topic(copied: Path) -> None:
+    """A broker names only what it has cleaned already."""
+    other = copied.rename(copied.parent / "state_store-1")
+    with kstore.open(other, "r+", **RETENTION) as log, pytest.raises(kstore.InvalidConfigError):
+        log.retain()
+    assert records(other) == 90
