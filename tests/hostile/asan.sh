@@ -20,7 +20,5 @@ if [ $# -gt 0 ]; then
 fi
 # Without what forks: the allocator of gcc's AddressSanitizer leaves its locks to a child as they were, so a child of a process
 # whose other thread was in malloc waits for ever. The ordinary build runs all of them.
-# The ordinary build turns every bit, makes each object in every way, and lets each call fail; here some tell, too, whether
-# memory is read that is not theirs.
-KSTORE_BIT_STEP=23 KSTORE_CLASS_STEP=5 KSTORE_CALL_STEP=3 run -n 3 -k 'not (fork or spawned)' tests/hostile tests/columns tests/golden tests/conformance \
+EFFORT=1 run -n 3 -m 'not nightly' -k 'not (fork or spawned)' tests/hostile tests/columns tests/golden tests/conformance \
     tests/faults tests/threads tests/sending tests/unit/test_appender.py tests/unit/test_refused_records.py

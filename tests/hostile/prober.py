@@ -1,9 +1,9 @@
 """Run as `python prober.py`, in an empty directory: makes objects of kstore's compiled classes in ways that nobody should,
 and tries all that can be done with each.
 
-The classes are those of objects that public calls return, and of what lies within such objects, where the garbage
-collector finds it. Each class has a forked process of its own, in each way. What is printed is one line for each that did
-not survive, or in which C code broke the rules of Python (SystemError), and last how many classes there were.
+The classes are those of objects that public calls return, and of what the garbage collector finds within such objects.
+Each class has a forked process of its own, in each way. What is printed is one line for each that did not survive, or in
+which C code broke the rules of Python (SystemError), and last how many classes there were.
 """
 
 import copy
@@ -26,29 +26,15 @@ import kstore
 from tests.helpers.effort import some
 
 TP_CLEAR = 192  # where a type of CPython on a 64-bit machine has the function by which the collector empties an object
+HEAP_TYPE, HAVE_GC = 1 << 9, 1 << 14  # flags of a type: made by Python code; known to the collector
 SECONDS = 60  # for one class
 ENOUGH = 5  # objects of one class
 INTS = (-1, 0, 1, 7, 1 << 31, (1 << 63) - 1, 1 << 64)
 ARGUMENTS: list[tuple[Any, ...]] = [
-    (),
-    *[(None,) * n for n in range(1, 9)],
-    *[(number,) * n for number in INTS for n in (1, 2, 3)],
-    (b"",),
-    (b"x" * 80,),
-    ("",),
-    ("x", "x"),
-    (1.5,),
-    (True, None),
-    ([],),
-    ((),),
-    ((None,),),
-    ((1, 2),),
-    ({},),
-    (0, None),
-    (0, b"x" * 24),
-    (object(), object()),
-]
-WALKED = (tuple, list, dict, types.GeneratorType, types.MethodType)  # in which other objects are looked for
+    *[(None,) * n for n in range(9)], *[(number,) * n for number in INTS for n in (1, 2, 3)],
+    (b"",), (b"x" * 80,), ("",), ("x", "x"), (1.5,), (True, None), ([],), ((),), ((None,),), ((1, 2),), ({},), (0, None),
+    (0, b"x" * 24), (object(), object()),
+]  # fmt: skip
 PLAIN = (bool, int, float, str, bytes, type(None))
 OPERATORS: list[Callable[[Any], object]] = [
     repr, str, hash, len, bool, bytes, memoryview, list, int, float, operator.index, abs, operator.neg, next, dir, vars,
@@ -59,10 +45,6 @@ OPERATORS: list[Callable[[Any], object]] = [
 ]  # fmt: skip
 
 
-def shown(arguments: tuple[object, ...]) -> str:
-    return f"({', '.join(f'{each!r:.30}' if type(each) in PLAIN else type(each).__name__ for each in arguments)})"
-
-
 class Step:
     """What is being tried, in a file that the parent reads when the child has died."""
 
@@ -70,8 +52,7 @@ class Step:
         self.fd = os.open("step", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def begins(self, what: str) -> None:
-        raw = what.encode()[:500]
-        os.pwrite(self.fd, raw + b" " * (500 - len(raw)), 0)
+        os.pwrite(self.fd, what.encode()[:500].ljust(500), 0)
 
     def ordinary(self, what: str, call: Callable[[], object]) -> Any:
         """What the call returns; None where it raises as Python code may."""
@@ -84,6 +65,10 @@ class Step:
             os._exit(1)
         except Exception:  # noqa: BLE001 - which one it is does not matter
             return None
+
+
+def shown(arguments: tuple[object, ...]) -> str:
+    return f"({', '.join(f'{each!r:.30}' if type(each) in PLAIN else type(each).__name__ for each in arguments)})"
 
 
 def poke(step: Step, name: str, thing: Any) -> None:
@@ -101,13 +86,8 @@ def poke(step: Step, name: str, thing: Any) -> None:
         if callable(found):
             for arguments in (*ARGUMENTS, (thing,), (thing, thing)):
                 step.ordinary(f"{name}.{attribute}{shown(arguments)}", lambda f=found, a=arguments: f(*a))
-    step.ordinary(f"with {name}", lambda: enter(thing))
+    step.ordinary(f"with {name}", lambda: thing.__enter__())
     step.ordinary(f"{name}.itself", lambda: setattr(thing, "itself", thing))
-
-
-def enter(thing: Any) -> None:
-    with thing:
-        pass
 
 
 # ---- shapes ---------------------------------------------------------------------------------------------------------
@@ -117,39 +97,36 @@ def raw(step: Step, kind: type) -> None:
     """Objects whose __init__ never ran, or ran with what it was not made for."""
     tried = 0
     for arguments in ARGUMENTS:
-        made = step.ordinary(
-            f"{kind.__name__}.__new__{shown(arguments)}", lambda a=arguments: kind.__new__(kind, *a)
-        )
-        if isinstance(made, kind) and tried < ENOUGH:
-            poke(step, f"{kind.__name__}.__new__{shown(arguments)}", made)
-        made = step.ordinary(f"{kind.__name__}{shown(arguments)}", lambda a=arguments: kind(*a))
-        if isinstance(made, kind) and tried < ENOUGH:
-            poke(step, f"{kind.__name__}{shown(arguments)}", made)
-            tried += 1
-        del made
-        step.ordinary(f"{kind.__name__}{shown(arguments)} goes", gc.collect)
+        for how, make in (
+            (".__new__", lambda a=arguments: kind.__new__(kind, *a)),
+            ("", lambda a=arguments: kind(*a)),
+        ):
+            name = f"{kind.__name__}{how}{shown(arguments)}"
+            made = step.ordinary(name, make)
+            if isinstance(made, kind) and tried < ENOUGH:
+                poke(step, name, made)
+                tried += how == ""
+            del made
+            step.ordinary(f"{name} goes", gc.collect)
 
 
 def derived(step: Step, kind: type) -> None:
-    """Objects of Python classes that forget super().__init__(), and that add attributes."""
-    body = {"__init__": lambda self, *_: None, "extra": None}
+    """Objects of Python classes that forget super().__init__(), that add attributes, and that come back when freed."""
     resurrected: list[object] = []
-    for more in ({}, {"__slots__": ("own",)}, {"__del__": lambda self: resurrected.append(self)}):
-        child = step.ordinary(
-            f"class Child({kind.__name__})", lambda m=more: type("Child", (kind,), {**body, **m})
-        )
+    body = {"__init__": lambda self, *_: None, "extra": None}
+    for more in ({"__slots__": ("own",)}, {"__del__": lambda self: resurrected.append(self)}):
+        name = f"Child({kind.__name__})"
+        child = step.ordinary(f"class {name}", lambda m=more: type("Child", (kind,), {**body, **m}))
         if child is None:  # it is final
             return
         for arguments in ((), (None,), ((),), (kstore.LogWriter.__new__(kstore.LogWriter),)):
-            made = step.ordinary(
-                f"Child({kind.__name__}){shown(arguments)}", lambda c=child, a=arguments: c(*a)
-            )
+            made = step.ordinary(f"{name}{shown(arguments)}", lambda c=child, a=arguments: c(*a))
             if made is not None:
-                poke(step, f"Child({kind.__name__}){shown(arguments)}", made)
+                poke(step, f"{name}{shown(arguments)}", made)
             del made
-            step.ordinary(f"Child({kind.__name__}){shown(arguments)} goes", gc.collect)
+            step.ordinary(f"{name}{shown(arguments)} goes", gc.collect)
             for each in resurrected[:2]:
-                poke(step, f"Child({kind.__name__}) come back", each)
+                poke(step, f"{name} come back", each)
             resurrected.clear()
 
 
@@ -164,7 +141,7 @@ def cleared(step: Step, kind: type) -> None:
     """Objects that the collector has emptied, as it does before it frees what is in a cycle."""
     made = specimens().get(kind.__name__)
     at = ctypes.c_void_p.from_address(id(kind) + TP_CLEAR).value
-    if made is None or at is None or not kind.__flags__ & 1 << 14:
+    if made is None or at is None or not kind.__flags__ & HAVE_GC:
         return
     step.begins(f"{kind.__name__} is cleared")
     ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(at)(made)
@@ -179,7 +156,7 @@ def cyclic(step: Step, kind: type) -> None:
         things = [specimens()]
         if kind.__name__ not in things[0]:
             return
-        # A collection puts what it reaches behind that by which it was reached: so the order is that of the holders.
+        # A collection puts what it reaches after that by which it was reached: so the order is that of the holders.
         holders = [[each] for each in things.pop().values()]
         chance.shuffle(holders)
         holders.sort(key=lambda holder: type(holder[0]) is not kind)  # this one is emptied first
@@ -195,44 +172,45 @@ def cyclic(step: Step, kind: type) -> None:
         assert [bytes(size) for size in range(1, 3000, 7)]
 
 
+SHAPES = (raw, derived, whole, cleared, cyclic)
+
+
+# ---- objects and classes --------------------------------------------------------------------------------------------
+
+
+def is_compiled(kind: type) -> bool:
+    """Whether a class of kstore's is written in C, by Cython."""
+    return kind.__module__.startswith("kstore.") and not kind.__flags__ & HEAP_TYPE
+
+
 def specimens() -> dict[str, Any]:
     """An object of each compiled class, by the name of the class."""
     log = kstore.open(Path(tempfile.mkdtemp(dir=".")) / "t-0", "a", index_interval_bytes=100)
     for n in range(20):
         log.append(b"value %d" % n, key=b"key", headers=[("name", b"value"), ("other", None)])
-    columns = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+    segment, store = log.segments[0], kstore.LogStore(Path(log.path).parent)
     appender = log.appender(linger_ms=1000)
+    columns = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+    rows = next(iter(log.scan(columns, batch_rows=7)))
     found = [
         log, kstore.open(log.path), appender, appender.append(b"more"), log.cursor("g"), log.follow(0, timeout=0),
-        log.read(0), log.span(0), log.segments[0].offset_index, log.segments[0].time_index,
-        log.segments[0].transaction_index, log.segments[0].file(), log.last(b"key"), log.history(b"key"), log.get(0),
+        log.read(0), log.span(0), segment.offset_index, segment.time_index, segment.transaction_index, segment.file(),
+        log.last(b"key"), log.history(b"key"), log.get(0), rows, rows.column("key"), rows.column("key").data,
+        rows.column("headers"), rows.column("offset").values,
     ]  # fmt: skip
-    scan = iter(log.scan(columns, batch_rows=7))
-    rows = next(scan)
-    found += [
-        scan,
-        rows,
-        rows.column("key"),
-        rows.column("key").data,
-        rows.column("headers"),
-        rows.column("offset").values,
-    ]
-    store = kstore.LogStore(Path(log.path).parent)
     for reader in (
-        log.records(),
-        log.batches(),
-        iter(log.scan(header={"a": b"b"})),
-        iter(log.cursor("h").scan(columns)),
-        iter(store.follow(["t"], "earliest", timeout=0)),
+        log.records(), log.batches(), iter(log.scan(columns)), iter(log.scan(header={"a": b"b"})),
+        iter(log.cursor("h").scan(columns)), iter(store.follow(["t"], "earliest", timeout=0)),
         iter(store.cursor("i", ["t"])),
-    ):
+    ):  # fmt: skip
         found += [reader, next(reader, None)]
     made: dict[str, Any] = {}
     seen = set()
     while found:
         each = found.pop()
         kind = type(each)
-        if id(each) in seen or not (kind in WALKED or kind.__module__.startswith("kstore.")):
+        is_holder = kind in (tuple, list, dict, types.GeneratorType, types.MethodType)
+        if id(each) in seen or not (is_holder or kind.__module__.startswith("kstore.")):
             continue
         seen.add(id(each))
         if is_compiled(kind):
@@ -241,19 +219,11 @@ def specimens() -> dict[str, Any]:
     return made
 
 
-def is_compiled(kind: type) -> bool:
-    """Whether a class of kstore's is written in C, by Cython."""
-    return kind.__module__.startswith("kstore.") and not kind.__flags__ & 1 << 9  # no class that Python made
-
-
 def classes() -> list[type]:
     """The compiled classes of the specimens, and those that they, and public classes, derive from."""
     given = [type(each) for each in specimens().values()] + [getattr(kstore, name) for name in kstore.__all__]
     kinds = {base for kind in given if isinstance(kind, type) for base in kind.__mro__ if is_compiled(base)}
     return sorted(kinds, key=lambda kind: (kind.__module__, kind.__name__))
-
-
-SHAPES = (raw, derived, whole, cleared, cyclic)
 
 
 def main() -> None:

@@ -170,7 +170,7 @@ def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 @pytest.mark.parametrize("which", [1, 3])
-@pytest.mark.parametrize("distance", [1, 1000, 1 << 31])
+@pytest.mark.parametrize("distance", [1, 1 << 31])
 def test_a_misnamed_segment_after_a_crash(tmp_path: Path, which: int, distance: int) -> None:
     """Its batches have offsets below its name. They are sound all the same: what recovery cuts off is kept, and can be read."""
     directory = tmp_path / "t-0"

@@ -1,4 +1,4 @@
-"""Control batches of a producer that are no transaction markers: refused, and passed over where they are there."""
+"""Control batches of a producer that are no transaction markers: refused by appends, skipped by readers. Markers that are damaged."""
 
 import os
 import struct
@@ -8,39 +8,27 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.hostile.test_forged import resealed
+from tests.conformance import forge
+from tests.conformance.forge import Rec
+from tests.hostile.material import LOG, resealed
 
 T0 = 1711530458631
-CONTROL = 0x20
 KEYS = [None, b"k", struct.pack(">hh", 0, 7), struct.pack(">hh", 0, 2), struct.pack(">hh", -1, 0)]
 
 
 def control_batch(key: bytes | None, base_offset: int, count: int = 1) -> bytes:
-    batch = bytearray(
-        kstore.encode_batch(
-            [(T0, key, b"\0" * 6, None)] * count,
-            base_offset=base_offset,
-            producer_id=3,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        )
-    )
-    batch[22] |= CONTROL
-    batch[53:57] = struct.pack(">i", -1)  # markers have no sequence
-    return resealed(bytes(batch))
+    flags = forge.TRANSACTIONAL | forge.CONTROL
+    return forge.batch(*[Rec(b"\0" * 6, key, T0)] * count, base=base_offset, flags=flags, pid=3, pid_epoch=0)
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("kind", ["replication", "coordinator"])
-def test_refused_before_anything_is_written(tmp_path: Path, key: bytes | None, kind: str) -> None:
+def test_refused_before_anything_is_written(tmp_path: Path, key: bytes | None) -> None:
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.extend([b"."] * 5)
-        given = (
-            {"keep_offsets": True} if kind == "replication" else {"origin": kind, "transaction_version": 1}
-        )
-        with pytest.raises((kstore.InvalidRecordError, kstore.CorruptRecordError)):
-            log.append_batches(control_batch(key, 5), **given)  # type: ignore[arg-type]
+        options: list[Any] = [{"keep_offsets": True}, {"origin": "coordinator", "transaction_version": 1}]
+        for given in options:
+            with pytest.raises((kstore.InvalidRecordError, kstore.CorruptRecordError)):
+                log.append_batches(control_batch(key, 5), **given)
         assert log.append(b"after") == 5
     with kstore.open(tmp_path / "t-0", "a") as log:
         assert (log.recovery.clean, log.log_end_offset) == (True, 6)
@@ -54,7 +42,7 @@ def test_a_log_that_has_one_can_be_opened(tmp_path: Path, key: bytes | None, cle
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         log.extend([b"."] * 5)
-    with (directory / f"{0:020}.log").open("ab") as f:
+    with (directory / LOG).open("ab") as f:
         f.write(control_batch(key, 5))
         f.write(kstore.encode_batch([(T0, None, b"behind", None)], base_offset=6))
     for path in directory.glob("*.snapshot"):
@@ -85,7 +73,7 @@ def test_records_that_cannot_be_read(tmp_path: Path, broken: int, distrusts: boo
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         log.extend([b"."] * 5)
-    with (directory / f"{0:020}.log").open("ab") as f:
+    with (directory / LOG).open("ab") as f:
         f.write(two_markers(5, broken=broken))
         f.write(kstore.encode_batch([(T0, None, b"behind", None)], base_offset=7))
     for path in directory.glob("*.snapshot"):
