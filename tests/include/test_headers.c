@@ -1,194 +1,74 @@
 /* The headers alone, without Python: vectors, every CRC variant, damage of every kind to real batches.
  *
- * `test_headers GROUP` runs one group and exits 0, or says what failed and exits 1; without a name it runs all of them.
- * test_headers.py builds it with the address and undefined-behaviour sanitizers. Buffers under test end exactly where
- * their malloc'd block ends, so that a read of one byte too many is a report.
- *
- * The file is long because one program holds all groups: they share their buffers and their checks. */
+ * Runs all groups; exits 1 at the first check that fails, and says which. EFFORT multiplies the number of random cases,
+ * SEED chooses others. Buffers under test end exactly where their malloc'd block ends, so that a read of one byte too
+ * many is a report of the address sanitizer. */
 #include <limits.h>
 
 #include "checks.h"
 
-/* C99 has no _Static_assert: an array type of negative size stops the compiler just as well. */
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define STATIC_CHECK(condition) typedef char JOIN(static_check_, __LINE__)[(condition) ? 1 : -1]
+static long effort = 1;
 
-/* Every field of a header follows the one before it without a gap. */
-STATIC_CHECK(KS_OFFSET_AT == 0);
-STATIC_CHECK(KS_SIZE_AT == KS_OFFSET_AT + 8);
-STATIC_CHECK(KS_LOG_OVERHEAD == KS_SIZE_AT + 4);
-STATIC_CHECK(KS_LEADER_EPOCH_AT == KS_LOG_OVERHEAD);
-STATIC_CHECK(KS_MAGIC_AT == KS_LEADER_EPOCH_AT + 4);
-STATIC_CHECK(KS_MAGIC_END == KS_MAGIC_AT + 1);
-STATIC_CHECK(KS_CRC_AT == KS_MAGIC_END);
-STATIC_CHECK(KS_ATTRIBUTES_AT == KS_CRC_AT + 4);
-STATIC_CHECK(KS_LAST_OFFSET_DELTA_AT == KS_ATTRIBUTES_AT + 2);
-STATIC_CHECK(KS_BASE_TIMESTAMP_AT == KS_LAST_OFFSET_DELTA_AT + 4);
-STATIC_CHECK(KS_MAX_TIMESTAMP_AT == KS_BASE_TIMESTAMP_AT + 8);
-STATIC_CHECK(KS_PRODUCER_ID_AT == KS_MAX_TIMESTAMP_AT + 8);
-STATIC_CHECK(KS_PRODUCER_EPOCH_AT == KS_PRODUCER_ID_AT + 8);
-STATIC_CHECK(KS_BASE_SEQUENCE_AT == KS_PRODUCER_EPOCH_AT + 2);
-STATIC_CHECK(KS_RECORDS_COUNT_AT == KS_BASE_SEQUENCE_AT + 4);
-STATIC_CHECK(KS_RECORDS_AT == KS_RECORDS_COUNT_AT + 4);
-STATIC_CHECK(KS_RECORDS_AT == 61 && KS_BATCH_OVERHEAD == KS_RECORDS_AT);
-STATIC_CHECK(KS_MESSAGE_CRC_AT == KS_LOG_OVERHEAD && KS_MESSAGE_CRC_AT + 4 == KS_MAGIC_AT);
-STATIC_CHECK(KS_MESSAGE_ATTRIBUTES_AT == KS_MAGIC_END);
-STATIC_CHECK(KS_MESSAGE_TIMESTAMP_AT == KS_MESSAGE_ATTRIBUTES_AT + 1);
-STATIC_CHECK(KS_LOG_OVERHEAD + KS_MESSAGE_V0_OVERHEAD == KS_MESSAGE_TIMESTAMP_AT + 4 + 4);
-STATIC_CHECK(KS_MESSAGE_V1_OVERHEAD == KS_MESSAGE_V0_OVERHEAD + 8);
-STATIC_CHECK(KS_MIN_SIZE == KS_MESSAGE_V0_OVERHEAD);
-STATIC_CHECK(KS_CODEC_MASK == 0x07 && KS_LOG_APPEND_TIME == 0x08 && KS_TRANSACTIONAL == 0x10);
-STATIC_CHECK(KS_CONTROL == 0x20 && KS_DELETE_HORIZON == 0x40);
-STATIC_CHECK(KS_CODEC_NONE == 0 && KS_CODEC_GZIP == 1 && KS_CODEC_SNAPPY == 2);
-STATIC_CHECK(KS_CODEC_LZ4 == 3 && KS_CODEC_ZSTD == 4);
-STATIC_CHECK(KS_OFFSET_ENTRY == 4 + 4);
-STATIC_CHECK(KS_TIME_ENTRY == 8 + 4);
-STATIC_CHECK(KS_ABORTED_ENTRY == 2 + 4 * 8);
-STATIC_CHECK(KS_SNAPSHOT_HEADER == 2 + 4 + 4);
-STATIC_CHECK(KS_SNAPSHOT_ENTRY == 8 + 2 + 4 + 8 + 4 + 8 + 4 + 8);
+static long times(long count) { return count * effort; }
 
-/* ---- the material: spec 2.3 to 2.5, made by hand ------------------------------------------------------------- */
+/* ---- the material: spec 2.3 to 2.5, made by hand -------------------------------------------------------------- */
 
-/* A: two records of a producer without id. */
+/* A: two records of a producer without id: k1 = v1 with the header h = x, and 5 ms later k2 without a value. */
 static const uint8_t BATCH_A[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* base offset 0 */
-    0x00, 0x00, 0x00, 0x49,                         /* 73 bytes follow */
-    0x00, 0x00, 0x00, 0x00,                         /* leader epoch 0 */
-    0x02,                                           /* magic */
-    0xf1, 0x75, 0x9b, 0xaf,                         /* CRC-32C */
-    0x00, 0x00,                                     /* attributes: no codec, CreateTime */
-    0x00, 0x00, 0x00, 0x01,                         /* last offset delta 1 */
-    0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, /* base timestamp 1700000000000 */
-    0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, /* max timestamp 1700000000005 */
-    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* producer id -1 */
-    0xff, 0xff,                                     /* producer epoch -1 */
-    0xff, 0xff, 0xff, 0xff,                         /* base sequence -1 */
-    0x00, 0x00, 0x00, 0x02,                         /* two records */
-    0x1c,                                           /* 14 bytes follow */
-    0x00,                                           /* attributes */
-    0x00,                                           /* timestamp delta 0 */
-    0x00,                                           /* offset delta 0 */
-    0x04, 0x6b, 0x31,                               /* key, 2 bytes: k1 */
-    0x04, 0x76, 0x31,                               /* value, 2 bytes: v1 */
-    0x02,                                           /* one header */
-    0x02, 0x68,                                     /* its name, 1 byte: h */
-    0x02, 0x78,                                     /* its value, 1 byte: x */
-    0x10,                                           /* 8 bytes follow */
-    0x00,                                           /* attributes */
-    0x0a,                                           /* timestamp delta 5 */
-    0x02,                                           /* offset delta 1 */
-    0x04, 0x6b, 0x32,                               /* key, 2 bytes: k2 */
-    0x01,                                           /* value null */
-    0x00,                                           /* no headers */
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x49, 0x00, 0x00, 0x00, 0x00,
+    0x02, 0xf1, 0x75, 0x9b, 0xaf, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x01, 0x8b, 0xcf,
+    0xe5, 0x68, 0x00, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, 0xff, 0xff, 0xff, 0xff, 0xff,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x02, 0x1c, 0x00, 0x00,
+    0x00, 0x04, 0x6b, 0x31, 0x04, 0x76, 0x31, 0x02, 0x02, 0x68, 0x02, 0x78, 0x10, 0x00, 0x0a, 0x02,
+    0x04, 0x6b, 0x32, 0x01, 0x00,
 };
 
-/* B: the same after a compaction that set a delete horizon. */
+/* B: the same after a compaction that set a delete horizon, 1700086401000. */
 static const uint8_t BATCH_B[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* base offset 0 */
-    0x00, 0x00, 0x00, 0x4f,                         /* 79 bytes follow */
-    0x00, 0x00, 0x00, 0x00,                         /* leader epoch 0 */
-    0x02,                                           /* magic */
-    0x08, 0xbb, 0x9f, 0x40,                         /* CRC-32C */
-    0x00, 0x40,                                     /* attributes: delete horizon */
-    0x00, 0x00, 0x00, 0x01,                         /* last offset delta 1 */
-    0x00, 0x00, 0x01, 0x8b, 0xd5, 0x0b, 0xc7, 0xe8, /* delete horizon 1700086401000 */
-    0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, /* max timestamp 1700000000005 */
-    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* producer id -1 */
-    0xff, 0xff,                                     /* producer epoch -1 */
-    0xff, 0xff, 0xff, 0xff,                         /* base sequence -1 */
-    0x00, 0x00, 0x00, 0x02,                         /* two records */
-    0x22,                                           /* 17 bytes follow */
-    0x00,                                           /* attributes */
-    0xcf, 0xff, 0xb2, 0x52,                         /* timestamp delta -86401000 */
-    0x00,                                           /* offset delta 0 */
-    0x04, 0x6b, 0x31,                               /* key, 2 bytes: k1 */
-    0x04, 0x76, 0x31,                               /* value, 2 bytes: v1 */
-    0x02,                                           /* one header */
-    0x02, 0x68,                                     /* its name, 1 byte: h */
-    0x02, 0x78,                                     /* its value, 1 byte: x */
-    0x16,                                           /* 11 bytes follow */
-    0x00,                                           /* attributes */
-    0xc5, 0xff, 0xb2, 0x52,                         /* timestamp delta -86400995 */
-    0x02,                                           /* offset delta 1 */
-    0x04, 0x6b, 0x32,                               /* key, 2 bytes: k2 */
-    0x01,                                           /* value null */
-    0x00,                                           /* no headers */
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x4f, 0x00, 0x00, 0x00, 0x00,
+    0x02, 0x08, 0xbb, 0x9f, 0x40, 0x00, 0x40, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x01, 0x8b, 0xd5,
+    0x0b, 0xc7, 0xe8, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, 0xff, 0xff, 0xff, 0xff, 0xff,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x02, 0x22, 0x00, 0xcf,
+    0xff, 0xb2, 0x52, 0x00, 0x04, 0x6b, 0x31, 0x04, 0x76, 0x31, 0x02, 0x02, 0x68, 0x02, 0x78, 0x16,
+    0x00, 0xc5, 0xff, 0xb2, 0x52, 0x02, 0x04, 0x6b, 0x32, 0x01, 0x00,
 };
 
-/* C: an ABORT marker. */
+/* C: an ABORT marker of producer 9, epoch 3, at offset 2; coordinator epoch 7. */
 static const uint8_t BATCH_C[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, /* base offset 2 */
-    0x00, 0x00, 0x00, 0x42,                         /* 66 bytes follow */
-    0x00, 0x00, 0x00, 0x00,                         /* leader epoch 0 */
-    0x02,                                           /* magic */
-    0xe5, 0xc1, 0x6b, 0x79,                         /* CRC-32C */
-    0x00, 0x30,                                     /* attributes: transactional, control */
-    0x00, 0x00, 0x00, 0x00,                         /* last offset delta 0 */
-    0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x0a, /* base timestamp 1700000000010 */
-    0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x0a, /* max timestamp 1700000000010 */
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x09, /* producer id 9 */
-    0x00, 0x03,                                     /* producer epoch 3 */
-    0xff, 0xff, 0xff, 0xff,                         /* base sequence -1 */
-    0x00, 0x00, 0x00, 0x01,                         /* one record */
-    0x20,                                           /* 16 bytes follow */
-    0x00,                                           /* attributes */
-    0x00,                                           /* timestamp delta 0 */
-    0x00,                                           /* offset delta 0 */
-    0x08, 0x00, 0x00, 0x00, 0x00,                   /* key, 4 bytes: version 0, type 0, ABORT */
-    0x0c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x07,       /* value, 6 bytes: version 0, coordinator epoch 7 */
-    0x00,                                           /* no headers */
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x42, 0x00, 0x00, 0x00, 0x00,
+    0x02, 0xe5, 0xc1, 0x6b, 0x79, 0x00, 0x30, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x8b, 0xcf,
+    0xe5, 0x68, 0x0a, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x09, 0x00, 0x03, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x01, 0x20, 0x00, 0x00,
+    0x00, 0x08, 0x00, 0x00, 0x00, 0x00, 0x0c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x07, 0x00,
 };
 
-/* D: all that compaction left of offsets 15 to 37. */
+/* D: all that compaction left of offsets 15 to 37 of producer 23423. */
 static const uint8_t BATCH_D[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, /* base offset 15 */
-    0x00, 0x00, 0x00, 0x31,                         /* 49 bytes follow */
-    0x00, 0x00, 0x00, 0x0f,                         /* leader epoch 15 */
-    0x02,                                           /* magic */
-    0x5d, 0x4e, 0x3d, 0x62,                         /* CRC-32C */
-    0x00, 0x00,                                     /* attributes */
-    0x00, 0x00, 0x00, 0x16,                         /* last offset delta 22 */
-    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* base timestamp -1 */
-    0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, /* max timestamp 1700000000000 */
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x5b, 0x7f, /* producer id 23423 */
-    0x00, 0x91,                                     /* producer epoch 145 */
-    0x00, 0x00, 0x03, 0xd7,                         /* base sequence 983 */
-    0x00, 0x00, 0x00, 0x00,                         /* no records */
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, 0x00, 0x00, 0x00, 0x31, 0x00, 0x00, 0x00, 0x0f,
+    0x02, 0x5d, 0x4e, 0x3d, 0x62, 0x00, 0x00, 0x00, 0x00, 0x00, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff,
+    0xff, 0xff, 0xff, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x5b, 0x7f, 0x00, 0x91, 0x00, 0x00, 0x03, 0xd7, 0x00, 0x00, 0x00, 0x00,
 };
 
+/* Messages of magic 0 and 1: offset 50, k1 = v1. */
 static const uint8_t MESSAGE_0[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x32, /* offset 50 */
-    0x00, 0x00, 0x00, 0x12,                         /* 18 bytes follow */
-    0x57, 0xe7, 0x49, 0x6e,                         /* CRC-32 */
-    0x00,                                           /* magic */
-    0x00,                                           /* attributes */
-    0x00, 0x00, 0x00, 0x02, 0x6b, 0x31,             /* key, 2 bytes: k1 */
-    0x00, 0x00, 0x00, 0x02, 0x76, 0x31,             /* value, 2 bytes: v1 */
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x32, 0x00, 0x00, 0x00, 0x12, 0x57, 0xe7, 0x49, 0x6e,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x6b, 0x31, 0x00, 0x00, 0x00, 0x02, 0x76, 0x31,
 };
-
 static const uint8_t MESSAGE_1[] = {
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x32, /* offset 50 */
-    0x00, 0x00, 0x00, 0x1a,                         /* 26 bytes follow */
-    0xa5, 0xda, 0x6a, 0x62,                         /* CRC-32 */
-    0x01,                                           /* magic */
-    0x00,                                           /* attributes */
-    0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, /* timestamp 1700000000000 */
-    0x00, 0x00, 0x00, 0x02, 0x6b, 0x31,             /* key, 2 bytes: k1 */
-    0x00, 0x00, 0x00, 0x02, 0x76, 0x31,             /* value, 2 bytes: v1 */
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x32, 0x00, 0x00, 0x00, 0x1a, 0xa5, 0xda, 0x6a, 0x62,
+    0x01, 0x00, 0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, 0x00, 0x00, 0x00, 0x02, 0x6b, 0x31,
+    0x00, 0x00, 0x00, 0x02, 0x76, 0x31,
 };
 
 #define T0 INT64_C(1700000000000)
 
-typedef struct example {
-    const char *name;
+static const struct {
     const uint8_t *bytes;
     size_t size;
-} example;
-
-static const example EXAMPLES[] = {
-    {"A", BATCH_A, sizeof BATCH_A},     {"B", BATCH_B, sizeof BATCH_B},     {"C", BATCH_C, sizeof BATCH_C},
-    {"D", BATCH_D, sizeof BATCH_D},     {"v0", MESSAGE_0, sizeof MESSAGE_0}, {"v1", MESSAGE_1, sizeof MESSAGE_1},
+} EXAMPLES[] = {
+    {BATCH_A, sizeof BATCH_A}, {BATCH_B, sizeof BATCH_B},     {BATCH_C, sizeof BATCH_C},
+    {BATCH_D, sizeof BATCH_D}, {MESSAGE_0, sizeof MESSAGE_0}, {MESSAGE_1, sizeof MESSAGE_1},
 };
 enum { N_EXAMPLES = sizeof EXAMPLES / sizeof *EXAMPLES };
 
@@ -196,30 +76,11 @@ enum { N_EXAMPLES = sizeof EXAMPLES / sizeof *EXAMPLES };
 
 static void test_crc_vectors(void)
 {
-    variant variants[8];
-    size_t n = crc_variants(variants), i, size;
     uint8_t bytes[300];
-    for (i = 0; i < n; i++) {
-        crc_function crc = variants[i].function;
-        uint8_t block[32];
-        int k;
-        CHECK(crc(0, "", 0) == 0);
-        CHECK(crc(0, "123456789", 9) == 0xe3069283u);
-        CHECK(crc(0, "Some String", 11) == 608512271u);
-        /* RFC 3720, B.4 */
-        memset(block, 0, 32);
-        CHECK(crc(0, block, 32) == 0x8a9136aau);
-        memset(block, 0xff, 32);
-        CHECK(crc(0, block, 32) == 0x62a8ab43u);
-        for (k = 0; k < 32; k++)
-            block[k] = (uint8_t)k;
-        CHECK(crc(0, block, 32) == 0x46dd794eu);
-        for (k = 0; k < 32; k++)
-            block[k] = (uint8_t)(31 - k);
-        CHECK(crc(0, block, 32) == 0x113fdb5cu);
-    }
-    CHECK(ks_crc32("", 0) == 0);
-    CHECK(ks_crc32("123456789", 9) == 0xcbf43926u);
+    size_t size;
+    CHECK(ks_crc32c_portable(0, "123456789", 9) == 0xe3069283u && ks_crc32("123456789", 9) == 0xcbf43926u);
+    memset(bytes, 0xff, 32); /* RFC 3720, B.4 */
+    CHECK(ks_crc32c_portable(0, bytes, 32) == 0x62a8ab43u);
     fill_random(bytes, sizeof bytes);
     for (size = 0; size <= sizeof bytes; size++) {
         CHECK(ks_crc32c_portable(0, bytes, size) == crc_by_bits(0x82f63b78u, bytes, size));
@@ -232,7 +93,7 @@ static void test_crc_variants(void)
     enum { LARGEST = 2000, LONG = 1777 };
     static const size_t LEADS[] = {0, 1, 2, 3, 7, 8, 15, 33, 63};
     variant variants[8];
-    size_t n = crc_variants(variants), size, lead, i, j, split;
+    size_t n = crc_variants(variants), size, lead, i, split;
     uint8_t *pool = (uint8_t *)malloc(LARGEST);
     exact x;
     uint32_t whole;
@@ -258,11 +119,11 @@ static void test_crc_variants(void)
     /* one variant may go on from the result of any other, at any byte */
     whole = ks_crc32c_portable(0, pool, LONG);
     for (split = 0; split <= LONG; split++)
-        for (i = 0; i < n; i++)
-            for (j = 0; j < n; j++)
-                if (i == j || split % 61 == 0)
-                    CHECK(variants[j].function(variants[i].function(0, pool, split), pool + split, LONG - split) ==
-                          whole);
+        for (i = 0; i < n * n; i++)
+            if (i / n == i % n || split % 61 == 0) {
+                const uint32_t head = variants[i / n].function(0, pool, split);
+                CHECK(variants[i % n].function(head, pool + split, LONG - split) == whole);
+            }
     free(pool);
     /* longer than a run of any fold */
     x = exact_new((size_t)1 << 20, 0);
@@ -292,13 +153,9 @@ static void test_loads(void)
         ks_store_u16(out + at, 0x8001);
         CHECK(ks_load_u16(out + at) == 0x8001);
     }
-    CHECK(ks_add64(INT64_MAX, 1) == INT64_MIN);
-    CHECK(ks_add64(INT64_MIN, -1) == INT64_MAX);
-    CHECK(ks_sequence_after(0, 0) == 0);
-    CHECK(ks_sequence_after(5, 7) == 12);
-    CHECK(ks_sequence_after(INT32_MAX, 0) == INT32_MAX);
-    CHECK(ks_sequence_after(INT32_MAX, 1) == 0);
-    CHECK(ks_sequence_after(INT32_MAX - 2, 5) == 2);
+    CHECK(ks_add64(INT64_MAX, 1) == INT64_MIN && ks_add64(INT64_MIN, -1) == INT64_MAX);
+    CHECK(ks_sequence_after(0, 0) == 0 && ks_sequence_after(5, 7) == 12);
+    CHECK(ks_sequence_after(INT32_MAX, 1) == 0 && ks_sequence_after(INT32_MAX - 2, 5) == 2);
     CHECK(ks_sequence_after(INT32_MAX, INT32_MAX) == INT32_MAX - 1);
 }
 
@@ -309,14 +166,8 @@ typedef struct varint_vector {
 } varint_vector;
 
 static const varint_vector VARINTS[] = {
-    {0, 1, {0x00}},
-    {-1, 1, {0x01}},
-    {1, 1, {0x02}},
-    {63, 1, {0x7e}},
-    {-64, 1, {0x7f}},
-    {64, 2, {0x80, 0x01}},
-    {-65, 2, {0x81, 0x01}},
-    {300, 2, {0xd8, 0x04}},
+    {0, 1, {0x00}}, {-1, 1, {0x01}}, {1, 1, {0x02}}, {63, 1, {0x7e}}, {-64, 1, {0x7f}},
+    {64, 2, {0x80, 0x01}}, {-65, 2, {0x81, 0x01}}, {300, 2, {0xd8, 0x04}},
     {-86401000, 4, {0xcf, 0xff, 0xb2, 0x52}},
     {INT32_MAX, 5, {0xfe, 0xff, 0xff, 0xff, 0x0f}},
     {INT32_MIN, 5, {0xff, 0xff, 0xff, 0xff, 0x0f}},
@@ -364,26 +215,22 @@ static void test_varints(void)
         CHECK(ks_write_varlong(out, VARINTS[i].value) == VARINTS[i].size);
         CHECK(memcmp(out, VARINTS[i].bytes, VARINTS[i].size) == 0);
     }
-    for (shift = 0; shift < 63; shift++) {
-        int64_t edge = INT64_C(1) << shift, value;
-        for (value = edge - 2; value <= edge + 1; value++) {
-            n = ks_write_varlong(out, value);
-            check_varint(value, out, n);
-            n = ks_write_varlong(out, -value);
-            check_varint(-value, out, n);
+    for (shift = 0; shift < 63; shift++)
+        for (n = 0; n < 8; n++) {
+            const int64_t near = (INT64_C(1) << shift) + (int64_t)(n / 2) - 2, value = n % 2 ? near : -near;
+            check_varint(value, out, ks_write_varlong(out, value));
         }
-    }
-    for (i = 0; i < 20000; i++) {
-        int64_t value = (int64_t)(next_random() >> random_below(64));
-        n = ks_write_varlong(out, i & 1 ? value : ks_add64(0, (int64_t)~(uint64_t)value));
+    for (i = 0; i < (size_t)times(4000); i++) {
+        const int64_t some = (int64_t)(next_random() >> random_below(64)), value = i & 1 ? some : ~some;
+        n = ks_write_varlong(out, value);
         CHECK(n <= KS_MAX_VARLONG);
-        check_varint(i & 1 ? value : (int64_t)~(uint64_t)value, out, n);
+        check_varint(value, out, n);
     }
     /* the fifth and the tenth byte must end it */
     q = LONG;
     CHECK(ks_read_varint(&q, LONG + sizeof LONG, &narrow) == KS_E_VARINT && q == LONG);
     CHECK(ks_read_varlong(&q, LONG + sizeof LONG, &wide) == KS_E_VARINT && q == LONG);
-    /* bits past the width are lost in silence */
+    /* bits past the width are lost without an error */
     q = LOST;
     CHECK(ks_read_varint(&q, LOST + sizeof LOST, &narrow) == KS_OK && narrow == INT32_MAX);
     q = LOST_WIDE;
@@ -391,8 +238,6 @@ static void test_varints(void)
     /* more bytes than needed are fine */
     q = LAZY;
     CHECK(ks_read_varint(&q, LAZY + sizeof LAZY, &narrow) == KS_OK && narrow == 1 && q == LAZY + 3);
-    q = LAZY;
-    CHECK(ks_read_varlong(&q, LAZY + sizeof LAZY, &wide) == KS_OK && wide == 1 && q == LAZY + 3);
 }
 
 /* ---- batches ------------------------------------------------------------------------------------------------- */
@@ -430,7 +275,6 @@ static void test_batches(void)
     int64_t size;
     const uint8_t *q;
 
-    CHECK(sizeof BATCH_A == 85 && sizeof BATCH_B == 91 && sizeof BATCH_C == 78 && sizeof BATCH_D == 61);
     CHECK(ks_check_batch(BATCH_A, BATCH_A + sizeof BATCH_A, &b, &fault) == KS_OK);
     CHECK(b.base_offset == 0 && b.last_offset == 1 && b.last_offset_delta == 1 && b.size == 85 && b.magic == 2);
     CHECK(b.leader_epoch == 0 && b.crc == 0xf1759bafu && b.attributes == 0 && ks_codec(&b) == KS_CODEC_NONE);
@@ -440,16 +284,14 @@ static void test_batches(void)
     CHECK(ks_parse_header(BATCH_A, BATCH_A + KS_BATCH_OVERHEAD, &header_only, &fault) == KS_OK);
     CHECK(header_only.size == 85 && header_only.crc == b.crc && header_only.records_count == 2);
     check_two_records(BATCH_A, &b);
-    CHECK(walk_records(BATCH_A, &b, &fault) == 2);
 
     /* the same batch with LogAppendTime: every record has the batch's time */
     b.attributes |= KS_LOG_APPEND_TIME;
     q = BATCH_A + KS_RECORDS_AT;
     CHECK(ks_next_record(&q, BATCH_A + sizeof BATCH_A, &b, &r, &fault) == KS_OK && r.timestamp == T0 + 5);
 
-    CHECK(ks_check_batch(BATCH_B, BATCH_B + sizeof BATCH_B, &b, &fault) == KS_OK);
-    CHECK(b.attributes == KS_DELETE_HORIZON && b.base_timestamp == T0 + 86401000 && b.max_timestamp == T0 + 5);
-    CHECK(b.crc == 0x08bb9f40u && b.size == 91);
+    CHECK(ks_check_batch(BATCH_B, BATCH_B + sizeof BATCH_B, &b, &fault) == KS_OK && b.attributes == KS_DELETE_HORIZON);
+    CHECK(b.base_timestamp == T0 + 86401000 && b.max_timestamp == T0 + 5 && b.size == 91);
     check_two_records(BATCH_B, &b);
 
     CHECK(ks_check_batch(BATCH_C, BATCH_C + sizeof BATCH_C, &b, &fault) == KS_OK);
@@ -457,14 +299,11 @@ static void test_batches(void)
     CHECK(b.producer_id == 9 && b.producer_epoch == 3 && b.base_sequence == -1 && b.records_count == 1);
     q = BATCH_C + KS_RECORDS_AT;
     CHECK(ks_next_record(&q, BATCH_C + sizeof BATCH_C, &b, &r, &fault) == KS_OK && q == BATCH_C + sizeof BATCH_C);
-    CHECK(r.key_size == 4 && ks_load_i16(r.key) == 0 && ks_load_i16(r.key + 2) == 0);
-    CHECK(r.value_size == 6 && ks_load_i16(r.value) == 0 && ks_load_i32(r.value + 2) == 7);
-    CHECK(r.offset == 2 && r.timestamp == T0 + 10);
+    CHECK(r.key_size == 4 && ks_load_i32(r.key) == 0 && r.value_size == 6 && ks_load_i32(r.value + 2) == 7);
 
     CHECK(ks_check_batch(BATCH_D, BATCH_D + sizeof BATCH_D, &b, &fault) == KS_OK);
     CHECK(b.base_offset == 15 && b.last_offset == 37 && b.leader_epoch == 15 && b.records_count == 0);
-    CHECK(b.producer_id == 23423 && b.producer_epoch == 145 && b.base_sequence == 983);
-    CHECK(b.base_timestamp == -1 && b.max_timestamp == T0);
+    CHECK(b.producer_id == 23423 && b.producer_epoch == 145 && b.base_timestamp == -1 && b.max_timestamp == T0);
     CHECK(ks_sequence_after(b.base_sequence, b.last_offset_delta) == 1005);
     CHECK(walk_records(BATCH_D, &b, &fault) == 0);
 }
@@ -473,39 +312,32 @@ static void test_messages(void)
 {
     static const uint8_t *const MESSAGES[] = {MESSAGE_0, MESSAGE_1};
     static const size_t SIZES[] = {sizeof MESSAGE_0, sizeof MESSAGE_1};
-    static const uint32_t CRCS[] = {0x57e7496eu, 0xa5da6a62u};
     ks_batch b;
     ks_fault fault;
     ks_record r;
     int magic;
     for (magic = 0; magic < 2; magic++) {
-        const uint8_t *p = MESSAGES[magic];
-        exact x;
-        CHECK(ks_check_batch(p, p + SIZES[magic], &b, &fault) == KS_OK);
-        CHECK(b.magic == magic && b.size == (int64_t)SIZES[magic] && b.crc == CRCS[magic] && b.attributes == 0);
-        CHECK(b.base_offset == 50 && b.last_offset == 50 && b.last_offset_delta == 0);
+        exact x = exact_copy(MESSAGES[magic], SIZES[magic]);
+        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK);
+        CHECK(b.magic == magic && b.size == (int64_t)SIZES[magic] && b.attributes == 0);
+        CHECK(b.base_offset == 50 && b.last_offset == 50 && b.last_offset_delta == 0 && b.records_count == -1);
         CHECK(b.max_timestamp == (magic ? T0 : -1) && b.base_timestamp == b.max_timestamp);
         CHECK(b.leader_epoch == -1 && b.producer_id == -1 && b.producer_epoch == -1 && b.base_sequence == -1);
-        CHECK(b.records_count == -1);
-        CHECK(ks_parse_message(p, &b, &r, &fault) == KS_OK);
+        CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_OK);
         CHECK(r.offset == 50 && r.timestamp == (magic ? T0 : -1) && r.headers_count == 0);
         CHECK(is_text(r.key, r.key_size, "k1") && is_text(r.value, r.value_size, "v1"));
 
         /* a null key, and the bytes that it frees behind the value: ignored */
-        x = exact_copy(p, SIZES[magic]);
         ks_store_u32(x.end - 12, 0xffffffffu);
         ks_store_u32(x.end - 8, 2);
-        x.end[-4] = 'v';
-        x.end[-3] = '2';
         fix_crc(x.p, SIZES[magic]);
         CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK);
-        CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_OK);
-        CHECK(r.key == NULL && r.key_size == -1 && is_text(r.value, r.value_size, "v2"));
+        CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_OK && r.key == NULL && r.key_size == -1 && r.value_size == 2);
 
         /* a value one byte longer than there is */
         ks_store_u32(x.end - 8, 5);
         fix_crc(x.p, SIZES[magic]);
-        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK); /* contents are not its business */
+        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK); /* which does not look at contents */
         CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_E_LENGTH);
         CHECK(fault.at == SIZES[magic] - 8 && fault.expected == 4 && fault.found == 5);
 
@@ -517,101 +349,85 @@ static void test_messages(void)
     }
 }
 
-/* Each fault says where, what was expected and what was found. */
+/* One field of batch A changed: the fault says where, what was expected and what was found. */
+static const struct {
+    size_t at;
+    int bytes;
+    uint64_t value;
+    int status;
+    size_t fault_at;
+    int64_t expected, found;
+} FAULTS[] = {
+    {KS_SIZE_AT, 4, 13, KS_E_SIZE, KS_SIZE_AT, 14, 13},
+    {KS_SIZE_AT, 4, 48, KS_E_SIZE, KS_SIZE_AT, 49, 48},
+    {KS_SIZE_AT, 4, 0xffffffff, KS_E_SIZE, KS_SIZE_AT, 14, -1},
+    {KS_SIZE_AT, 4, 0x7fffffff, KS_E_SHORT, 0, INT64_C(0x8000000b), 85},
+    {KS_MAGIC_AT, 1, 3, KS_E_MAGIC, KS_MAGIC_AT, 2, 3},
+    {KS_MAGIC_AT, 1, 0xff, KS_E_MAGIC, KS_MAGIC_AT, 2, -1},
+    {KS_OFFSET_AT, 8, UINT64_MAX, KS_E_OFFSET, KS_OFFSET_AT, -1, 0},
+    {KS_OFFSET_AT, 8, INT64_MAX - 2, KS_OK, 0, 0, 0},
+    {KS_OFFSET_AT, 8, INT64_MAX - 1, KS_E_OFFSET, KS_LAST_OFFSET_DELTA_AT, INT64_MAX - 1, INT64_MAX},
+    {KS_OFFSET_AT, 8, INT64_MAX, KS_E_OFFSET, KS_LAST_OFFSET_DELTA_AT, INT64_MAX, INT64_MIN},
+    {KS_LAST_OFFSET_DELTA_AT, 4, 0xffffffff, KS_E_OFFSET, KS_LAST_OFFSET_DELTA_AT, 0, -1},
+    {KS_ATTRIBUTES_AT, 1, 0xff, KS_OK, 0, 0, 0}, /* their high bits mean nothing */
+};
+
+/* In the first record of A: 61 length, 65 key length, 68 value length, 71 headers, 72 and 74 those of the header. */
+static const struct {
+    size_t at;
+    uint8_t value;
+    int status;
+} RECORD_FAULTS[] = {
+    {61, 0x01, KS_E_LENGTH}, {61, 0x00, KS_E_LENGTH}, {61, 0x1a, KS_E_LENGTH}, /* -1, 0, one less */
+    {61, 0x1e, KS_E_LENGTH}, {61, 0x7e, KS_E_LENGTH}, {61, 0x02, KS_E_VARINT}, /* one more, too many, attributes only */
+    {65, 0x7e, KS_E_LENGTH}, {68, 0x7e, KS_E_LENGTH}, {68, 0x7d, KS_E_LENGTH}, /* the last: null */
+    {71, 0x01, KS_E_LENGTH}, {71, 0x00, KS_E_LENGTH}, {71, 0x04, KS_E_VARINT}, /* -1, none, one too many */
+    {71, 0x7e, KS_E_LENGTH}, {72, 0x01, KS_E_LENGTH}, {74, 0x06, KS_E_LENGTH}, /* 72: a null name */
+};
+
 static void test_faults(void)
 {
     const size_t n = sizeof BATCH_A;
-    exact x = exact_copy(BATCH_A, n);
     ks_batch b;
     ks_fault fault;
     ks_record r;
     const uint8_t *q;
     int64_t size;
-
-    CHECK(ks_check_batch(x.p, x.p + 16, &b, &fault) == KS_E_SHORT);
-    CHECK(fault.at == 0 && fault.expected == 17 && fault.found == 16);
-    CHECK(ks_check_batch(x.p, x.p + 60, &b, &fault) == KS_E_SHORT && fault.expected == 61 && fault.found == 60);
-    CHECK(ks_check_batch(x.p, x.end - 1, &b, &fault) == KS_E_SHORT && fault.expected == 85 && fault.found == 84);
-    CHECK(ks_entry_size(x.p, x.end - 1, &size, &fault) == KS_E_SHORT && fault.expected == 85 && fault.found == 84);
-
-    ks_store_u32(x.p + KS_SIZE_AT, 13);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_SIZE);
-    CHECK(fault.at == KS_SIZE_AT && fault.expected == 14 && fault.found == 13);
-    CHECK(ks_entry_size(x.p, x.end, &size, &fault) == KS_E_SIZE && fault.found == 13);
-    ks_store_u32(x.p + KS_SIZE_AT, 48);
-    CHECK(ks_entry_size(x.p, x.end, &size, &fault) == KS_OK && size == 60); /* it looks at no magic */
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_SIZE && fault.expected == 49 && fault.found == 48);
-    ks_store_u32(x.p + KS_SIZE_AT, 0xffffffffu);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_SIZE && fault.found == -1);
-    ks_store_u32(x.p + KS_SIZE_AT, 0x7fffffffu);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_SHORT && fault.expected == INT64_C(0x8000000b));
-    ks_store_u32(x.p + KS_SIZE_AT, 73);
-
-    x.p[KS_MAGIC_AT] = 3;
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_MAGIC && fault.at == KS_MAGIC_AT && fault.found == 3);
-    x.p[KS_MAGIC_AT] = 0xff;
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_MAGIC && fault.found == -1);
-    x.p[KS_MAGIC_AT] = 2;
-
-    x.p[n - 1] = 1;
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_CRC && fault.at == KS_CRC_AT);
-    CHECK(fault.expected == 0xf1759baf && fault.found == ks_crc32c_portable(0, x.p + 21, n - 21));
-    x.p[n - 1] = 0;
-
-    ks_store_u64(x.p, UINT64_MAX);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_OFFSET && fault.at == KS_OFFSET_AT && fault.expected == -1);
-    ks_store_u64(x.p, INT64_MAX - 2);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK && b.last_offset == INT64_MAX - 1);
-    ks_store_u64(x.p, INT64_MAX - 1);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_OFFSET && fault.at == KS_LAST_OFFSET_DELTA_AT);
-    ks_store_u64(x.p, INT64_MAX);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_OFFSET && fault.found == INT64_MIN);
-    ks_store_u64(x.p, 0);
-    ks_store_u32(x.p + KS_LAST_OFFSET_DELTA_AT, 0xffffffffu);
-    fix_crc(x.p, n);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_OFFSET && fault.expected == 0 && fault.found == -1);
-    ks_store_u32(x.p + KS_LAST_OFFSET_DELTA_AT, 1);
-    fix_crc(x.p, n);
-    CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK && b.crc == 0xf1759bafu);
-
-    /* high bits of the attributes mean nothing */
-    x.p[KS_ATTRIBUTES_AT] = 0xff;
-    CHECK(ks_parse_header(x.p, x.end, &b, &fault) == KS_OK && b.attributes == 0);
-    x.p[KS_ATTRIBUTES_AT] = 0;
-
-    /* inside the first record: 61 length, 65 key length, 68 value length, 71 headers, 72 and 74 those of the header */
-#define RECORD_WITH(at, value, status_)                                                        \
-    do {                                                                                       \
-        uint8_t was = x.p[at];                                                                 \
-        x.p[at] = (value);                                                                     \
-        q = x.p + KS_RECORDS_AT;                                                               \
-        CHECK(ks_next_record(&q, x.end, &b, &r, &fault) == (status_) && fault.status == (status_)); \
-        CHECK(q == x.p + KS_RECORDS_AT);                                                       \
-        x.p[at] = was;                                                                         \
-    } while (0)
-    RECORD_WITH(61, 0x01, KS_E_LENGTH); /* -1 */
-    RECORD_WITH(61, 0x00, KS_E_LENGTH); /* 0 */
-    RECORD_WITH(61, 0x1a, KS_E_LENGTH); /* one less */
-    RECORD_WITH(61, 0x1e, KS_E_LENGTH); /* one more */
-    RECORD_WITH(61, 0x7e, KS_E_LENGTH); /* past the end */
-    RECORD_WITH(61, 0x02, KS_E_VARINT); /* attributes, and nothing else */
-    RECORD_WITH(65, 0x7e, KS_E_LENGTH);
-    RECORD_WITH(68, 0x7e, KS_E_LENGTH);
-    RECORD_WITH(71, 0x01, KS_E_LENGTH); /* -1 headers */
-    RECORD_WITH(71, 0x00, KS_E_LENGTH); /* bytes left over */
-    RECORD_WITH(71, 0x04, KS_E_VARINT); /* a header too many */
-    RECORD_WITH(71, 0x7e, KS_E_LENGTH);
-    RECORD_WITH(72, 0x01, KS_E_LENGTH); /* a null name */
-    RECORD_WITH(74, 0x06, KS_E_LENGTH);
-#undef RECORD_WITH
-    x.p[68] = 0x7d; /* any negative length is null: -63, which leaves the value's bytes over */
-    q = x.p + KS_RECORDS_AT;
-    CHECK(ks_next_record(&q, x.end, &b, &r, &fault) != KS_OK);
-    x.p[84 - 1] = 0x7d; /* in the second record it is only a null value */
-    x.p[68] = 0x04;
-    q = x.p + 61 + 15;
-    CHECK(ks_next_record(&q, x.end, &b, &r, &fault) == KS_OK && r.value == NULL && r.value_size == -1);
-    free(x.block);
+    size_t i;
+    for (i = 0; i < sizeof FAULTS / sizeof *FAULTS; i++) {
+        exact x = exact_copy(BATCH_A, n);
+        if (FAULTS[i].bytes == 8)
+            ks_store_u64(x.p + FAULTS[i].at, FAULTS[i].value);
+        else if (FAULTS[i].bytes == 4)
+            ks_store_u32(x.p + FAULTS[i].at, (uint32_t)FAULTS[i].value);
+        else
+            x.p[FAULTS[i].at] = (uint8_t)FAULTS[i].value;
+        if (FAULTS[i].at > KS_MAGIC_AT)
+            fix_crc(x.p, n);
+        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == FAULTS[i].status);
+        CHECK(FAULTS[i].status == KS_OK || (fault.at == FAULTS[i].fault_at && fault.expected == FAULTS[i].expected));
+        CHECK(FAULTS[i].status == KS_OK ? b.attributes == 0 : fault.found == FAULTS[i].found);
+        free(x.block);
+    }
+    CHECK(ks_check_batch(BATCH_A, BATCH_A + n, &b, &fault) == KS_OK);
+    for (i = 0; i < sizeof RECORD_FAULTS / sizeof *RECORD_FAULTS; i++) {
+        exact x = exact_copy(BATCH_A, n);
+        x.p[RECORD_FAULTS[i].at] = RECORD_FAULTS[i].value;
+        q = x.p + KS_RECORDS_AT;
+        CHECK(ks_next_record(&q, x.end, &b, &r, &fault) == RECORD_FAULTS[i].status);
+        CHECK(fault.status == RECORD_FAULTS[i].status && q == x.p + KS_RECORDS_AT);
+        x.p[RECORD_FAULTS[i].at] = BATCH_A[RECORD_FAULTS[i].at];
+        x.p[n - 2] = 0x7d; /* any negative length is null: that of the second record's value */
+        q = x.p + KS_RECORDS_AT + 15;
+        CHECK(ks_next_record(&q, x.end, &b, &r, &fault) == KS_OK && r.value == NULL && r.value_size == -1);
+        x.p[n - 1] = 1;
+        CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_E_CRC && fault.at == KS_CRC_AT);
+        CHECK(fault.expected == 0xf1759baf && fault.found == ks_crc32c_portable(0, x.p + 21, n - 21));
+        free(x.block);
+    }
+    CHECK(ks_check_batch(BATCH_A, BATCH_A + 16, &b, &fault) == KS_E_SHORT && fault.expected == 17 && fault.found == 16);
+    CHECK(ks_check_batch(BATCH_A, BATCH_A + 60, &b, &fault) == KS_E_SHORT && fault.expected == 61 && fault.found == 60);
+    CHECK(ks_entry_size(BATCH_A, BATCH_A + 84, &size, &fault) == KS_E_SHORT && fault.expected == 85);
 }
 
 /* ---- damage -------------------------------------------------------------------------------------------------- */
@@ -627,21 +443,9 @@ static void test_truncations(void)
             CHECK(status == (size == EXAMPLES[i].size ? KS_OK : KS_E_SHORT));
             free(x.block);
         }
-    /* the records alone: an entry that ends anywhere inside them, though header and block agree */
-    for (i = 0; i < 3; i++)
-        for (size = KS_RECORDS_AT; size < EXAMPLES[i].size; size++) {
-            exact x = exact_copy(EXAMPLES[i].bytes, size);
-            ks_batch b;
-            ks_fault fault;
-            ks_store_u32(x.p + KS_SIZE_AT, (uint32_t)size - KS_LOG_OVERHEAD);
-            fix_crc(x.p, size);
-            CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK);
-            CHECK(walk_records(x.p, &b, &fault) < 0);
-            free(x.block);
-        }
-    /* a legacy message likewise, down to the least size there can be */
-    for (i = 4; i < 6; i++)
-        for (size = EXAMPLES[i].size - 4; size < EXAMPLES[i].size; size++) {
+    /* an entry that ends anywhere inside its records or its value, though header, block and checksum agree */
+    for (i = 0; i < N_EXAMPLES; i++)
+        for (size = i < 4 ? (size_t)KS_RECORDS_AT : EXAMPLES[i].size - 4; size < EXAMPLES[i].size; size++) {
             exact x = exact_copy(EXAMPLES[i].bytes, size);
             ks_batch b;
             ks_fault fault;
@@ -649,7 +453,7 @@ static void test_truncations(void)
             ks_store_u32(x.p + KS_SIZE_AT, (uint32_t)size - KS_LOG_OVERHEAD);
             fix_crc(x.p, size);
             CHECK(ks_check_batch(x.p, x.end, &b, &fault) == KS_OK);
-            CHECK(ks_parse_message(x.p, &b, &r, &fault) == KS_E_LENGTH);
+            CHECK(i < 4 ? walk_records(x.p, &b, &fault) < 0 : ks_parse_message(x.p, &b, &r, &fault) == KS_E_LENGTH);
             free(x.block);
         }
 }
@@ -682,99 +486,7 @@ static void test_flips(void)
         }
 }
 
-static void test_random(void)
-{
-    long i;
-    for (i = 0; i < 150000; i++) {
-        const size_t size = random_below(200);
-        exact x = exact_new(size, 1);
-        x.block[0] = 0;
-        fill_random(x.p, size);
-        if (i % 4 && size > KS_MAGIC_AT) { /* get past the first tests */
-            x.p[KS_MAGIC_AT] = (uint8_t)random_below(3);
-            ks_store_u32(x.p + KS_SIZE_AT, (uint32_t)(size - KS_LOG_OVERHEAD));
-            if (size >= KS_BATCH_OVERHEAD && x.p[KS_MAGIC_AT] == 2) {
-                x.p[KS_ATTRIBUTES_AT + 1] &= 0xf8;
-                ks_store_u32(x.p + KS_RECORDS_COUNT_AT, (uint32_t)random_below(20));
-                if (i % 4 > 1) {
-                    size_t at; /* small numbers: lengths that fit for a while */
-                    for (at = KS_RECORDS_AT; at < size; at++)
-                        x.p[at] &= i % 4 == 2 ? 0x0f : 0x87;
-                }
-            } else if (size >= 34 && i % 4 > 1) {
-                ks_store_u32(x.p + (x.p[KS_MAGIC_AT] ? 26 : 18), (uint32_t)random_below(2 * size));
-            }
-            fix_crc(x.p, size);
-        }
-        read_all(x.p, x.end);
-        free(x.block);
-    }
-    /* examples with a few bytes replaced and the checksum made right */
-    for (i = 0; i < 150000; i++) {
-        const example *e = &EXAMPLES[random_below(N_EXAMPLES)];
-        exact x = exact_copy(e->bytes, e->size);
-        size_t n = 1 + random_below(4);
-        while (n--)
-            x.p[KS_SIZE_AT + random_below(e->size - KS_SIZE_AT)] = (uint8_t)next_random();
-        fix_crc(x.p, e->size);
-        read_all(x.p, x.end);
-        free(x.block);
-    }
-}
-
-/* ---- index entries ------------------------------------------------------------------------------------------- */
-
-static size_t put_varint(uint8_t *p, int64_t value) { return (size_t)ks_write_varlong(p, value); }
-
-/* Records that are almost plain, alone at the very end of their block or not, whole, cut or with a byte changed. */
-static void test_plain(void)
-{
-    static const int32_t SIZES[] = {-1, 0, 1, 4, 8, 12, 13, 16, 17, 63, 64, 100, 8191, 8192, -2};
-    static const int64_t DELTAS[] = {0, 1, 63, 64, -64, -65, 8192, 1 << 20, (1 << 20) - 1, -(1 << 20), INT32_MAX};
-    ks_batch b;
-    long turn;
-    plain_records = 0;
-    memset(&b, 0, sizeof b);
-    b.records_count = 1;
-    for (turn = 0; turn < 100000; turn++) {
-        const int32_t key = SIZES[random_below(sizeof SIZES / sizeof *SIZES)];
-        const int32_t value = SIZES[random_below(sizeof SIZES / sizeof *SIZES)];
-        const int32_t headers = random_below(8) ? 0 : (int32_t)random_below(3) - 1;
-        uint8_t body[17000], head[8];
-        size_t size = 1, length;
-        exact x;
-        body[0] = 0;
-        b.base_offset = (int64_t)next_random() >> random_below(60);
-        b.base_timestamp = b.max_timestamp = (int64_t)next_random() >> random_below(60);
-        b.attributes = random_below(2) ? KS_LOG_APPEND_TIME : 0;
-        size += put_varint(body + size, DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)]);
-        size += put_varint(body + size, DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)]);
-        size += put_varint(body + size, key);
-        memset(body + size, 7, (size_t)(key > 0 ? key : 0));
-        fill_random(body + size, key < 0 ? 0 : key < 16 ? (size_t)key : 16);
-        size += (size_t)(key > 0 ? key : 0);
-        size += put_varint(body + size, value);
-        memset(body + size, 9, (size_t)(value > 0 ? value : 0));
-        fill_random(body + size, value < 0 ? 0 : value < 16 ? (size_t)value : 16);
-        size += (size_t)(value > 0 ? value : 0);
-        size += put_varint(body + size, headers);
-        length = put_varint(head, (int64_t)size + (random_below(8) ? 0 : (int64_t)random_below(5) - 2));
-        x = exact_new(length + size + (random_below(2) ? 0 : random_below(20)), 0);
-        memset(x.p, 1, (size_t)(x.end - x.p));
-        memcpy(x.p, head, length);
-        memcpy(x.p + length, body, size);
-        if (!random_below(4))
-            x.p[random_below((size_t)(x.end - x.p) < 40 ? (size_t)(x.end - x.p) : 40)] = (uint8_t)next_random();
-        check_plain(x.p, x.end, &b);
-        check_columns(x.p, x.end, &b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES, x.end - x.p);
-        check_columns(x.p, x.end, &b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES | KS_VIEWS, 0);
-        free(x.block);
-        x = exact_copy(body, random_below(size < 40 ? size : 40));
-        check_plain(x.p, x.end, &b);
-        free(x.block);
-    }
-    CHECK(plain_records > 10000);
-}
+/* ---- fast paths ---------------------------------------------------------------------------------------------- */
 
 static long number_rows;
 
@@ -802,135 +514,121 @@ static void check_numbers(const uint8_t *p, const uint8_t *end, const ks_batch *
     CHECK(offset >= start && offset < stop);
 }
 
-/* Records whose numbers are of one byte or two, or hardly more, with a byte changed or not, in blocks that end with them,
- * sooner or later. */
-static void test_numbers(void)
+static size_t put_varint(uint8_t *p, int64_t value) { return (size_t)ks_write_varlong(p, value); }
+
+#define ONE_OF(all) all[random_below(sizeof(all) / sizeof *(all))]
+#define ONE_OF_FIRST(count, all) all[random_below(usual ? count : sizeof(all) / sizeof *(all))]
+
+/* Records of the size and with the numbers where the fast paths of ks_plain_record, ks_take_records and ks_take_numbers
+ * begin and end, whole, cut or with a byte changed, in blocks that end with them or later. */
+static void test_fast_paths(void)
 {
-    static const int32_t KEYS[] = {-1, -2, 0, 1, 30, 63, 64};
-    static const int64_t DELTAS[] = {0, 1, -1, 63, -64, 64, 8191, 8192};
-    static const size_t LENGTHS[] = {20, 62, 63, 64, 65, 100, 8190, 8191, 8192};
+    static const int32_t SIZES[] = {-2, -1, 0, 1, 4, 8, 12, 13, 16, 17, 30, 63, 64, 100, 8191, 8192};
+    static const int64_t DELTAS[] = {0, 1, -1, 63, -64, 64, 8191, 8192, -65, 1 << 20, 1048575, -(1 << 20), INT32_MAX};
+    static const int32_t LENGTHS[] = {20, 62, 63, 64, 65, 100, 8190, 8191, 8192}; /* of the whole record */
     static const uint8_t BYTES[] = {0x00, 0x01, 0x02, 0x03, 0x0c, 0x7f, 0x80, 0x81, 0xc8, 0xff};
     ks_batch b;
     long turn;
-    number_rows = 0;
+    plain_records = number_rows = 0;
     memset(&b, 0, sizeof b);
-    for (turn = 0; turn < 400000; turn++) {
-        const int32_t key = KEYS[random_below(sizeof KEYS / sizeof *KEYS)];
-        const size_t length = LENGTHS[random_below(sizeof LENGTHS / sizeof *LENGTHS)];
-        const int64_t delta = DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)];
-        const int kind = (int)random_below(8); /* of change: three of them are none */
-        uint8_t bytes[8300];
-        size_t at, number, value, size;
+    b.records_count = 1;
+    for (turn = 0; turn < times(40000); turn++) {
+        const int usual = random_below(4) != 0; /* as most records are */
+        const int32_t key = ONE_OF_FIRST(12, SIZES), headers = usual ? 0 : (int32_t)random_below(3) - 1;
+        const int32_t length = ONE_OF(LENGTHS);
+        const int64_t delta = ONE_OF_FIRST(7, DELTAS);
+        const int change = (int)random_below(9); /* four of them are none */
+        int32_t value = ONE_OF(SIZES);
+        uint8_t body[17000], head[8];
+        size_t size = 1, number, at;
         exact x;
-        b.base_offset = (int64_t)(next_random() >> 2);
-        b.base_timestamp = (int64_t)(next_random() >> 2);
-        memset(bytes, 0, sizeof bytes);
-        at = put_varint(bytes, (int64_t)length);
-        size = at + length;
-        at++;
-        at += put_varint(bytes + at, DELTAS[random_below(sizeof DELTAS / sizeof *DELTAS)]);
-        at += put_varint(bytes + at, delta);
-        at += put_varint(bytes + at, key);
-        number = at += (size_t)(key > 0 ? key : 0);
-        if (at + 3 <= size) { /* the value is what is left, if anything */
-            value = size - at - 2;
-            at += put_varint(bytes + at, (int64_t)(value > 63 ? value - 1 : value));
-        } else if (at + 2 <= size)
-            bytes[at] = (uint8_t)random_below(4);
-        if (kind == 0)
-            bytes[random_below(12)] = BYTES[random_below(sizeof BYTES / sizeof *BYTES)];
-        else if (kind == 1)
-            bytes[number + random_below(2)] = BYTES[random_below(sizeof BYTES / sizeof *BYTES)];
-        else if (kind == 2)
-            bytes[size - 1] = (uint8_t)next_random();
-        else if (kind == 3)
-            size -= random_below(size < 40 ? size : 40);
-        else if (kind == 4)
-            size += random_below(20);
-        x = exact_copy(bytes, size);
+        body[0] = 0;
+        b.base_offset = (int64_t)(next_random() >> (2 + random_below(60)));
+        b.base_timestamp = b.max_timestamp = (int64_t)(next_random() >> (2 + random_below(60)));
+        b.attributes = random_below(2) ? KS_LOG_APPEND_TIME : 0;
+        size += put_varint(body + size, ONE_OF_FIRST(5, DELTAS));
+        size += put_varint(body + size, delta);
+        size += put_varint(body + size, key);
+        memset(body + size, 7, (size_t)(key > 0 ? key : 0));
+        fill_random(body + size, key < 0 ? 0 : key < 16 ? (size_t)key : 16);
+        number = size += (size_t)(key > 0 ? key : 0);
+        if (usual && (size_t)length > size + 2) /* the value is what is left */
+            value = length - (int32_t)size - (length > (int32_t)size + 65 ? 3 : 2);
+        size += put_varint(body + size, value);
+        memset(body + size, 9, (size_t)(value > 0 ? value : 0));
+        fill_random(body + size, value < 0 ? 0 : value < 16 ? (size_t)value : 16);
+        size += (size_t)(value > 0 ? value : 0);
+        size += put_varint(body + size, headers);
+        at = put_varint(head, (int64_t)size + (change == 0 ? (int64_t)random_below(5) - 2 : 0));
+        x = exact_new(at + size + (random_below(2) ? 0 : random_below(20)), 0);
+        memset(x.p, 1, (size_t)(x.end - x.p));
+        memcpy(x.p, head, at);
+        memcpy(x.p + at, body, size);
+        size += at;
+        if (change == 1)
+            x.p[random_below(size < 40 ? size : 40)] = ONE_OF(BYTES);
+        else if (change == 2)
+            x.p[at + number + random_below(2)] = ONE_OF(BYTES);
+        else if (change == 3)
+            x.p[size - 1] = (uint8_t)next_random();
+        else if (change == 4) {
+            exact less = exact_copy(x.p, size - random_below(size < 40 ? size : 40));
+            free(x.block);
+            x = less;
+        }
+        check_plain(x.p, x.end, &b);
+        check_columns(x.p, x.end, &b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES, x.end - x.p);
+        check_columns(x.p, x.end, &b, KS_OFFSETS | KS_TIMESTAMPS | KS_KEYS | KS_VALUES | KS_VIEWS, 0);
+        b.attributes = 0; /* ks_take_numbers is for batches with CreateTime */
         check_numbers(x.p, x.end, &b, INT64_MIN, INT64_MAX);
         check_numbers(x.p, x.end, &b, b.base_offset + delta, b.base_offset + delta + (int64_t)random_below(2));
         check_numbers(x.p, x.end, &b, b.base_offset + delta + 1, INT64_MAX);
         free(x.block);
     }
-    CHECK(number_rows > 50000);
+    CHECK(plain_records > times(4000) && number_rows > times(4000));
 }
+
+/* ---- index entries ------------------------------------------------------------------------------------------- */
 
 static void test_indexes(void)
 {
     static const uint8_t OFFSETS[] = {
-        0x00, 0x00, 0x00, 0x0a, /* offset 45 + 10 */
-        0x00, 0x00, 0x00, 0x00, /* position 0 */
-        0x00, 0x00, 0x00, 0x19, /* offset 45 + 25 */
-        0x00, 0x00, 0x10, 0x92, /* position 4242 */
+        0x00, 0x00, 0x00, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x19, 0x00, 0x00, 0x10, 0x92,
     };
-    static const uint8_t TIMES[] = {
-        0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x00, /* timestamp 1700000000000 */
-        0x00, 0x00, 0x00, 0x0a,                         /* offset 45 + 10 */
-        0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, /* timestamp 1700000000005 */
-        0x00, 0x00, 0x00, 0x19,                         /* offset 45 + 25 */
-    };
+    static const uint8_t TIMES[] = {0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x05, 0x00, 0x00, 0x00, 0x19};
     static const uint8_t ABORTED[] = {
-        0x00, 0x00,                                     /* version */
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, 0x01, 0xc5, /* producer id 983493 */
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x89, /* first offset 137 */
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x2b, /* last offset 299 */
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc8, /* last stable offset 200 */
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, 0x01, 0xc5, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x89, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x2b, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0xc8,
     };
-    static const uint8_t SNAPSHOT[] = {
-        0x00, 0x01,                                     /* version */
-        0x03, 0xf7, 0xdf, 0x5d,                         /* CRC-32C of all that follows */
-        0x00, 0x00, 0x00, 0x01,                         /* one producer */
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x09, /* its id 9 */
-        0x00, 0x03,                                     /* epoch 3 */
-        0x00, 0x00, 0x00, 0x04,                         /* last sequence 4 */
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x6a, /* last offset 106 */
-        0x00, 0x00, 0x00, 0x04,                         /* offset delta 4 */
-        0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0x0a, /* timestamp 1700000000010 */
-        0x00, 0x00, 0x00, 0x07,                         /* coordinator epoch 7 */
-        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* no open transaction */
-    };
-    static const uint8_t NO_PRODUCERS[] = {0x00, 0x01, 0x48, 0x67, 0x4b, 0xc7, 0x00, 0x00, 0x00, 0x00};
     ks_aborted_txn txn;
-    exact x;
-
-    x = exact_copy(OFFSETS, sizeof OFFSETS);
-    CHECK(sizeof OFFSETS == 2 * KS_OFFSET_ENTRY);
+    exact x = exact_copy(OFFSETS, 2 * KS_OFFSET_ENTRY);
     CHECK(ks_entry_offset(x.p, 0, 45) == 55 && ks_entry_position(x.p, 0) == 0);
     CHECK(ks_entry_offset(x.p, 1, 45) == 70 && ks_entry_position(x.p, 1) == 4242);
     memset(x.p, 0xff, KS_OFFSET_ENTRY);
     CHECK(ks_entry_offset(x.p, 0, 45) == 44 && ks_entry_position(x.p, 0) == -1); /* nonsense, but defined */
     CHECK(ks_entry_offset(x.p, 1, INT64_MAX) == INT64_MIN + 24);
     free(x.block);
-
-    x = exact_copy(TIMES, sizeof TIMES);
-    CHECK(sizeof TIMES == 2 * KS_TIME_ENTRY);
-    CHECK(ks_entry_timestamp(x.p, 0) == T0 && ks_time_entry_offset(x.p, 0, 45) == 55);
-    CHECK(ks_entry_timestamp(x.p, 1) == T0 + 5 && ks_time_entry_offset(x.p, 1, 45) == 70);
+    x = exact_copy(TIMES, KS_TIME_ENTRY);
+    CHECK(ks_entry_timestamp(x.p, 0) == T0 + 5 && ks_time_entry_offset(x.p, 0, 45) == 70);
     free(x.block);
-
-    x = exact_copy(ABORTED, sizeof ABORTED);
-    CHECK(sizeof ABORTED == KS_ABORTED_ENTRY);
+    x = exact_copy(ABORTED, KS_ABORTED_ENTRY);
     ks_parse_aborted_txn(x.p, &txn);
     CHECK(txn.version == 0 && txn.producer_id == 983493 && txn.first_offset == 137);
     CHECK(txn.last_offset == 299 && txn.last_stable_offset == 200);
     free(x.block);
-
-    CHECK(sizeof SNAPSHOT == KS_SNAPSHOT_HEADER + KS_SNAPSHOT_ENTRY && sizeof NO_PRODUCERS == KS_SNAPSHOT_HEADER);
-    CHECK(ks_crc32c(0, SNAPSHOT + 6, sizeof SNAPSHOT - 6) == ks_load_u32(SNAPSHOT + 2));
-    CHECK(ks_crc32c(0, NO_PRODUCERS + 6, sizeof NO_PRODUCERS - 6) == ks_load_u32(NO_PRODUCERS + 2));
 }
 
 /* ---- snappy -------------------------------------------------------------------------------------------------- */
 
-/* Random elements of every kind, most of them short and sound, up to `most` bytes; returns how many bytes they are. */
+/* Random elements of every kind, most of them short and sound, up to `most` bytes; returns how many bytes they take. */
 static size_t make_elements(uint8_t *p, size_t most)
 {
     size_t at = 0, done = 0;
     while (at + 80 < most) {
         const unsigned kind = (unsigned)random_below(random_below(8) ? 3 : 4);
         const size_t n = random_below(8) ? 1 + random_below(14) : 1 + random_below(64);
-        const size_t distance = random_below(200) ? 1 + random_below(random_below(4) ? done + 1 : 20) : random_below(70000);
+        const size_t distance = random_below(200) ? 1 + random_below(random_below(4) ? done + 1 : 20) : random_below(65536);
         if (kind == 0) {
             const int bytes = n > 60 ? 1 : random_below(30) ? 0 : 1 + (int)random_below(4);
             p[at++] = (uint8_t)((bytes ? 59 + bytes : (int)n - 1) << 2);
@@ -989,35 +687,6 @@ static void check_snappy_rooms(void)
         }
 }
 
-static void test_snappy(void)
-{
-    enum { MOST = 3000, ROUNDS = 4000 };
-    uint8_t *p = (uint8_t *)malloc(MOST), *unpacked = (uint8_t *)malloc(64 * MOST);
-    int round, sound = 0;
-    CHECK(p != NULL && unpacked != NULL);
-    for (round = 0; round < ROUNDS; round++) {
-        const size_t size = make_elements(p, random_below(4) ? 90 + random_below(300) : 90 + random_below(MOST - 90));
-        const int64_t whole = unsnap_by_bytes(p, p + size, unpacked, 64 * MOST);
-        sound += whole > 0;
-        if (whole >= 0) { /* into what it takes, into more, and into too little */
-            check_snappy(p, size, (size_t)whole);
-            check_snappy(p, size, (size_t)whole + random_below(300));
-            check_snappy(p, size, random_below((size_t)whole + 1));
-        } else {
-            check_snappy(p, size, 64 * MOST);
-        }
-        check_snappy(p, random_below(size + 1), 64 * MOST);
-        p[random_below(size)] ^= (uint8_t)(1 << random_below(8));
-        check_snappy(p, size, whole > 0 ? (size_t)whole : random_below(4000));
-        fill_random(p, size);
-        check_snappy(p, size, random_below(4000));
-    }
-    CHECK(sound > ROUNDS / 8);
-    check_snappy_rooms();
-    free(p);
-    free(unpacked);
-}
-
 /* ---- LZ4 ----------------------------------------------------------------------------------------------------- */
 
 /* A half of a token; `more` gets the bytes that follow it. */
@@ -1032,8 +701,7 @@ static unsigned lz4_half(size_t n, uint8_t *more, size_t *bytes)
     return 15;
 }
 
-/* Random sequences, most of them short and sound, up to `most` bytes, the last with literals alone; returns how many bytes
- * they are. */
+/* Random sequences, most of them short and sound, the last with literals alone; returns how many bytes they take. */
 static size_t make_sequences(uint8_t *p, size_t most)
 {
     size_t at = 0, done = 0, bytes;
@@ -1062,66 +730,78 @@ static size_t make_sequences(uint8_t *p, size_t most)
     }
 }
 
-static void test_lz4(void)
+static int64_t unlz4_as_written(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t size)
 {
-    enum { MOST = 5000, ROOM = 400 * MOST, ROUNDS = 4000 };
+    int late;
+    const int64_t done = unlz4_by_bytes(p, end, out, size, &late);
+    return late ? -1 : done;
+}
+
+/* ---- blocks of both ------------------------------------------------------------------------------------------ */
+
+enum { MOST = 5000, ROOM = 400 * MOST };
+
+/* Made blocks whole, cut, with a bit flipped, and random bytes: into what they take, into more, and into too little. */
+static void check_blocks(size_t (*make)(uint8_t *, size_t),
+                         int64_t (*unpack)(const uint8_t *, const uint8_t *, uint8_t *, int64_t),
+                         void (*check)(const uint8_t *, size_t, size_t), size_t least)
+{
     uint8_t *p = (uint8_t *)malloc(MOST), *unpacked = (uint8_t *)malloc(ROOM);
-    int round, late, sound = 0;
+    long round, sound = 0, rounds = times(600);
     CHECK(p != NULL && unpacked != NULL);
-    for (round = 0; round < ROUNDS; round++) {
-        const size_t size = make_sequences(p, random_below(4) ? 800 + random_below(900) : 800 + random_below(MOST - 800));
-        const int64_t whole = unlz4_by_bytes(p, p + size, unpacked, ROOM, &late);
-        if (whole >= 0) { /* into what it takes, into more, and into too little */
-            sound += !late && ks_unlz4(p, p + size, unpacked, whole) == whole;
-            check_lz4(p, size, (size_t)whole);
-            check_lz4(p, size, (size_t)whole + random_below(100));
-            check_lz4(p, size, (size_t)whole - random_below((size_t)(whole < 60 ? whole : 60)));
-            check_lz4(p, size, random_below((size_t)whole + 1));
+    for (round = 0; round < rounds; round++) {
+        const size_t size = make(p, least + random_below(random_below(4) ? least : MOST - least));
+        const int64_t whole = unpack(p, p + size, unpacked, ROOM);
+        if (whole > 0) {
+            const size_t room = (size_t)whole;
+            sound++;
+            check(p, size, room);
+            check(p, size, room + random_below(300));
+            check(p, size, room - random_below(room < 60 ? room : 60));
+            check(p, size, random_below(room + 1));
         } else {
-            check_lz4(p, size, 4 * MOST);
+            check(p, size, 20 * MOST);
         }
-        check_lz4(p, random_below(size + 1), 4 * MOST);
+        check(p, random_below(size + 1), 20 * MOST);
         p[random_below(size)] ^= (uint8_t)(1 << random_below(8));
-        check_lz4(p, size, whole > 0 ? (size_t)whole : random_below(4000));
+        check(p, size, whole > 0 ? (size_t)whole : random_below(4000));
         fill_random(p, size);
-        check_lz4(p, size, random_below(4000));
+        check(p, size, random_below(4000));
     }
-    CHECK(sound > ROUNDS / 4);
+    CHECK(sound > rounds / 8);
     free(p);
     free(unpacked);
 }
 
+static void test_snappy(void)
+{
+    check_blocks(make_elements, unsnap_by_bytes, check_snappy, 90);
+    check_snappy_rooms();
+}
+
+static void test_lz4(void) { check_blocks(make_sequences, unlz4_as_written, check_lz4, 800); }
+
 /* -------------------------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} GROUPS[] = {
-    {"crc_vectors", test_crc_vectors}, {"crc_variants", test_crc_variants}, {"loads", test_loads},
-    {"varints", test_varints},         {"batches", test_batches},           {"messages", test_messages},
-    {"faults", test_faults},           {"truncations", test_truncations},   {"flips", test_flips},
-    {"random", test_random},           {"plain", test_plain},               {"numbers", test_numbers},
-    {"indexes", test_indexes},         {"snappy", test_snappy},
-    {"lz4", test_lz4},
-};
+#define RUN(group) (printf("%s:", #group), fflush(stdout), test_##group(), puts(" ok"))
 
-int main(int argc, char **argv)
+int main(void)
 {
-    size_t i;
-    int ran = 0;
-    if (argc > 1 && strcmp(argv[1], "--list") == 0) {
-        for (i = 0; i < sizeof GROUPS / sizeof *GROUPS; i++)
-            puts(GROUPS[i].name);
-        return 0;
-    }
-    for (i = 0; i < sizeof GROUPS / sizeof *GROUPS; i++)
-        if (argc < 2 || strcmp(argv[1], GROUPS[i].name) == 0) {
-            printf("%s:", GROUPS[i].name);
-            GROUPS[i].run();
-            puts(" ok");
-            ran++;
-        }
-    if (!ran)
-        fprintf(stderr, "no group %s\n", argv[1]);
-    return ran ? 0 : 1;
+    const char *given = getenv("EFFORT"), *seed = getenv("SEED");
+    effort = given ? atol(given) : 1;
+    random_state += seed ? (uint64_t)atol(seed) : 1u;
+    RUN(crc_vectors);
+    RUN(crc_variants);
+    RUN(loads);
+    RUN(varints);
+    RUN(batches);
+    RUN(messages);
+    RUN(faults);
+    RUN(truncations);
+    RUN(flips);
+    RUN(fast_paths);
+    RUN(indexes);
+    RUN(snappy);
+    RUN(lz4);
+    return 0;
 }
