@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import kstore
-from kstore.log.read.scan import COLUMNS
 
+COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")  # those of a scan by default
 Row = tuple[Any, ...]
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kstore
 from tests.columns.plain import COLUMNS, expected, scanned
+from tests.helpers.examples import examples
 
 NAMES = st.sampled_from(["h", "name", "ñ", ""])
 CELLS = st.none() | st.binary(max_size=30) | st.sampled_from([b"", b"key", b"key2", b"x" * 13, b"y" * 300])
@@ -43,7 +44,7 @@ SHAPES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     APPENDS,
     st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"]),
@@ -82,9 +83,10 @@ def long_log(path: Path, codec: str, count: int = 4000, **options: Any) -> kstor
     return log
 
 
-@pytest.mark.parametrize("codec", ["uncompressed", "lz4"])
-@pytest.mark.parametrize("views", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("codec", "views", "threads"),
+    [("uncompressed", True, 1), ("uncompressed", False, 2), ("lz4", False, 1), ("lz4", True, 2)],
+)
 def test_many_windows_and_splits(tmp_path: Path, codec: str, views: bool, threads: int) -> None:
     with long_log(tmp_path / "long-0", codec, segment_bytes=5 << 20) as log:
         wanted = {"start": 17, "stop": 3990, "since": 500, "until": 39_000}
