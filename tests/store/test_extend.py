@@ -2,9 +2,6 @@
 
 import errno
 import random
-import shutil
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ import kstore
 from kstore.testing import count_calls, failing
 from tests.helpers.effort import SEED, some
 from tests.helpers.murmur2 import partition_of
-from tests.helpers.processes import environment
+from tests.helpers.thread_library import run_with_library
 from tests.store.stores import opened, values
 
 NOW = 1_700_000_000_000
@@ -199,29 +196,12 @@ def test_batches_that_compression_makes_larger(tmp_path: Path, codec: str) -> No
 
 # ---- threads --------------------------------------------------------------------------------------------------------
 
-COUNTS = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
-int refused, begun;
-int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *p)
-{
-    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
-    if (refused)
-        return EAGAIN;
-    begun++;
-    return real(t, a, f, p);
-}
-"""
 EXTENDS = """
-import ctypes, os, sys, kstore
-library = ctypes.CDLL(sys.argv[2])
-refused, begun = (ctypes.c_int.in_dll(library, name) for name in ("refused", "begun"))
+import os, kstore
 few, many = [b"%d" % i for i in range(1_000)], [b"%030d" % i for i in range(100_000)]
 processors = os.sched_getaffinity(0)
 two = len(processors) > 1
-with kstore.LogStore(sys.argv[1], mode="a", background=False) as store:
+with kstore.LogStore(path + ".store", mode="a", background=False) as store:
     store.create_topic("t", 3)
     for n in range(3):
         store.log("t", n)
@@ -249,14 +229,5 @@ with kstore.LogStore(sys.argv[1], mode="a", background=False) as store:
 def test_how_many_threads_help(tmp_path: Path) -> None:
     """Two for large columns where the process may use two processors, otherwise as many as the call says. The calling
     thread does it alone if the system gives no thread."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    source, library = tmp_path / "counts.c", tmp_path / "counts.so"
-    source.write_text(COUNTS)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-    subprocess.run(
-        [sys.executable, "-c", EXTENDS, str(tmp_path / "store"), str(library)],
-        check=True,
-        env=environment(LD_PRELOAD=str(library)),
-    )
+    done = run_with_library(EXTENDS, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,7 +1,6 @@
 """Appending from asyncio: each task learns what became of its record, and the event loop never waits for the disk."""
 
 import asyncio
-import os
 import random
 import threading
 from collections.abc import Iterator
@@ -13,76 +12,60 @@ import pytest
 
 import kstore
 from kstore import LogClosedError, LogFailedError, LogStore, LogWriter
-from kstore.log.write import async_appender
 from kstore.testing import count_calls, failing
+from tests.helpers.effort import SEED, times
+from tests.helpers.waiting import until
 
-DURABILITY = ["none", "group"]
-
-
-@pytest.mark.parametrize("of", ["a log", "a store"])
-def test_a_call_from_within_is_refused(tmp_path: Path, of: str) -> None:
-    """The thread that appends would wait for the call that waits for it."""
-    found: list[BaseException] = []
-    nested = False
-
-    def clock() -> int:
-        nonlocal nested
-        if nested:
-            nested = False
-            for call in calls:
-                with pytest.raises(kstore.ReentrantCallError):
-                    asyncio.run(asyncio.wait_for(call(), 60))
-                found.append(kstore.ReentrantCallError())
-        return 1_700_000_000_000
-
-    calls: list[Any] = []
-    with LogStore(tmp_path, mode="a", background=False, clock=clock) as store:
-        store.create_topic("t")
-        log = store.log("t", 0)
-        assert isinstance(log, LogWriter)
-        log.append(b"one")
-        if of == "a log":
-            calls += [lambda: log.append_async(b"two"), lambda: log.extend_async([b"two"])]
-        else:
-            calls += [lambda: store.append_async("t", b"two"), lambda: store.extend_async("t", [b"two"])]
-        nested = True
-        log.append(b"three")
-        assert len(found) == 2
-        assert [record.value for record in log] == [b"one", b"three"]
+NOW = 1_700_000_000_000
+both = pytest.mark.parametrize("durability", ["none", "group"])
 
 
-@contextmanager
-def busy(log: LogWriter) -> Iterator[None]:
-    """Another thread is inside the log, as long as a slow disk would keep it there."""
-    inside, leave = threading.Event(), threading.Event()
+class Gate:
+    """A clock. While it is shut, the thread that asks it stays inside the log, as if the disk were slow."""
 
-    def work() -> None:
-        with log._held():
-            inside.set()
-            leave.wait(60)
+    def __init__(self) -> None:
+        self.inside = threading.Event()
+        self._open = threading.Event()
+        self._open.set()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    inside.wait(60)
-    try:
-        yield
-    finally:
-        leave.set()
-        thread.join()
+    def __call__(self) -> int:
+        if not self._open.is_set():
+            self.inside.set()
+            self._open.wait(60)
+        return NOW
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        self.inside.clear()
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+    async def entered(self) -> None:
+        """Waits until a thread is inside."""
+        while not self.inside.is_set():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def opened(path: Path, clock: Any = None, **options: Any) -> LogWriter:
+    return kstore.open(path / "t-0", "a", clock=clock, **options)
+
+
+def store_of(path: Path, partitions: int, **options: Any) -> LogStore:
+    store = LogStore(path, mode="a", background=False, **options)
+    store.create_topic("t", partitions)
+    return store
 
 
 def values(log: kstore.PartitionLog) -> list[bytes | None]:
     return [record.value for record in log]
-
-
-async def begun(log: LogWriter | LogStore) -> None:
-    """Waits until the thread has taken what there was."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-    appender = log._async if isinstance(log, LogWriter) else log._async["t"]
-    assert appender is not None
-    while appender._calls:
-        await asyncio.sleep(0.001)
 
 
 async def end_of(task: "asyncio.Task[Any]") -> Any:
@@ -92,7 +75,7 @@ async def end_of(task: "asyncio.Task[Any]") -> Any:
     return caught.value.appended  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("durability", DURABILITY)
+@both
 def test_offsets_are_those_of_the_calls_in_order(tmp_path: Path, durability: Any) -> None:
     async def main(log: LogWriter) -> None:
         tasks = [asyncio.create_task(log.append_async(b"%d" % i, key=b"k")) for i in range(500)]
@@ -102,26 +85,11 @@ def test_offsets_are_those_of_the_calls_in_order(tmp_path: Path, durability: Any
         assert log.durable_offset == (502 if durability == "group" else 0)
         assert await log.append_async(b"502", timestamp=5, headers={"h": b"v"}) == 502
 
-    with kstore.open(
-        tmp_path / "t-0", "a", durability=durability, message_timestamp_before_max_ms=2**62
-    ) as log:
+    with opened(tmp_path, durability=durability, message_timestamp_before_max_ms=2**62) as log:
         asyncio.run(main(log))
         assert values(log) == [b"%d" % i for i in range(503)]
         assert log.get(502).headers == (("h", b"v"),)
         assert log.append(b"503") == 503
-
-
-def test_many_tasks_share_a_sync(tmp_path: Path) -> None:
-    async def main(store: LogStore) -> None:
-        await asyncio.gather(*(store.append_async("t", b"v") for _ in range(1000)))
-
-    with LogStore(tmp_path, mode="a", durability="group") as store:
-        store.create_topic("t")
-        store.append("t", b"first")
-        asyncio.run(main(store))
-        found = store.metrics()
-        assert found.topics["t"].records_in == 1001
-        assert found.flush_seconds.calls < 500
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
@@ -134,92 +102,90 @@ def test_wrong_arguments(tmp_path: Path) -> None:
             await log.extend_async(5)
         assert await log.append_async(b"v") == 0
 
-    with kstore.open(tmp_path / "t-0", "a") as log:
+    with opened(tmp_path) as log:
         asyncio.run(main(log))
         assert values(log) == [b"v"]
 
 
-def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
+def test_the_loop_goes_on_meanwhile(tmp_path: Path, gate: Gate) -> None:
     async def main(log: LogWriter) -> None:
-        with busy(log):
+        with gate.shut():
             task = asyncio.create_task(log.append_async(b"v"))
+            await gate.entered()
             for _ in range(100):
                 await asyncio.sleep(0.0001)
             assert not task.done()
         assert await task == 0
 
-    with kstore.open(tmp_path / "t-0", "a") as log:
+    with opened(tmp_path, gate) as log:
         asyncio.run(main(log))
 
 
 # ---- cancelled ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("durability", DURABILITY)
-def test_cancelled(tmp_path: Path, durability: Any) -> None:
+@both
+def test_cancelled(tmp_path: Path, gate: Gate, durability: Any) -> None:
     async def main(log: LogWriter) -> None:
-        with busy(log):
+        with gate.shut():
             first = asyncio.create_task(log.append_async(b"first"))
-            await begun(log)
+            await gate.entered()
             second = asyncio.create_task(log.append_async(b"second"))
             wrong = asyncio.create_task(log.append_async("text"))
             await asyncio.sleep(0)
             assert second.cancel()
             assert await end_of(second) is None
-            for _ in range(3):  # it has begun: nobody can say yet
+            for _ in range(3):  # it has begun: what becomes of it is not known yet
                 first.cancel()
                 await asyncio.sleep(0.002)
                 assert not first.done()
         assert await end_of(first) == 0
         with pytest.raises(TypeError):
             await wrong
-        with busy(log):
-            wrong = asyncio.create_task(log.append_async(b"late", timestamp=2**62))
-            await begun(log)
-            wrong.cancel()
-        assert await end_of(wrong) is None
+        with gate.shut():
+            refused = asyncio.create_task(log.append_async(b"late", timestamp=2**62))
+            await gate.entered()
+            refused.cancel()
+        assert await end_of(refused) is None
 
-    with kstore.open(tmp_path / "t-0", "a", durability=durability) as log:
+    with opened(tmp_path, gate, durability=durability) as log:
         asyncio.run(main(log))
         assert values(log) == [b"first"]
 
 
-def test_time_is_over(tmp_path: Path) -> None:
+def test_a_timeout(tmp_path: Path, gate: Gate) -> None:
     async def main(log: LogWriter) -> None:
-        with busy(log):
-            threading.Thread(target=log.append, args=(b"other",)).start()
+        with gate.shut():
             task = asyncio.create_task(asyncio.wait_for(log.append_async(b"first"), 60))
-            await begun(log)
+            await gate.entered()
             with pytest.raises(TimeoutError) as caught:
                 async with asyncio.timeout(0.01):
                     await log.append_async(b"second")
             assert caught.value.__cause__.appended is None  # type: ignore[union-attr]
-        assert await task in (0, 1)
+        assert await task == 0
 
-    with kstore.open(tmp_path / "t-0", "a") as log:
+    with opened(tmp_path, gate) as log:
         asyncio.run(main(log))
-        assert sorted(value or b"" for value in values(log)) == [b"first", b"other"]
+        assert values(log) == [b"first"]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_cancelled_at_random(tmp_path: Path, seed: int) -> None:
-    """What tasks are told is what the log holds."""
-    chance = random.Random(seed)
+def test_cancelled_at_random(tmp_path: Path) -> None:
+    """What tasks learn is what the log holds."""
 
-    async def main(log: LogWriter) -> dict[int, bytes]:
-        told: dict[int, bytes] = {}
+    async def main(log: LogWriter, chance: random.Random) -> dict[int, bytes]:
+        learned: dict[int, bytes] = {}
 
         async def one(number: int) -> None:
             value = b"%d" % number
             try:
                 if chance.random() < 0.3:
-                    found = await log.extend_async([value] * 3)
-                    told.update(dict.fromkeys(found, value))
+                    learned.update(dict.fromkeys(await log.extend_async([value] * 3), value))
                 else:
-                    told[await log.append_async(value)] = value
+                    learned[await log.append_async(value)] = value
             except asyncio.CancelledError as e:
                 if (appended := getattr(e, "appended", None)) is not None:
-                    told.update(dict.fromkeys([appended] if isinstance(appended, int) else appended, value))
+                    offsets = [appended] if isinstance(appended, int) else appended
+                    learned.update(dict.fromkeys(offsets, value))
 
         tasks = []
         for number in range(300):
@@ -229,37 +195,36 @@ def test_cancelled_at_random(tmp_path: Path, seed: int) -> None:
             if chance.random() < 0.5:
                 chance.choice(tasks).cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return told
+        return learned
 
-    with kstore.open(tmp_path / "t-0", "a", durability=DURABILITY[seed % 2]) as log:
-        told = asyncio.run(main(log))
-        assert {record.offset: record.value for record in log} == told
+    for turn in range(times(4)):
+        with opened(tmp_path / str(turn), durability=("none", "group")[turn % 2]) as log:
+            learned = asyncio.run(main(log, random.Random(f"{SEED} {turn}")))
+            assert {record.offset: record.value for record in log} == learned, f"SEED={SEED}, turn {turn}"
 
 
 # ---- ends -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_loop_is_closed(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        with busy(log):
+def test_the_loop_is_closed(tmp_path: Path, gate: Gate) -> None:
+    with opened(tmp_path, gate) as log:
+        with gate.shut():
             loop = asyncio.new_event_loop()
             call = log.append_async(b"v")
             task = loop.create_task(call)
-            loop.call_later(0.05, loop.stop)
-            loop.run_forever()
+            loop.run_until_complete(gate.entered())
             loop.close()
-        log._async.close()  # type: ignore[union-attr]
-        assert values(log) == [b"v"]
+        until(lambda: values(log) == [b"v"])
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         with pytest.raises(RuntimeError, match="closed"):
             call.throw(RuntimeError("closed"))
         del task, call
 
 
-@pytest.mark.parametrize("durability", DURABILITY)
+@both
 def test_closed_meanwhile(tmp_path: Path, durability: Any) -> None:
     async def main() -> int:
-        log = kstore.open(tmp_path / "t-0", "a", durability=durability)
+        log = opened(tmp_path, durability=durability)
         tasks = [asyncio.create_task(log.append_async(b"v")) for _ in range(100)]
         await asyncio.sleep(0)
         closing = asyncio.create_task(asyncio.to_thread(log.close))
@@ -269,10 +234,9 @@ def test_closed_meanwhile(tmp_path: Path, durability: Any) -> None:
         good = [each for each in found if isinstance(each, int)]
         assert good[:100] == list(range(100))
         assert all(isinstance(each, int | LogClosedError) for each in found)
-        with pytest.raises(LogClosedError):
-            await log.append_async(b"v")
-        with pytest.raises(LogClosedError):
-            await log.extend_async([b"v"])
+        for refused in (log.append_async(b"v"), log.extend_async([b"v"])):
+            with pytest.raises(LogClosedError):
+                await refused
         return len(good)
 
     count = asyncio.run(main())
@@ -281,7 +245,6 @@ def test_closed_meanwhile(tmp_path: Path, durability: Any) -> None:
 
 def test_closed_by_what_it_appends(tmp_path: Path) -> None:
     """Python code that runs in the log's own thread."""
-    log = kstore.open(tmp_path / "t-0", "a")
 
     class Headers(dict[str, bytes]):
         def items(self) -> Any:
@@ -293,13 +256,13 @@ def test_closed_by_what_it_appends(tmp_path: Path) -> None:
             await log.append_async(b"v", headers=Headers(a=b"v"))
         assert await log.append_async(b"v") == 0
 
-    with log:
+    with opened(tmp_path) as log:
         asyncio.run(main())
 
 
 def test_abandoned(tmp_path: Path) -> None:
     async def main() -> None:
-        log = kstore.open(tmp_path / "t-0", "a")
+        log = opened(tmp_path)
         assert await log.append_async(b"v") == 0
         log.abandon()
         with pytest.raises(LogClosedError):
@@ -314,7 +277,7 @@ def test_several_loops(tmp_path: Path) -> None:
     async def main(log: LogWriter) -> None:
         found.append(await asyncio.gather(*(log.append_async(b"v") for _ in range(200))))
 
-    with kstore.open(tmp_path / "t-0", "a", durability="group") as log:
+    with opened(tmp_path, durability="group") as log:
         threads = [threading.Thread(target=lambda: asyncio.run(main(log))) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -332,38 +295,35 @@ def test_a_sync_fails(tmp_path: Path) -> None:
         with pytest.raises(LogFailedError):
             await log.append_async(b"v")
 
-    log = kstore.open(tmp_path / "t-0", "a", durability="group")
+    log = opened(tmp_path, durability="group")
     asyncio.run(main(log))
     log.abandon()
 
 
-def test_no_more_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(*_: object) -> int:
-        raise RuntimeError("can't start new thread")
+@pytest.mark.parametrize("of", ["a log", "a store"])
+def test_a_call_from_within_is_refused(tmp_path: Path, of: str) -> None:
+    """The thread that appends would wait for the call that waits for it."""
+    calls: list[Any] = []
+    refused = 0
 
-    async def main(log: LogWriter) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr("kstore.log.write.async_appender._thread.start_new_thread", start)
-            with pytest.raises(RuntimeError):
-                await log.append_async(b"v")
-        assert await log.append_async(b"v") == 0
+    def clock() -> int:
+        nonlocal refused
+        while calls:
+            with pytest.raises(kstore.ReentrantCallError):
+                asyncio.run(asyncio.wait_for(calls.pop()(), 60))
+            refused += 1
+        return NOW
 
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        asyncio.run(main(log))
-
-
-def test_a_child_of_fork_refuses(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        asyncio.run(log.append_async(b"v"))
-        child = os.fork()
-        if not child:
-            try:
-                asyncio.run(log.append_async(b"v"))
-            except LogFailedError:
-                os._exit(7)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert asyncio.run(log.append_async(b"v")) == 1
+    with store_of(tmp_path, 1, clock=clock) as store:
+        log: Any = store.log("t", 0)
+        log.append(b"one")
+        if of == "a log":
+            calls += [lambda: log.append_async(b"two"), lambda: log.extend_async([b"two"])]
+        else:
+            calls += [lambda: store.append_async("t", b"two"), lambda: store.extend_async("t", [b"two"])]
+        log.append(b"three")
+        assert refused == 2
+        assert values(log) == [b"one", b"three"]
 
 
 # ---- stores ---------------------------------------------------------------------------------------------------------
@@ -375,53 +335,63 @@ def test_a_store(tmp_path: Path) -> None:
         placed = await asyncio.gather(*(store.append_async("t", b"v" + key, key) for key in keys))
         for key, (partition, offset) in zip(keys, placed, strict=True):
             assert store.log("t", partition).get(offset).value == b"v" + key
+        counts = {n: sum(partition == n for partition, _ in placed) for n in range(8)}
         found = await store.extend_async("t", [b"v"] * 60, keys)
-        assert found == {
-            n: range(len(o), 2 * len(o)) for n in range(8) if (o := [p for p in placed if p[0] == n])
-        }
+        assert found == {n: range(count, 2 * count) for n, count in counts.items() if count}
         with pytest.raises(kstore.LogNotFoundError):
             await store.append_async("none", b"v")
         with pytest.raises(ValueError, match="keys"):
             await store.extend_async("t", [b"v"], [b"k", b"l"])
 
-    with LogStore(tmp_path, mode="a", durability="group", max_open_partitions=3) as store:
-        store.create_topic("t", 8)
+    with store_of(tmp_path, 8, durability="group", max_open_partitions=3) as store:
         asyncio.run(main(store))
     with pytest.raises(LogClosedError):
         asyncio.run(store.append_async("t", b"v"))
 
 
-def test_a_store_says_what_became_of_what_was_cancelled(tmp_path: Path) -> None:
-    async def main(store: LogStore, log: LogWriter) -> None:
-        works = (lambda: store.append_async("t", b"first")), (lambda: store.extend_async("t", [b"many"] * 2))
-        for work in works:
-            with busy(log):
-                begins = asyncio.create_task(work())
-                await begun(store)
-                one = asyncio.create_task(store.append_async("t", b"not begun"))
-                many = asyncio.create_task(store.extend_async("t", [b"not begun"] * 2))
+def test_many_tasks_share_a_sync(tmp_path: Path) -> None:
+    async def main(store: LogStore) -> None:
+        await asyncio.gather(*(store.append_async("t", b"v") for _ in range(1000)))
+
+    with store_of(tmp_path, 1, durability="group") as store:
+        store.append("t", b"first")
+        asyncio.run(main(store))
+        found = store.metrics()
+        assert found.topics["t"].records_in == 1001
+        assert found.flush_seconds.calls < 500
+
+
+def test_a_store_says_what_became_of_what_was_cancelled(tmp_path: Path, gate: Gate) -> None:
+    async def main(store: LogStore) -> None:
+        works = [
+            (lambda: store.append_async("t", b"first"), (0, 0)),
+            (lambda: store.extend_async("t", [b"many"] * 2), {0: range(1, 3)}),
+        ]
+        for work, appended in works:
+            with gate.shut():
+                begun = asyncio.create_task(work())
+                await gate.entered()
+                waiting = [
+                    asyncio.create_task(store.append_async("t", b"not begun")),
+                    asyncio.create_task(store.extend_async("t", [b"not begun"] * 2)),
+                ]
                 await asyncio.sleep(0.01)
-                for task in (begins, one, many):
+                for task in (begun, *waiting):
                     task.cancel()
-                assert await end_of(one) is None
-                assert await end_of(many) is None
+                assert [await end_of(task) for task in waiting] == [None, None]
                 await asyncio.sleep(0.01)
-                assert not begins.done()
-            assert await end_of(begins) == (
-                (0, 0) if store.log("t").log_end_offset == 1 else {0: range(1, 3)}
-            )
-        assert values(log) == [b"first", b"many", b"many"]
+                assert not begun.done()
+            assert await end_of(begun) == appended
 
-    with LogStore(tmp_path, mode="a") as store:
-        store.create_topic("t")
-        log = store.log("t")
-        assert isinstance(log, LogWriter)
-        asyncio.run(main(store, log))
+    with store_of(tmp_path, 1, clock=gate) as store:
+        store.log("t")
+        asyncio.run(main(store))
+        assert values(store.log("t")) == [b"first", b"many", b"many"]
 
 
-@pytest.mark.parametrize("durability", DURABILITY)
+@both
 def test_a_store_keeps_the_order_of_the_calls(tmp_path: Path, durability: Any) -> None:
-    """Whether a log is open, was closed for others or is opened now, and of both calls."""
+    """Of both calls, whether a log is open, was closed for others or is opened now."""
 
     async def main(store: LogStore, topic: str) -> None:
         calls = [
@@ -432,17 +402,17 @@ def test_a_store_keeps_the_order_of_the_calls(tmp_path: Path, durability: Any) -
         ]
         await asyncio.gather(*calls)
 
-    topics = [f"t{i}" for i in range(12)]
-    with LogStore(tmp_path, mode="a", durability=durability, max_open_partitions=4) as store:
+    topics = [f"t{i}" for i in range(8)]
+    with store_of(tmp_path, 1, durability=durability, max_open_partitions=4) as store:
         for topic in topics:
             store.create_topic(topic)
         for topic in topics * 2:
             asyncio.run(main(store, topic))
         for topic in topics:
-            assert [r.value for r in store.open(topic)] == [b"%d" % i for i in range(20)] * 2
+            assert values(store.open(topic)) == [b"%d" % i for i in range(20)] * 2
 
 
-@pytest.mark.parametrize("durability", DURABILITY)
+@both
 def test_closing_a_store_appends_what_was_called_before(tmp_path: Path, durability: Any) -> None:
     async def main(store: LogStore, turns: int) -> None:
         keys = [b"%d" % i for i in range(30)]
@@ -453,26 +423,21 @@ def test_closing_a_store_appends_what_was_called_before(tmp_path: Path, durabili
         for _ in range(turns):
             await asyncio.sleep(0)
         store.close()
-        for task in tasks if turns else ():
-            await task
-        if not turns:  # no call was made yet
-            assert all(
-                isinstance(e, LogClosedError) for e in await asyncio.gather(*tasks, return_exceptions=True)
-            )
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        if turns:
+            assert not [each for each in found if isinstance(each, BaseException)]
+        else:  # no call was made yet
+            assert all(isinstance(each, LogClosedError) for each in found)
 
-    for turns in range(8):
-        with LogStore(tmp_path / str(turns), mode="a", durability=durability) as store:
-            store.create_topic("t", 3)
+    for turns in range(5):
+        with store_of(tmp_path / str(turns), 3, durability=durability) as store:
             asyncio.run(main(store, turns))
-        with LogStore(tmp_path / str(turns)) as store:
-            assert sum(log.log_end_offset for log in (store.open("t", p) for p in range(3))) == 60 * bool(
-                turns
-            )
+        reader = LogStore(tmp_path / str(turns))
+        assert sum(reader.open("t", n).log_end_offset for n in range(3)) == 60 * bool(turns)
 
 
 def test_one_partition_of_a_store_fails(tmp_path: Path) -> None:
-    """The other's tasks are told that their records are durable, as they are."""
-
+    """The tasks of the other learn that their records are durable, as they are."""
     found: list[Any] = []
 
     async def main(store: LogStore) -> None:
@@ -480,8 +445,7 @@ def test_one_partition_of_a_store_fails(tmp_path: Path) -> None:
         found[:] = await asyncio.gather(*calls, return_exceptions=True)
 
     def filled(name: str) -> LogStore:
-        store = LogStore(tmp_path / name, mode="a", durability="group", background=False)
-        store.create_topic("t", 2)
+        store = store_of(tmp_path / name, 2, durability="group")
         store.extend("t", [b"v"] * 20, [b"%d" % i for i in range(20)])
         return store
 
@@ -495,36 +459,8 @@ def test_one_partition_of_a_store_fails(tmp_path: Path) -> None:
         if OSError in map(type, found):
             break
         store.close()
-    assert (
-        {tuple, OSError} <= {type(each) for each in found} <= {tuple, OSError, LogFailedError}
-    )  # it, for later ones
-    failed = {
-        partition for partition, each in zip(partitions, found, strict=True) if not isinstance(each, tuple)
-    }
+    kinds = {type(each) for each in found}
+    assert {tuple, OSError} <= kinds <= {tuple, OSError, LogFailedError}  # the last for later ones
+    failed = {n for n, each in zip(partitions, found, strict=True) if not isinstance(each, tuple)}
     assert len(failed) == 1
     store.abandon()
-
-
-@pytest.mark.parametrize("what", ["_Turn", "_tell"])
-def test_no_memory_in_the_thread_that_appends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    """It tries again, as long as tasks wait: none waits for ever."""
-    real = getattr(async_appender, what)
-    left = [3]
-
-    def without_memory(*args: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
-            raise MemoryError
-        return real(*args)
-
-    monkeypatch.setattr(async_appender, what, without_memory)
-    with kstore.open(tmp_path / "t-0", "a") as log:
-
-        async def append() -> list[Any]:
-            calls = [log.append_async(b"%d" % i) for i in range(5)]
-            return await asyncio.wait_for(asyncio.gather(*calls), 20)
-
-        assert sorted(asyncio.run(append())) == list(range(5))
-        assert left == [0]

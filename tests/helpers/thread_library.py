@@ -1,0 +1,56 @@
+"""A library that stands before pthread_create: it counts the threads that a process begins, and refuses or loses them."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.processes import environment
+
+SOURCE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+int refused, lost, begun;
+static void *nothing(void *p)
+{
+    return p;
+}
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *p)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    if (refused)
+        return EAGAIN;
+    begun++;
+    return real(t, a, lost ? nothing : f, p);
+}
+"""
+BEGIN = """
+import ctypes, sys
+_library = ctypes.CDLL(sys.argv[1])
+# pthread_create fails; gives a thread that ends at once, as one of CPython's that finds no memory; has been called so often
+refused, lost, begun = (ctypes.c_int.in_dll(_library, name) for name in ("refused", "lost", "begun"))
+path = sys.argv[2]
+"""
+
+
+def run_with_library(program: str, directory: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs a program that finds `refused`, `lost`, `begun` and a `path` in the directory."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source, library = directory / "threads.c", directory / "threads.so"
+    source.write_text(SOURCE)
+    build = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(build, check=True)
+    return subprocess.run(
+        [sys.executable, "-c", BEGIN + program, str(library), str(directory / "t-0")],
+        env=environment(LD_PRELOAD=str(library)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
