@@ -8,9 +8,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import kstore
-from kstore.engine.columns.array import ColumnBatch
 
 TIME = 1_700_000_000_000
 OPTIONS = {"internal_segment_bytes": 150, "segment_index_bytes": 64, "file_delete_delay_ms": 0}
@@ -52,7 +52,7 @@ def compare(records: list[kstore.Record], numbers: range) -> None:
     assert [(record.offset, record.value) for record in records] == [(n, value(n)) for n in numbers]
 
 
-def compare_scan(scan: Iterable[ColumnBatch], numbers: range) -> None:
+def compare_scan(scan: Iterable[Any], numbers: range) -> None:
     assert [int(row) for batch in scan for row in batch.column("offset").values] == list(numbers)
 
 

@@ -1,10 +1,6 @@
-"""More segments, and more logs, than a process may have descriptors.
+"""More segments, and more logs, than a process may have descriptors. At EFFORT=250 there are 100,000 segments in one log,
+and 10,000 logs in each of two directories; `pytest -s` prints how long each step took."""
 
-`KSTORE_MANY=100000` tries so many segments of one log, and a tenth as many logs, and prints how long each step took
-(pytest -s).
-"""
-
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,30 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.effort import EFFORT, times
 from tests.helpers.processes import environment
 
-MANY = int(os.environ.get("KSTORE_MANY", "0"))
-LIMIT = 256 if MANY else 64
+LIMIT = 64 if EFFORT < 10 else 256
 
 
-@pytest.mark.timeout(0 if MANY else 300)
+@pytest.mark.timeout(300 if EFFORT < 10 else 0)
 @pytest.mark.parametrize(
-    ("script", "count"), [("many_segments.py", MANY or 400), ("many_logs.py", MANY // 10 or 150)]
+    ("script", "count"), [("many_segments.py", times(400)), ("many_logs.py", max(100, times(40)))]
 )
 def test_many(ram: Path, script: str, count: int, tried: Callable[[int], None]) -> None:
+    program = Path(__file__).with_name(script)
     done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            str(Path(__file__).with_name(script)),
-            str(ram / "many"),
-            str(count),
-            str(LIMIT),
-        ],
+        [sys.executable, "-P", str(program), str(ram / "many"), str(count), str(LIMIT)],
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=None if MANY else 240,
+        timeout=240 if EFFORT < 10 else None,
         check=False,
     )
     print(done.stdout)

@@ -1,4 +1,4 @@
-"""Slices to sockets: blocking, non-blocking, asyncio, TLS; while the log changes (design 2, 6)."""
+"""Slices to sockets: blocking, non-blocking, asyncio, TLS; while the log changes; and examples/file_server.py."""
 
 import asyncio
 import errno
@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.engine.io import file as layer
-from kstore.log.send.sending import Sent
+from kstore import Sent
+from kstore.testing import failing
+from tests.helpers.processes import environment
 
 BATCH = 4000
 
@@ -117,7 +119,7 @@ def test_resuming_a_span(log: kstore.LogWriter, pair: tuple[socket.socket, socke
     assert bytes(into) == bytes(span)
 
 
-def test_a_full_non_blocking_socket_takes_nothing(
+def test_a_full_non_blocking_socket_takes_no_more(
     log: kstore.LogWriter, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     span = log.span(0, 10 << 20)
@@ -230,8 +232,7 @@ def test_truncated_meanwhile(log: kstore.LogWriter, pair: tuple[socket.socket, s
 def test_a_failing_call(log: kstore.LogWriter, pair: tuple[socket.socket, socket.socket], how: str) -> None:
     log.close()  # its thread makes calls too
     part = kstore.open(log.path).read(0, 20_000)
-    layer.fail_call(1, errno.EPIPE, how)
-    try:
+    with failing(1, errno.EPIPE, how):
         if how == "error":
             with pytest.raises(BrokenPipeError):
                 part.send(pair[0])
@@ -239,18 +240,13 @@ def test_a_failing_call(log: kstore.LogWriter, pair: tuple[socket.socket, socket
             sent, data = received(pair, part.send)
             assert sent.size == part.size
             assert data == bytes(part)
-    finally:
-        layer.fail_call(0)
 
 
 def test_where_sendfile_cannot(log: kstore.LogWriter, pair: tuple[socket.socket, socket.socket]) -> None:
     log.close()
     part = kstore.open(log.path).read(0, 200_000)
-    layer.fail_call(1, errno.EINVAL)
-    try:
+    with failing(1, errno.EINVAL):
         sent, data = received(pair, part.send)
-    finally:
-        layer.fail_call(0)
     assert sent == Sent(part.size, "copy")
     assert data == bytes(part)
 
@@ -449,21 +445,49 @@ class Odd:
         return 0
 
 
-@pytest.mark.parametrize("gives", [10**9, 0, -1, None, 1.5, "x", True, 2**70])
-def test_what_a_send_cannot_have_taken_is_not_believed(log: kstore.LogWriter, gives: object) -> None:
+def test_what_a_send_cannot_have_taken(log: kstore.LogWriter) -> None:
     """10**9 would leave out the rest, 0 would never end."""
     part = log.read(0, 20_000)
-    for send in (part.send, lambda to: log.send(to, 0), lambda to: asyncio.run(part.send_async(to))):
-        with pytest.raises((TypeError, ValueError), match="send"):
-            send(Odd(gives))  # type: ignore[arg-type]
+    for gives in (10**9, 0, -1, None, 1.5, "x", True, 2**70):
+        for send in (part.send, lambda to: log.send(to, 0), lambda to: asyncio.run(part.send_async(to))):
+            with pytest.raises((TypeError, ValueError), match="send"):
+                send(Odd(gives))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("to", [None, 5, b"x", object()])
-def test_what_is_no_socket(log: kstore.LogWriter, to: object) -> None:
+def test_what_is_no_socket(log: kstore.LogWriter) -> None:
     """Also where there is nothing to send."""
-    for offset in (0, log.log_end_offset):
-        for send in (log.read(offset).send, log.span(offset).send, lambda to, o=offset: log.send(to, o)):
-            with pytest.raises(TypeError, match="no socket"):
-                send(to)
-        with pytest.raises(TypeError, match="no StreamWriter"):
-            asyncio.run(log.read(offset).send_async(to))
+    for to in (None, 5, b"x", object()):
+        for offset in (0, log.log_end_offset):
+            for send in (log.read(offset).send, log.span(offset).send, lambda to, o=offset: log.send(to, o)):
+                with pytest.raises(TypeError, match="no socket"):
+                    send(to)
+            with pytest.raises(TypeError, match="no StreamWriter"):
+                asyncio.run(log.read(offset).send_async(to))
+
+
+SERVER = Path(__file__).parents[2] / "examples" / "file_server.py"
+
+
+def test_the_file_server_of_the_examples(tmp_path: Path) -> None:
+    if not SERVER.exists():
+        pytest.skip("no examples beside these tests")
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=50_000) as log:
+        log.extend([b"." * 100] * 2000, batch_bytes=2000)
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER), str(tmp_path / "t-0"), "0"],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        assert process.stdout is not None
+        with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as sock:
+            file = sock.makefile("rb")
+            for offset, size in ((0, 150_000), (1234, 20_000), (2000, 1)):
+                sock.sendall(b"%d %d\n" % (offset, size))
+                span = bytes(kstore.open(tmp_path / "t-0").span(offset, size))
+                assert file.readline() == b"%d\n" % len(span)
+                assert file.read(len(span)) == span
+            file.close()
+    finally:
+        process.terminate()
+        process.communicate(timeout=120)
