@@ -9,7 +9,7 @@ import struct
 from hashlib import sha256
 from pathlib import Path
 
-from kstore.engine.record.hashes import crc32c
+from tests.conformance.forge import crc32c
 
 _HEADER, _BLOCK = 64, 512
 _made: dict[bytes, bytes] = {}  # by digest of a .keys file: what its .log held then
@@ -46,6 +46,6 @@ def _marked(content: bytes, inode: int, ctime_ns: int) -> bytes:
     made = header + struct.pack("<I", crc32c(header))
     for number in range((len(content) - _HEADER) // _BLOCK):
         body = content[_HEADER + number * _BLOCK + 4 : _HEADER + (number + 1) * _BLOCK]
-        sound = crc32c(struct.pack("<Q", number) + body, crc32c(header))
+        sound = crc32c(header + struct.pack("<Q", number) + body)
         made += struct.pack("<I", sound) + body
     return made
