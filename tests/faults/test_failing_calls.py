@@ -1,23 +1,16 @@
-"""Every system call of a writer's life fails once, in every way: the log is right, or says that it cannot go on."""
+"""A system call of a writer's life fails once, in some way: the log is right, or says that it cannot go on."""
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.engine.io.file import calls_made, fail_call
+from kstore.testing import count_calls, failing
 from tests.faults.story import OPTIONS, Story
-from tests.helpers.calls import STEP
-
-pytestmark = pytest.mark.usefixtures("sound_calls")
-
-
-def count_calls(directory: Path) -> int:
-    fail_call(0)
-    story = Story(directory)
-    story.tell()
-    return calls_made()
+from tests.helpers.calls import FAILURES, ends
+from tests.helpers.effort import SEED, some
 
 
 def test_the_story_ends_well(ram: Path) -> None:
@@ -31,49 +24,37 @@ def test_the_story_ends_well(ram: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*not kept for the next opening")
-@pytest.mark.parametrize(
-    ("error", "how"),
-    [(errno.EIO, "error"), (errno.ENOSPC, "error"), (errno.ENOSPC, "half"), (errno.EIO, "half")],
-    ids=["EIO", "ENOSPC", "ENOSPC after half", "EIO after half"],
-)
-def test_any_call_fails(ram: Path, error: int, how: str) -> None:
-    total = count_calls(ram / "whole-0")
+def test_any_call_fails(ram: Path) -> None:
+    total = count_calls(Story(ram / "whole-0").tell)
     assert total > 100
-    for nth in range(1, total + 1, STEP):
-        story = Story(ram / f"t{nth}-0")
-        fail_call(nth, error, how)
-        try:
-            story.tell()
-        except OSError as e:
-            assert e.errno == error
-        except kstore.KstoreError:
-            pass  # refused, because a call in the background had failed
-        finally:
-            fail_call(0)
+    ended = 0
+    for end in ends(total, 120, "story", FAILURES):
+        path = ram / "t-0"
+        story = Story(path)
+        ended += end.of(story.tell)
         if story.log is not None:
             try:
                 story.log.close()
             except (OSError, kstore.KstoreError):
                 story.log.abandon()
-        if not list((ram / f"t{nth}-0").glob("*.log")):
+        if not list(path.glob("*.log")):
             assert not story.acked
             continue
-        story.check(kstore.open(ram / f"t{nth}-0"))
-        with kstore.open(ram / f"t{nth}-0", "a", **OPTIONS) as log:
+        story.check(kstore.open(path))
+        with kstore.open(path, "a", **OPTIONS) as log:
             story.check(log)
-            end = log.append(b"00000" + b"." * 40)
-            assert log.get(end).offset == end
+            offset = log.append(b"00000" + b"." * 40)
+            assert log.get(offset).offset == offset, (SEED, end)
+        shutil.rmtree(path)
+    assert ended
 
 
 def test_interrupted_calls_go_on(ram: Path) -> None:
-    total = count_calls(ram / "whole-0")
-    for nth in range(1, total + 1, STEP):
+    total = count_calls(Story(ram / "whole-0").tell)
+    for nth in some(range(1, total + 1), 40, "EINTR"):
         story = Story(ram / f"t{nth}-0")
-        fail_call(nth, errno.EINTR)
-        try:
+        with failing(nth, errno.EINTR):
             story.tell()
-        finally:
-            fail_call(0)
         story.check(kstore.open(ram / f"t{nth}-0"))
 
 
@@ -84,16 +65,16 @@ def test_a_full_disk_is_nothing_to_reopen_for(ram: Path) -> None:
         for how in ("error", "half"):
             for nth in range(1, 40):
                 before = [r.value for r in log]
-                fail_call(nth, errno.ENOSPC, how, own=True)  # a sync that fails in the background is for good
                 try:
-                    log.append(b"%04d" % len(expected))
+                    with failing(
+                        nth, errno.ENOSPC, how, this_thread=True
+                    ):  # a sync that fails in the background is for good
+                        log.append(b"%04d" % len(expected))
                 except OSError as e:
                     assert e.errno == errno.ENOSPC
                     assert [r.value for r in log] == before
                 else:
                     expected.append(b"%04d" % len(expected))
-                finally:
-                    fail_call(0)
                 assert log.append(b"%04d" % len(expected)) == len(expected)
                 expected.append(b"%04d" % len(expected))
         assert [r.value for r in log] == expected
@@ -104,13 +85,11 @@ def test_after_a_failed_sync_nothing_is_written(ram: Path) -> None:
     log = kstore.open(ram / "t-0", "a")
     log.append(b"one")
     for nth in range(1, 20):
-        fail_call(nth, errno.EIO)
         try:
-            log.flush()
+            with failing(nth, errno.EIO):
+                log.flush()
         except OSError:
             break
-        finally:
-            fail_call(0)
     with pytest.raises(kstore.LogFailedError, match="opened again"):
         log.append(b"two")
     with pytest.raises(kstore.LogFailedError):
@@ -122,63 +101,54 @@ def test_after_a_failed_sync_nothing_is_written(ram: Path) -> None:
         assert again.append(b"two") == 1
 
 
-def _deletions(directory: Path) -> tuple[kstore.LogWriter, int]:
+def _filled(directory: Path) -> kstore.LogWriter:
+    """A log of which retention deletes more than 8 segments."""
     log = kstore.open(directory, "a", **{**OPTIONS, "retention_bytes": 4000, "file_delete_delay_ms": 0})
     log.extend([b"%05d" % i + b"." * 40 for i in range(400)], batch_bytes=300)
     log.flush()
-    return log, sum(d.delete for d in log.retain(dry_run=True))
+    return log
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT], ids=errno.errorcode.get)
-def test_what_retention_deleted_stays_deleted(ram: Path, error: int) -> None:
-    """Whatever call of a retention fails: what it took from the log does not come back, and the next one goes on. Of a
-    full disk it takes no notice, for it must make room."""
-    log, count = _deletions(ram / "whole-0")
-    assert count > 8
-    fail_call(0)
-    log.retain()
-    total = calls_made()
-    for nth in range(1, total + 1, STEP):
-        log, _ = _deletions(ram / f"t{nth}-0")
-        log._flusher.stop()
-        fail_call(nth, error, own=True)
+def test_what_retention_deleted_stays_deleted(ram: Path) -> None:
+    """Whatever call of a retention fails: what it took from the log does not come back, and the next one goes on."""
+    with _filled(ram / "whole-0") as log:
+        assert sum(d.delete for d in log.retain(dry_run=True)) > 8
+        total = count_calls(log.retain)
+    cases = [(nth, error) for nth in range(1, total + 1) for error in (errno.ENOSPC, errno.EIO, errno.EDQUOT)]
+    for nth, error in some(cases, 60, "retention"):
+        log = _filled(ram / "t-0")
         try:
-            log.retain()
+            with failing(nth, error, this_thread=True):
+                log.retain()
         except OSError as e:
             assert e.errno == error
-        finally:
-            fail_call(0)
         start = log.log_start_offset
         try:
             log.retain()
-            again = sum(d.delete for d in log.retain())
-            assert again == 0
+            assert not any(d.delete for d in log.retain())
             start = log.log_start_offset
             log.append(b"goes on")
-            log.close()
         except kstore.LogFailedError:
-            log.close()
-        with kstore.open(ram / f"t{nth}-0", "a", **OPTIONS) as log:
-            assert log.log_start_offset >= start, nth
+            pass
+        log.close()
+        with kstore.open(ram / "t-0", "a", **OPTIONS) as log:
+            assert log.log_start_offset >= start, (SEED, nth, error)
             assert [r.offset for r in log] == list(range(log.log_start_offset, log.log_end_offset))
+        shutil.rmtree(ram / "t-0")
 
 
 def test_retention_on_a_disk_that_stays_full(ram: Path) -> None:
-    """No call that needs room succeeds, and yet the segments go."""
-    log, count = _deletions(ram / "t-0")
-    assert log._flusher is not None
-    log._flusher.stop()
-    seen = 0
-    for nth in range(1, 200):
-        fail_call(nth, errno.ENOSPC, own=True)
-        try:
-            seen += sum(d.delete for d in log.retain())
-        except OSError as e:
-            assert e.errno == errno.ENOSPC
-        finally:
-            fail_call(0)
-        if seen >= count:
-            break
-    assert seen == count
-    assert not list((ram / "t-0").glob("*.deleted"))
-    log.close()
+    """No call that needs room succeeds, and yet the segments are deleted: this makes room."""
+    with _filled(ram / "t-0") as log:
+        count = sum(d.delete for d in log.retain(dry_run=True))
+        seen = 0
+        for nth in range(1, 200):
+            try:
+                with failing(nth, errno.ENOSPC, this_thread=True):
+                    seen += sum(d.delete for d in log.retain())
+            except OSError as e:
+                assert e.errno == errno.ENOSPC
+            if seen >= count:
+                break
+        assert seen == count
+        assert not list((ram / "t-0").glob("*.deleted"))

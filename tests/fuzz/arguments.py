@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 import kstore
-from kstore.errors import KstoreError
 from tests.fuzz.driver import Case, drive
 
-ALLOWED = (TypeError, ValueError, OverflowError, OSError, KstoreError, RecursionError, LookupError)
+ALLOWED = (TypeError, ValueError, OverflowError, OSError, kstore.KstoreError, RecursionError, LookupError)
 LEFT_OUT = ("close", "abandon", "follow", "send", "send_async", "appender")  # what waits, or ends the log
 INSIDE = (
     "limit_to",
@@ -122,7 +121,7 @@ def try_one(case: Case) -> None:
     values = [record.value for record in log.records()]
     try:
         assert log.append(b"last") == log.log_end_offset - 1
-    except kstore.KstoreError:  # it says that it cannot go on, or no offset is left
+    except kstore.kstore.KstoreError:  # it says that it cannot go on, or no offset is left
         log.abandon()
         return
     log.close()

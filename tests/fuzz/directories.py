@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import kstore
-from kstore.errors import KstoreError
 from tests.fuzz.driver import Case, drive
 from tests.fuzz.mutations import changed
 from tests.hostile.material import GOLDEN
@@ -82,7 +81,7 @@ def allowed(work: Callable[[], object]) -> object:
     """What it returns, or None where it ends with an error as it may."""
     try:
         return work()
-    except (KstoreError, OSError):
+    except (kstore.KstoreError, OSError):
         return None
 
 
@@ -114,7 +113,7 @@ def write(directory: Path, case: Case) -> None:
             log.delete_records(case.chance.randint(log.log_start_offset, log.log_end_offset))
         log.retain()
         end = log.log_end_offset
-    except (KstoreError, OSError):
+    except (kstore.KstoreError, OSError):
         log.abandon()
         return
     log.close()

@@ -3,7 +3,6 @@
 What is being tried lies in a file, so that it is known when the process has died.
 """
 
-import os
 import random
 import shutil
 import tempfile
@@ -13,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-FINDINGS = Path(os.environ.get("KSTORE_FUZZ_FINDINGS", "build/fuzz/findings"))
+FINDINGS = Path("build/fuzz/findings")
 
 
 class Case:

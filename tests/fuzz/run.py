@@ -1,8 +1,9 @@
-"""Run as `python -m tests.fuzz.run SECONDS [NAME…]`, which `make fuzz` does: every fuzzer gets an equal part of the time.
+"""Run as `python -m tests.fuzz.run [SECONDS] [NAME…]`, which `make fuzz` does: every fuzzer gets an equal part of the time, which
+is two minutes times EFFORT if it is not given.
 
-The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories, arguments and a broker's positions in Python, with the
-same sanitizers in the extension modules. What is found lies in build/fuzz/findings, and the exit code is 1. What libFuzzer
-learns stays in build/fuzz/corpus. `--keep` puts the smallest of it into tests/fuzz/corpus.
+The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories, arguments and a broker's positions
+in Python, with the same sanitizers in the extension modules. What is found is in build/fuzz/findings, and the exit code
+is 1. What libFuzzer learns stays in build/fuzz/corpus. `--keep` puts the smallest of it into tests/fuzz/corpus.
 """
 
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from tests.fuzz import seeds, targets
 from tests.fuzz.driver import FINDINGS
+from tests.helpers.effort import times
 
 BUILD = Path("build/fuzz")
 IN_PYTHON = ("codecs", "directories", "arguments", "positions")
@@ -99,8 +101,9 @@ def run_python(name: str, seconds: int, seed: int, environment: dict[str, str]) 
 
 
 def main(arguments: list[str]) -> int:
-    names = [name for name in arguments[1:] if not name.startswith("-")] or [*targets.TARGETS, *IN_PYTHON]
-    share = max(int(float(arguments[0])) // len(names), 1)
+    seconds = float(arguments.pop(0)) if arguments and arguments[0].replace(".", "").isdigit() else times(120)
+    names = [name for name in arguments if not name.startswith("-")] or [*targets.TARGETS, *IN_PYTHON]
+    share = max(int(seconds) // len(names), 1)
     seed = random.randrange(1 << 30)
     BUILD.mkdir(parents=True, exist_ok=True)
     failed = []

@@ -13,6 +13,7 @@ import pytest
 from kstore.engine.record.decompress import decompress
 from kstore.store import consumer_offsets
 from tests.fuzz import codecs, positions, seeds, targets
+from tests.helpers.effort import SEED, some, times
 
 FOUND: dict[str, tuple[str, ...]] = {"codecs": (), "directories": (), "arguments": (), "positions": ()}
 
@@ -23,7 +24,7 @@ def findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "findings"
 
 
-@pytest.mark.parametrize("target", targets.TARGETS)
+@pytest.mark.parametrize("target", some(targets.TARGETS, 1, "corpora"))
 def test_the_corpus_of_a_header(target: str, tmp_path: Path) -> None:
     try:
         program = targets.with_replay(target, tmp_path)
@@ -39,12 +40,12 @@ def test_the_corpus_of_a_header(target: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FOUND)
 def test_cases_of_a_fuzzer_in_python(name: str, findings: Path) -> None:
-    """A few of them, and those that have failed before."""
+    """A few new ones, and those that have failed before."""
     module = importlib.import_module(f"tests.fuzz.{name}")
     material = {"codecs": "cases", "directories": "contents", "arguments": "texts", "positions": "contents"}[
         name
     ]
-    for case in (*[f"ci.{number}" for number in range(15)], *FOUND[name]):
+    for case in (*[f"{SEED}.{number}" for number in range(times(8))], *FOUND[name]):
         assert module.drive(name, list(getattr(module, material)()), module.try_one, [case]) == 0
     assert not findings.exists()
 
@@ -97,6 +98,7 @@ def spoilt(name: str, directory: Path) -> tuple[str, Path]:
     return target, directory
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SPOILT)
 def test_the_corpus_finds_what_it_is_for(name: str, tmp_path: Path) -> None:
     """A defect in a header is met by the corpus of its fuzzer."""
@@ -111,6 +113,7 @@ def test_the_corpus_finds_what_it_is_for(name: str, tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_fuzzer_finds_what_it_is_for(name: str, tmp_path: Path) -> None:
     """libFuzzer meets it without the corpus, from a single seed."""

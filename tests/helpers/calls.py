@@ -5,7 +5,7 @@ import itertools
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NamedTuple
 
@@ -14,13 +14,8 @@ from kstore.testing import failing
 from tests.helpers.effort import EFFORT, SEED, some
 
 STEP = 1
-WAYS = (
-    (errno.EIO, "error"),
-    (errno.ENOSPC, "error"),
-    (errno.EIO, "half"),
-    (errno.EIO, "kill"),
-    (errno.EIO, "kill_half"),
-)
+FAILURES = ((errno.EIO, "error"), (errno.ENOSPC, "error"), (errno.EIO, "half"), (errno.ENOSPC, "half"))
+WAYS = (*FAILURES, (errno.EIO, "kill"), (errno.EIO, "kill_half"))
 
 
 def count_calls(work: Callable[[], object]) -> int:
@@ -68,9 +63,9 @@ class End(NamedTuple):
         return False
 
 
-def ends(total: int, count: int, what: object) -> list[End]:
+def ends(total: int, count: int, what: object, ways: Sequence[tuple[int, str]] = WAYS) -> list[End]:
     """`count` of all ways in which one of so many system calls can end an operation, at EFFORT=1; SEED chooses others."""
-    every = [End(nth, error, how) for nth in range(1, total + 1) for error, how in WAYS]
+    every = [End(nth, error, how) for nth in range(1, total + 1) for error, how in ways]
     return some(every, count, what)
 
 
