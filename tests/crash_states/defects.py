@@ -1,193 +1,151 @@
-"""Defects that are put into kstore for a while, to see that the player finds them: a sync left out, an order swapped."""
+"""Defects that are planted into the record of a workload, to see that the search finds them.
 
-from collections.abc import Callable
-from typing import Any
+Each takes the record of calls that kstore made and returns the record of a kstore with a defect: a sync is left out, a file
+is not written, or two calls change places.
+"""
 
-import pytest
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
-from kstore.engine.append import log_appender as tail
-from kstore.engine.io import file
-from kstore.engine.io.file import File
-from kstore.log import writer
-from kstore.log.cursors.group_file import GroupFile
-from kstore.log.files import checkpoints, topic_file
-from kstore.log.files import log_dir_state as home
-from kstore.log.producers import manager as ledger
-from kstore.log.producers.snapshot_files import SnapshotFiles
-from kstore.log.recovery import repairs
-from kstore.log.write.deleted_segments import DeletedSegments
-from kstore.log.writer import LogWriter
-from kstore.store import log_directory
+from kstore.testing import Call, Trace
 
-Put = Callable[[pytest.MonkeyPatch], None]
-DEFECTS: dict[str, Put] = {}
-STORE_DEFECTS: dict[str, Put] = {}  # in what a store does beside its logs
+Which = Callable[[str, Call], bool]  # of a call and what was being done
+Plant = Callable[[Sequence[Call]], list[Call]]
 
 
-def defect(put: Put) -> Put:
-    """Names it."""
-    DEFECTS[put.__name__] = put
-    return put
+def planted(trace: Trace, plant: Plant) -> Trace:
+    """The record that a kstore with this defect would have left."""
+    return Trace(trace.base, trace.numbers, plant(trace.calls), trace.setting)
 
 
-def store_defect(put: Put) -> Put:
-    """Names it."""
-    STORE_DEFECTS[put.__name__] = put
-    return put
+def _with_doing(calls: Sequence[Call]) -> Iterator[tuple[str, Call]]:
+    """Each call with the operation within which it was made, as "7 truncate_to 5"."""
+    doing = ""
+    for call in calls:
+        if call.name == "mark":
+            doing = call.value.doing
+        yield doing, call
 
 
-class _Unsynced:
-    """A File whose sync does nothing."""
-
-    def __init__(self, path: str, mode: str = "r") -> None:
-        self.file = File(path, mode)
-
-    def sync(self) -> None:
-        pass
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
+def _without(which: Which) -> Plant:
+    """Leaves out the calls that `which` chooses."""
+    return lambda calls: [call for doing, call in _with_doing(calls) if not which(doing, call)]
 
 
-def _nothing(*given: object, **options: object) -> None:
-    pass
+def _unsynced(which: Which) -> Plant:
+    """Leaves out syncs, of a file and of a directory."""
+    return _without(lambda doing, call: "sync" in call.name and which(doing, call))
 
 
-@defect
-def truncation_does_not_sync_the_file(patch: pytest.MonkeyPatch) -> None:
-    publish = LogWriter._publish
-    patch.setattr(writer, "File", _Unsynced)
-    patch.setattr(
-        LogWriter,
-        "_publish",
-        lambda self, sealed, active, cut=None: publish(self, sealed, active, cut and cut.file),
-    )
+def _unwritten(name: str, doing: str) -> Plant:
+    """Leaves the file `name` as it was while such an operation is done."""
+
+    def plant(calls: Sequence[Call]) -> list[Call]:
+        left_out = {
+            call.file
+            for done, call in _with_doing(calls)
+            if call.name == "create" and name in call.path and re.search(doing, done)
+        }
+        return [call for call in calls if not call.file or call.file not in left_out]
+
+    return plant
 
 
-@defect
-def recovery_does_not_sync_what_it_cuts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(repairs, "File", _Unsynced)
+def _sealed_files(calls: Sequence[Call]) -> list[Call]:
+    """Syncs of a segment whose successor is there."""
+    last: dict[str, str] = {}  # the newest segment of each directory
+
+    def is_sealed(call: Call) -> bool:
+        directory, _, name = call.path.rpartition("/")
+        if call.name == "create" and name.endswith(".log"):
+            last[directory] = max(name, last.get(directory, ""))
+        return "sync" in call.name and name.endswith(".log") and name < last.get(directory, "")
+
+    return _without(lambda _, call: is_sealed(call))(calls)
 
 
-@defect
-def checkpoints_are_renamed_before_they_are_synced(patch: pytest.MonkeyPatch) -> None:
-    whole = checkpoints.write_whole
-    patch.setattr(checkpoints, "write_whole", lambda path, data: whole(path, data, durable=False))
+def _files_of_a_dead_writer(calls: Sequence[Call]) -> list[Call]:
+    """Syncs of files that a killed process has written."""
+    known: set[int] = set()
+    dead: set[int] = set()
+
+    def is_of_dead(doing: str, call: Call) -> bool:
+        if call.name == "mark" and doing.endswith(" kill"):
+            dead.update(known)
+        known.add(call.file)
+        return call.name in ("sync", "syncs") and call.file in dead and not call.path.endswith(".snapshot")
+
+    return _without(is_of_dead)(calls)
 
 
-@defect
-def no_directory_is_synced(patch: pytest.MonkeyPatch) -> None:
-    """That of the writer alone would be no defect: whatever it changes, it writes a checkpoint or a snapshot next."""
-    for module in (file, tail, home, repairs, writer):
-        patch.setattr(module, "sync_directory", _nothing)
+def _checkpoint_before_files(calls: Sequence[Call]) -> list[Call]:
+    """The recovery point is stored before the segments below it are synced."""
+    made: list[Call] = []
+    waiting: list[Call] = []
+    for call in calls:
+        if "sync" in call.name and call.path.endswith((".log", ".index", ".timeindex")):
+            waiting.append(call)
+            continue
+        made.append(call)
+        if call.name == "rename" and "recovery-point" in call.target:
+            made += waiting
+            waiting.clear()
+    return made
 
 
-@defect
-def sealed_files_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    owe = LogWriter._owe_sync
-    patch.setattr(LogWriter, "_owe_sync", lambda self, files, names, base=2**63 - 1: owe(self, [], names))
+def _first_segment_first(calls: Sequence[Call]) -> list[Call]:
+    """A truncation deletes its segments in the wrong order."""
+    made: list[Call] = []
+    for doing, group in groupby(_with_doing(calls), key=lambda pair: pair[0]):
+        own = [call for _, call in group]
+        deletes = [i for i, call in enumerate(own) if _deletes(call) or _empties(call)]
+        if " truncate_to" in doing:
+            turned = sorted((own[i] for i in deletes), key=lambda call: call.path.rpartition("/")[2])
+            for i, call in zip(deletes, turned, strict=True):
+                own[i] = call
+        made += own
+    return made
 
 
-@defect
-def new_names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    owe = LogWriter._owe_sync
-    patch.setattr(
-        LogWriter, "_owe_sync", lambda self, files, names, base=2**63 - 1: owe(self, files, False, base)
-    )
+def _deletes(call: Call) -> bool:
+    return (call.name == "unlink" and bool(call.file)) or call.target.endswith(".deleted")
 
 
-@defect
-def files_of_a_dead_writer_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    owe = LogWriter._owe_sync
-
-    def without_paths(self: LogWriter, files: list[Any], names: bool, base: int = 2**63 - 1) -> None:
-        owe(
-            self,
-            [file for file in files if not isinstance(file, str) or file.endswith(".snapshot")],
-            names,
-            base,
-        )
-
-    patch.setattr(LogWriter, "_owe_sync", without_paths)
+def _empties(call: Call) -> bool:
+    return call.name == "truncate" and not call.position and call.path.endswith(".log")
 
 
-@defect
-def the_index_of_aborted_transactions_is_not_synced(patch: pytest.MonkeyPatch) -> None:
-    owe = LogWriter._owe_sync
-
-    def without(self: LogWriter, files: list[Any], names: bool, base: int = 2**63 - 1) -> None:
-        owe(
-            self,
-            [file for file in files if not str(getattr(file, "path", file)).endswith(".txnindex")],
-            names,
-            base,
-        )
-
-    patch.setattr(LogWriter, "_owe_sync", without)
+def _not_set_aside(calls: Sequence[Call]) -> list[Call]:
+    """Deleted segments keep their names until their delay is over."""
+    calls = [call for call in calls if not call.target.endswith(".deleted")]
+    return [call for call in calls if not (call.name == "unlink" and call.path.endswith(".deleted"))]
 
 
-@defect
-def truncation_leaves_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogWriter, "_lower_recovery_point", _nothing)
+def _while(doing: str, *suffixes: str) -> Which:
+    return lambda done, call: bool(re.search(doing, done)) and call.path.endswith(suffixes)
 
 
-@defect
-def truncation_removes_the_first_segment_first(patch: pytest.MonkeyPatch) -> None:
-    remove = LogWriter._remove
-    patch.setattr(LogWriter, "_remove", lambda self, segments, now: remove(self, segments[::-1], now))
-
-
-@defect
-def the_end_of_a_truncation_is_not_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogWriter, "_tell_end", _nothing)
-
-
-@defect
-def delete_records_does_not_store_the_log_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogWriter, "_store", _nothing)
-
-
-@defect
-def the_recovery_point_is_told_before_the_files_are_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogWriter, "_point_to_store", lambda self: self.durable_offset)
-    patch.setattr(LogWriter, "_sync_sealed", _nothing)
-
-
-@defect
-def deleted_segments_are_not_set_aside(patch: pytest.MonkeyPatch) -> None:
-    def forget(self: DeletedSegments, segment: Any, due_ms: int) -> None:
-        self._files.append((due_ms, segment.path))
-
-    patch.setattr(DeletedSegments, "set_aside", forget)
-
-
-@defect
-def aborted_transactions_of_recovered_segments_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    opened = ledger.ProducerStateManager.open
-    patch.setattr(
-        ledger.ProducerStateManager, "open", lambda self, loaded, now: opened(self, loaded, now) and {}
-    )
-
-
-@defect
-def snapshots_are_never_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SnapshotFiles, "remove_outside", _nothing)
-
-
-# ---- of a store -----------------------------------------------------------------------------------------------------
-
-
-@store_defect
-def the_table_of_topics_is_renamed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
-    whole = topic_file.write_whole
-    patch.setattr(topic_file, "write_whole", lambda path, data: whole(path, data, durable=False))
-
-
-@store_defect
-def new_and_deleted_partitions_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(log_directory, "sync_directory", _nothing)
-
-
-@store_defect
-def committed_positions_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GroupFile, "_sync", lambda self, file, end: None)
+DEFECTS: dict[str, Plant] = {
+    "a truncated file is not synced": _unsynced(_while("truncate_to", ".log")),
+    "what a recovery cuts off is not synced": _unsynced(_while(r"\d open", ".log")),
+    "checkpoints are renamed before they are synced": _unsynced(_while("", "-checkpoint.tmp")),
+    "no directory is synced": _unsynced(lambda _, call: call.name.endswith("directory")),
+    "sealed files are not synced": _sealed_files,
+    "files of a dead writer are not synced": _files_of_a_dead_writer,
+    "the index of aborted transactions is not synced": _unsynced(_while("", ".txnindex")),
+    "a truncation leaves the recovery point": _unwritten("recovery-point", "truncate_to"),
+    "a truncation deletes the first segment first": _first_segment_first,
+    "delete_records does not store the log start": _unwritten("log-start", "delete_records"),
+    "the recovery point is stored before files are synced": _checkpoint_before_files,
+    "deleted segments keep their names": _not_set_aside,
+    "a recovery makes no index of aborted transactions": _unwritten(".txnindex", r"\d open"),
+    "snapshots are not deleted": _without(
+        lambda _, call: _deletes(call) and ".snapshot" in call.path,
+    ),
+}
+STORE_DEFECTS: dict[str, Plant] = {
+    "the table of topics is renamed before it is synced": _unsynced(_while("", "kstore-topics.json.tmp")),
+    "new and deleted partitions are not synced": _unsynced(lambda _, call: call.name.endswith("directory")),
+    "committed positions are not synced": _unsynced(_while("", ".positions", ".positions.tmp")),
+}

@@ -1,4 +1,4 @@
-"""Opens what a power cut left, for reading and for writing, and compares it with what was promised."""
+"""Opens what a power cut left, for reading and for writing, and compares it with what was expected."""
 
 import shutil
 import tempfile
@@ -7,51 +7,53 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import kstore
-from kstore.errors import KstoreError, LogNotFoundError
-from kstore.testing.image import Image
-from tests.crash_states.lives import Setting
-from tests.crash_states.promises import Promise, complaints, value_of
+from kstore.testing import Image
+from tests.crash_states.expected import Expected, complaints, value_of
+from tests.crash_states.workload import Setting
 from tests.helpers.key_files import settle
 
 Record = tuple[int, bytes | None]
+EXTRA = 999_999  # the number of the record that is appended to see that it can be
 LOOKED_UP = 25  # records of one opening, by offset and by time
 
 
 @dataclass
 class View:
-    """A log as one opening showed it."""
+    """A log as one opening showed it. `unless_deleting`: wrong, except after a power cut within a deletion. `holes`: the
+    end of a batch and the base of the next, where they differ. `incomplete`: time indexes were missing, and are empty
+    now. `kept`: what a writer found as the kept value of an option."""
 
     how: str
     records: list[Record] = field(default_factory=list)
     start: int = 0
     end: int = 0
     wrong: list[str] = field(default_factory=list)
-    unless_deleting: list[str] = field(default_factory=list)  # wrong, but for a power cut amid a deletion
-    holes: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # [(end of a batch, base of the next)] with a gap
-    incomplete: bool = False  # time indexes were missing, and are empty now
-    kept: int | None = None  # what a writer has found kept of an option
+    unless_deleting: list[str] = field(default_factory=list)
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    incomplete: bool = False
+    kept: int | None = None
     is_writing: bool = False
 
 
 class Judge:
-    """Looks at directories one after another, below `scratch`; the same content is opened once."""
+    """Judges directories one after another, below `scratch`; the same content is opened once."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._seen: dict[tuple[bytes, Setting], list[View]] = {}
         self._records: dict[Record, Record] = {}  # each once, however many views show it
-        self.opened = 0
-        self.key_files = 0  # .keys files that were believed
 
-    def judge(self, image: Image, promise: Promise, setting: Setting, *, ordered: bool = False) -> list[str]:
-        """What is wrong with it; nothing, as it should be. `ordered`: names have reached the disk in their order, so that
-        at any moment of a truncation or deletion what is left is a log without a hole. (Not of a recovery, which cuts a
-        segment off before it removes those behind it, as Kafka's does; nor behind a segment without an offset index,
-        which is recovered before those behind it are looked at, as Kafka's is.)"""
+    def judge(
+        self, image: Image, expected: Expected, setting: Setting, *, ordered: bool = False
+    ) -> list[str]:
+        """What is wrong with it.
+
+        `ordered`: names have reached the disk in their order, so that a truncation or deletion never leaves a gap. Except
+        within a recovery, which cuts a segment off before it deletes later ones, as Kafka's does; and after a segment
+        without an offset index, which is recovered before the later ones are read, as Kafka's is.
+        """
         if not any(name.startswith(setting.partition + "/") for name in image.files):
-            image.directories.add(setting.partition)  # what was promised must be missed, not the directory
+            image.directories.add(setting.partition)  # the records must be missed, not the directory
         key = (image.digest(), setting)
         views = self._seen.get(key)
         if views is None:
@@ -60,32 +62,31 @@ class Judge:
         judged: list[tuple[list[Record], int, int]] = []  # what one opening shows, the next mostly shows, too
         for view in views:
             own = list(view.wrong)
-            if view.is_writing and view.kept not in promise.kept:
-                own.append(f"delete_retention_ms is {view.kept}, not one of {promise.kept}")
+            if view.is_writing and view.kept not in expected.kept:
+                own.append(f"delete_retention_ms is {view.kept}, not one of {expected.kept}")
             if not own:
-                own += view.unless_deleting if promise.start_least == promise.start_most else []
+                own += view.unless_deleting if expected.start_least == expected.start_most else []
                 own += [
-                    f"offset {end} is followed by {base}: what lies between went too early"
+                    f"offset {end} is followed by {base}: the records between were deleted too early"
                     for end, base in view.holes
                     if ordered
-                    and base not in promise.jumps
+                    and base not in expected.jumps
                     and _have_indexes(image, setting.partition, end, base)
                 ]
                 shows = (view.records, view.start, view.end)
                 if shows not in judged:
                     judged.append(shows)
-                    own += complaints(promise, *shows, frozenset([EXTRA]))
+                    own += complaints(expected, *shows, frozenset([EXTRA]))
             wrong += [f"{view.how}: {text}" for text in own]
         return wrong
 
     def _look(self, image: Image, setting: Setting) -> list[View]:
-        self.opened += 1
         root = Path(tempfile.mkdtemp(dir=self._scratch))
         try:
             image.write_to(root)
-            self.key_files += settle(root)
+            settle(root)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", kstore.DataLossWarning)  # the losses are looked at
+                warnings.simplefilter("ignore", kstore.DataLossWarning)  # the losses are judged
                 views = _views(root, setting)
             for view in views:
                 view.records = [self._records.setdefault(record, record) for record in view.records]
@@ -102,9 +103,6 @@ def _have_indexes(image: Image, partition: str, end: int, base: int) -> bool:
     return all(f"{name.removesuffix('.log')}.index" in image.files for name in between)
 
 
-EXTRA = 999_999  # the number of the record that is appended to see that it can be
-
-
 def _views(root: Path, setting: Setting) -> list[View]:
     views = []
     reading = View("read")
@@ -112,11 +110,11 @@ def _views(root: Path, setting: Setting) -> list[View]:
     try:
         with kstore.open(root / setting.partition) as log:
             _take(reading, log)
-    except LogNotFoundError as e:
+    except kstore.LogNotFoundError as e:
         if list((root / setting.partition).glob("*.log")):
             reading.wrong.append(f"{type(e).__name__}: {e}")
-        views.remove(reading)  # no log yet: what was promised, a writer is asked
-    except (KstoreError, OSError, ValueError, LookupError) as e:
+        views.remove(reading)  # no log yet: a writer shows what is missing
+    except (kstore.KstoreError, OSError, ValueError, LookupError) as e:
         reading.wrong.append(f"{type(e).__name__}: {e}")
     adopts = any((root / setting.partition).glob("kstore-adopting-*"))  # what a writer goes on with
     writing = View("opened for writing", incomplete=reading.incomplete)
@@ -134,7 +132,7 @@ def _views(root: Path, setting: Setting) -> list[View]:
                 writing.wrong.append(f"the next record got {offset}, the log ended at {writing.end}")
             if log.get(offset).value != value_of(EXTRA):
                 writing.wrong.append(f"record {offset} is not what was appended")
-    except (KstoreError, OSError, ValueError, LookupError, Warning, AssertionError) as e:
+    except (kstore.KstoreError, OSError, ValueError, LookupError, Warning, AssertionError) as e:
         writing.wrong.append(f"{type(e).__name__}: {e}")
         return views
     after = View("after append and close", incomplete=reading.incomplete)
@@ -154,7 +152,7 @@ def _views(root: Path, setting: Setting) -> list[View]:
                 after.wrong.append(
                     f"from {after.start} to {after.end}, before from {writing.start} to {offset + 1}"
                 )
-    except (KstoreError, OSError, ValueError, LookupError) as e:
+    except (kstore.KstoreError, OSError, ValueError, LookupError) as e:
         after.wrong.append(f"{type(e).__name__}: {e}")
     return views
 
@@ -162,7 +160,7 @@ def _views(root: Path, setting: Setting) -> list[View]:
 def _take(view: View, log: kstore.PartitionLog) -> None:
     view.start, view.end = log.log_start_offset, log.log_end_offset
     view.records = [(record.offset, record.value) for record in log]
-    # Sound batches behind a hole that a power cut left are told of, whether they were durable or not: nobody can tell.
+    # Sound batches behind a gap are reported as lost, too; whether they were durable cannot be known.
     view.wrong += [loss for loss in log.recovery.losses if "flushed" in loss]
     if isinstance(log, kstore.LogWriter) and log.durable_offset > view.end:
         view.wrong.append(f"durable up to {log.durable_offset}, the log ends at {view.end}")

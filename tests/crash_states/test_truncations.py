@@ -1,14 +1,25 @@
 """Truncations, and what is left of a log at whatever call the power fails or the process dies."""
 
 import shutil
+import time
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.testing import Recorder, crash_states
+from kstore.testing import Recorder, State, Trace, crash_states
+from tests.helpers.effort import some
 
 SEVERAL = {"internal_segment_bytes": 150, "segment_index_bytes": 800}  # two records each
+FULLY = list(
+    product(
+        [("t-0", {}), ("log", SEVERAL)],  # one segment in a log directory, several in a log of its own
+        [(0, 0), (50, 50), (50, 53)],  # base of the first segment, log start
+        [(0, None), (55, 52), (58, None), (100, None), (100, 54)],  # new base, new log start
+    )
+)
 
 
 def begun(own: Path, partition: str, options: dict[str, int], base: int, start: int) -> list[int]:
@@ -25,27 +36,25 @@ def begun(own: Path, partition: str, options: dict[str, int], base: int, start: 
         return [record.offset for record in log]
 
 
-@pytest.mark.parametrize(
-    ("partition", "options"), [("t-0", {}), ("log", SEVERAL)], ids=["one segment", "several"]
-)
-@pytest.mark.parametrize(("base", "start"), [(0, 0), (50, 50), (50, 53)])
-@pytest.mark.parametrize(("offset", "start_given"), [(0, None), (55, 52), (58, None), (100, None), (100, 54)])
+def states_in(trace: Trace, image: Path) -> Iterator[State]:
+    """Some states, each while it is in `image`."""
+    for state in crash_states(trace, most=1, moments=40):
+        image.mkdir()
+        state.image.write_to(image)
+        yield state
+        shutil.rmtree(image)
+
+
+@pytest.mark.parametrize("case", some(FULLY, 5, "fully"), ids=str)
 def test_fully(
-    ram: Path,
-    partition: str,
-    options: dict[str, int],
-    base: int,
-    start: int,
-    offset: int,
-    start_given: int | None,
+    ram: Path, case: tuple[tuple[str, dict[str, int]], tuple[int, int], tuple[int, int | None]]
 ) -> None:
-    """The old one or the new one; or a part of the old one, from the new offset on if the log has it, without a hole: no offset
-    below that is given out again."""
-    own, image = ram / "own", ram / "image"
-    old = begun(own, partition, options, base, start)
-    log = kstore.open(own / partition, "a", **options)
-    with Recorder(own) as recorder:
-        log.truncate_fully_and_start_at(offset, start_given)
+    """The old log or the new one; or the old one from the new offset on, without a gap: no offset is given out twice."""
+    (partition, options), (base, start), (offset, new_start) = case
+    old = begun(ram / "own", partition, options, base, start)
+    log = kstore.open(ram / "own" / partition, "a", **options)
+    with Recorder(ram / "own") as recorder:
+        log.truncate_fully_and_start_at(offset, new_start)
         recorder.mark("done")
         log.abandon()
     first = max(start, offset)
@@ -55,37 +64,98 @@ def test_fully(
     ]
     new = (offset, offset, [])
     seen = set()
-    for state in crash_states(recorder.trace, most=1, moments=40):
-        image.mkdir()
-        state.image.write_to(image)
+    for state in states_in(recorder.trace, ram / "image"):
         for mode in ("r", "a"):
-            with kstore.open(image / partition, mode) as again:  # and no loss is warned of
+            with kstore.open(ram / "image" / partition, mode) as again:  # and no loss is warned of
                 shown = (again.log_start_offset, again.log_end_offset, [record.offset for record in again])
             assert shown == new or (state.value is None and shown in allowed), (mode, shown, state.text)
             seen.add(shown == new)
-        shutil.rmtree(image)
     assert seen == {False, True} or new in allowed
 
 
-@pytest.mark.parametrize("offset", [1, 2, 5])
+@pytest.mark.parametrize("offset", some((1, 2, 5), 2, "segments"))
 def test_over_segments(ram: Path, offset: int) -> None:
-    """The records from the first one on, to the new end or behind it, without a hole."""
-    own, image = ram / "own", ram / "image"
-    old = begun(own, "log", SEVERAL, 0, 0)
-    log = kstore.open(own / "log", "a", **SEVERAL)
-    with Recorder(own) as recorder:
+    """The records from the first one on, to the new end or beyond it, without a gap."""
+    old = begun(ram / "own", "log", SEVERAL, 0, 0)
+    log = kstore.open(ram / "own" / "log", "a", **SEVERAL)
+    with Recorder(ram / "own") as recorder:
         log.truncate_to(offset)
         recorder.mark("done")
         log.abandon()
     seen = set()
-    for state in crash_states(recorder.trace, most=1, moments=40):
-        image.mkdir()
-        state.image.write_to(image)
+    for state in states_in(recorder.trace, ram / "image"):
         for mode in ("r", "a"):
-            with kstore.open(image / "log", mode) as again:  # and no loss is warned of
+            with kstore.open(ram / "image" / "log", mode) as again:  # and no loss is warned of
                 shown = [record.offset for record in again]
                 assert shown == old[: again.log_end_offset], (mode, shown, state.text)
                 assert shown == old[:offset] or (state.value is None and len(shown) > offset), state.text
             seen.add(len(shown))
-        shutil.rmtree(image)
     assert {offset, len(old)} <= seen
+
+
+# ---- inside a batch: offsets are left that no record has ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    some([(0, "flush"), (1, "roll"), (0, "close"), (1, "flush"), (0, "roll"), (1, "close")], 3, "inside"),
+)
+def test_no_loss_is_reported(ram: Path, before: int, then: str) -> None:
+    with kstore.open(ram / "own" / "t-0", "a", segment_index_bytes=800) as log:
+        for _ in range(before):
+            log.append(b"a")
+        log.extend([b"b"] * 10)
+    log = kstore.open(ram / "own" / "t-0", "a")
+    with Recorder(ram / "own") as recorder:
+        log.truncate_to(3)
+        recorder.mark("truncated")
+        getattr(log, then)()
+        recorder.mark("done")
+        log.abandon()
+    tried = set()
+    for state in crash_states(recorder.trace, models=["strict"]):
+        if state.value is None:
+            continue  # within the truncation
+        tried.add(state.value)
+        (ram / "image").mkdir()
+        state.image.write_to(ram / "image")
+        for opening in range(3):
+            again = kstore.open(ram / "image" / "t-0", "a")  # a loss would be a warning
+            assert [record.offset for record in again][:before] == list(range(before))
+            if opening == 1:
+                assert again.append(b"c") in (before, 3)
+            again.abandon()
+        shutil.rmtree(ram / "image")
+    assert tried == {"truncated", "done"}
+
+
+@pytest.mark.parametrize("then", ["flush", "roll", "close"])
+def test_another_log_reaches_that_end(tmp_path: Path, then: str) -> None:
+    """What a truncation inside a batch stored of its end is deleted with all records."""
+    log = kstore.open(tmp_path, "a")
+    log.append(b"a")
+    log.extend([b"a"] * 9)
+    log.truncate_to(9)
+    log.truncate_fully_and_start_at(0)
+    for _ in range(9):
+        log.append(b"b")
+    getattr(log, then)()
+    log.close()
+    assert [record.offset for record in kstore.open(tmp_path)] == list(range(9))
+    assert sorted(path.name for path in tmp_path.glob("*.log"))[1:] in ([], ["00000000000000000009.log"])
+
+
+def test_later_records_are_found_by_time(tmp_path: Path) -> None:
+    """A segment without records has a file of some time, which is the time of no record."""
+    now = int(time.time() * 1000)
+    with kstore.open(tmp_path, "a") as log:
+        log.append(b"old", timestamp=now - 3_600_000)
+        log.extend([b"a", b"b", b"c"], timestamps=[now - 3_600_000] * 3)
+        log.truncate_to(2)
+        log.flush()
+        log.append(b"new", timestamp=now + 1000)
+        for view in (log, kstore.open(tmp_path)):
+            found = view.find(timestamp=now - 1_800_000)
+            assert found is not None
+            assert found.offset == 2
+            assert view.find(timestamp=now + 2000) is None
