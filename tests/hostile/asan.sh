@@ -21,4 +21,4 @@ fi
 # Without what forks: the allocator of gcc's AddressSanitizer leaves its locks to a child as they were, so a child of a process
 # whose other thread was in malloc waits for ever. The ordinary build runs all of them.
 EFFORT=1 run -n 3 -m 'not nightly' -k 'not (fork or spawned)' tests/hostile tests/columns tests/golden tests/conformance \
-    tests/faults tests/threads tests/sending tests/unit/test_appender.py tests/unit/test_refused_records.py
+    tests/faults tests/threads tests/sending tests/unit/test_appender.py

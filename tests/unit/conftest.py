@@ -1,4 +1,7 @@
 from hypothesis import settings
 
-settings.register_profile("unit", deadline=None)  # the first use of pyarrow, and sanitizers, take their time
+from tests.helpers.effort import times
+
+# no deadline: the first use of pyarrow, and sanitizers, take their time
+settings.register_profile("unit", deadline=None, max_examples=times(40))
 settings.load_profile("unit")

@@ -1,6 +1,15 @@
-"""What is no offset, epoch or time is refused before anything is touched."""
+"""Every public call refuses a wrong argument before anything is touched, with an error that names the argument.
 
-from collections.abc import Callable
+One loop passes wrong values to every parameter of every public method. The tables after it show what each kind of parameter
+refuses and accepts, and what only some calls refuse.
+"""
+
+import asyncio
+import inspect
+import threading
+import typing
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,163 +17,503 @@ import numpy
 import pytest
 
 import kstore
-from kstore.testing import crash_states
 
+T = 1_700_000_000_000
+NAN = float("nan")
 END = 2**63 - 1
-CALLS: list[tuple[str, Callable[[kstore.LogWriter, Any], object], int, int]] = [
-    ("delete_records", lambda log, n: log.delete_records(n), -1, 40),
-    ("truncate_to", lambda log, n: log.truncate_to(n), 0, END),
-    ("truncate_fully", lambda log, n: log.truncate_fully_and_start_at(n), 0, END),
-    ("start of an empty log", lambda log, n: log.truncate_fully_and_start_at(100, n), 0, 100),
-    ("assign_leader_epoch", lambda log, n: log.assign_leader_epoch(n), 0, 2**31 - 1),
+PLANE = memoryview(bytearray(6)).cast("B", (2, 3))  # a memoryview of two dimensions cannot be iterated
+ENDLESS = range(2**70)  # more than len() can say
+BATCH = kstore.encode_batch([(T, None, b"v", None)])
+
+
+class Wrong:
+    """What no parameter takes."""
+
+    def __repr__(self) -> str:
+        return "<wrong>"
+
+
+WRONG = Wrong()
+# Where the error about WRONG says the first, these values are wrong too.
+ALSO_WRONG: list[tuple[str, list[Any]]] = [
+    ("is an int", [1.5, NAN, numpy.float64(2), True, numpy.True_, "1", b"1", [3], int, numpy.arange(2)]),
+    ("must be True or False", [0, 1, "", "no", [], NAN, numpy.True_]),
+    ("is one of", ["no such word", "", b"raise", True]),
+    ("is a number", [True, "1", NAN, -1, [1], numpy.arange(2)]),
+    ("is bytes", ["text", 1, True, [b"x"]]),
+    ("must be a list", ["ab", 7]),
+    ("are several", [b"ab", "ab", memoryview(b"ab"), PLANE, 7, ENDLESS, iter(ENDLESS)]),
+    ("are pairs", [PLANE, 7, ENDLESS, iter(ENDLESS), "text", b"bytes", ["ab"], [("h", 1)], {1: b""}]),
+    ("is a function", [1, "text", True]),
+    ("must be a str", [1, b"t", True, None]),
 ]
+OUT_OF_RANGE = [-2, 2**63, -(2**70), 2**70]
+# Parameters that take any number: nothing is there. For `timestamp` small negative ones are names of places.
+ANSWERED = (
+    "offset",
+    "start",
+    "stop",
+    "epoch",
+    "timestamp",
+    "start_offset",
+    "since",
+    "until",
+    "position",
+    "end",
+)
+# What a call needs besides the argument that is wrong.
+NEEDED: dict[str, Any] = {
+    "offset": 0, "value": b"v", "values": [b"v"], "key": b"k", "path": "none.log", "encoded": BATCH, "epoch": 1,
+    "before_offset": 0, "start": 0, "stop": 1, "group": "g", "sock": None, "reason": "a test", "topic": "t",
+    "name": "new", "topics": ["t"], "total": 2, "target": "none", "source": "none", "place": 0, "count": 1, "end": 1,
+    "position": 0, "to": None, "size": 0, "limit": None, "records": [(T, None, b"v", None)], "timestamp": 0,
+}  # fmt: skip
+NEEDED_BY = {"erase": {"where": bool}}
+# Parameters that errors call otherwise.
+OTHER_WORDS = {
+    "headers": "header", "name": "topic", "path": "os.PathLike", "target": "os.PathLike", "source": "os.PathLike",
+    "encoded": "bytes-like", "records": "iterable", "offset_deltas": "iterable", "log_append_time": "timestamp",
+    "delete_horizon": "timestamp", "to": "StreamWriter", "sock": "socket", "topic": "the cursor of group",
+}  # fmt: skip
+# Methods that end things, or are for the code that makes a segment.
+LEFT_OUT = (
+    "abandon",
+    "close",
+    "recovery_walk",
+    "use_indexes",
+    "check_followed_by",
+    "limit_to",
+    "remember_file",
+)
+# Parameters that are not checked: of a mapping; for a codec that has no levels; behind one that is wrong already.
+UNCHECKED = (("get", "default"), ("encode_batch", "level"), ("send", "position"), ("send_async", "position"))
 
 
-NONE_IS_DEFAULT = ("start of an empty log",)
+class Module:
+    """The functions of the package."""
+
+    encode_batch = staticmethod(kstore.encode_batch)
+    limit_open_files = staticmethod(kstore.limit_open_files)
 
 
-def state_of(directory: Path) -> tuple[dict[str, bytes], list[int], tuple[tuple[int, int], ...]]:
-    files = {p.name: p.read_bytes() for p in directory.iterdir() if not p.name.endswith(("index", "lock"))}
-    log = kstore.open(directory)
-    return files, [record.offset for record in log], log.leader_epochs
+OBJECTS: dict[str, Callable[[kstore.LogStore], Any]] = {
+    "module": lambda store: Module,
+    "store": lambda store: store,
+    "writer": lambda store: store.log("t"),
+    "reader": lambda store: kstore.open(store.path / "t-0"),
+    "segment": lambda store: kstore.open(store.path / "t-0").segments[0],
+    "slice": lambda store: store.log("t").read(0),
+    "span": lambda store: store.log("t").span(0),
+    "batch": lambda store: next(iter(store.log("t").batches())),
+    "appender": lambda store: store.log("t").appender(linger_ms=60_000),
+    "ticket": lambda store: store.log("t").appender(linger_ms=60_000).append(b"v", b"k"),
+    "follower": lambda store: store.log("t").follow(timeout=0),
+    "cursor": lambda store: store.log("t").cursor("c"),
+    "store follower": lambda store: store.follow(timeout=0),
+    "store cursor": lambda store: store.cursor("s", ["t"]),
+    "table": lambda store: store.table("t"),
+}
 
 
-def written(directory: Path) -> kstore.LogWriter:
-    log = kstore.open(directory, "a", internal_segment_bytes=2000)
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[kstore.LogStore]:
+    with kstore.LogStore(tmp_path / "data", mode="a", background=False) as made:
+        made.create_topic("t", cleanup_policy="compact,delete")
+        made.extend("t", [b"v"] * 10, [b"k"] * 10, [T + n for n in range(10)])
+        made.flush()
+        yield made
+
+
+def parameters_of(method: Callable[..., Any]) -> dict[str, bool]:
+    """The parameters of a method, and whether a call must have them."""
+    try:
+        known = inspect.signature(method).parameters.values()
+    except ValueError:  # LogWriter.extend and Segment.walk_on have none that inspect can read
+        known = inspect.signature(kstore.LogWriter.extend_async).parameters.values()
+        known = [p for p in known if p.name != "self"] if method.__name__ == "extend" else []
+    return {p.name: p.default is p.empty for p in known if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+
+
+def calls_of(thing: Any) -> Iterator[tuple[str, str, Callable[[Any], None]]]:
+    """The name of a method, the name of a parameter of it, and a call that passes a value as that parameter."""
+    for name in dir(thing):
+        method = getattr(thing, name, None)
+        if name.startswith("_") or name in LEFT_OUT or not callable(method):
+            continue
+        known = parameters_of(method)
+        needed = {key: NEEDED[key] for key, is_needed in known.items() if is_needed and key in NEEDED}
+        needed |= {key: value for key, value in NEEDED_BY.get(name, {}).items() if key in known}
+        for parameter in known:
+            if (name, parameter) not in UNCHECKED:
+                yield name, parameter, partial(call, method, needed, parameter)
+
+
+def call(method: Callable[..., Any], needed: dict[str, Any], parameter: str, value: Any) -> None:
+    made = method(**{**needed, parameter: value})
+    if inspect.isawaitable(made):
+        asyncio.run(end_of(made))
+
+
+async def end_of(made: Awaitable[object]) -> None:
+    await made
+
+
+def state_of(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_every_parameter_refuses_what_is_wrong(store: kstore.LogStore, kind: str) -> None:
+    thing = OBJECTS[kind](store)
+    before = state_of(store.path)
+    found = []
+    for name, parameter, give in calls_of(thing):
+        values: list[Any] = [WRONG]
+        for value in values:
+            said = f"{name}({parameter}={value!r})"
+            is_range = any(value is each for each in OUT_OF_RANGE)
+            try:
+                give(value)
+                if not is_range or parameter not in ANSWERED:
+                    found.append(f"{said} is accepted")
+            except (TypeError, ValueError) as e:
+                if parameter not in str(e) and OTHER_WORDS.get(parameter, parameter) not in str(e):
+                    found.append(f"{said} does not name it: {e!r}")
+                if value is WRONG:
+                    values += [also for words, several in ALSO_WRONG if words in str(e) for also in several]
+                    values += OUT_OF_RANGE if "is an int" in str(e) else []
+            except kstore.KstoreError as e:
+                if not is_range:
+                    found.append(f"{said}: {e!r}")
+    assert found == [], "\n".join(found)
+    assert state_of(store.path) == before
+    assert store.append("t", b"goes on", b"k")[1] == 10
+
+
+# ---- options of kstore.open ----------------------------------------------------------------------
+
+
+def written(path: Path) -> kstore.LogWriter:
+    """A log of two segments."""
+    log = kstore.open(path, "a", internal_segment_bytes=2000)
     for i in range(40):
         log.append(b"%02d" % i + b"x" * 100)
     log.flush()
     return log
 
 
-NO_INTS = [1.5, 2.0, numpy.float64(25), True, numpy.True_, "7", None, b"1", [3], numpy.arange(2)]
-
-
-@pytest.mark.parametrize(
-    ("call", "bad"),
-    [
-        pytest.param(call, bad, id=f"{name}-{bad!r}")
-        for name, call, _, _ in CALLS
-        for bad in NO_INTS
-        if not (bad is None and name in NONE_IS_DEFAULT)
-    ],
-)
-def test_what_is_no_int(tmp_path: Path, call: Callable[[kstore.LogWriter, Any], object], bad: object) -> None:
-    log = written(tmp_path / "t-0")
-    before = state_of(tmp_path / "t-0")
-    with pytest.raises(TypeError, match="is an int, not"):
-        call(log, bad)
-    assert state_of(tmp_path / "t-0") == before
-    assert log.append(b"goes on") == 40
-    log.close()
-
-
-@pytest.mark.parametrize(("call", "least", "most"), [c[1:] for c in CALLS], ids=[c[0] for c in CALLS])
-def test_out_of_range(
-    tmp_path: Path, call: Callable[[kstore.LogWriter, Any], object], least: int, most: int
-) -> None:
-    log = written(tmp_path / "t-0")
-    before = state_of(tmp_path / "t-0")
-    for bad in (least - 1, most + 1, 2**63, -(2**63), 2**100):
-        with pytest.raises((ValueError, kstore.OffsetOutOfRangeError)):
-            call(log, bad)
-    assert state_of(tmp_path / "t-0") == before
-    assert call(log, numpy.int32(least)) in (None, True, False, 0, 40)  # numpy's integers are ints
-    log.close()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"recovery_point": 1.5},
-        {"recovery_point": -3},
-        {"log_start_offset": True},
-        {"log_start_offset": 2**63},
-        {"leader_epoch": 2**31},
-        {"leader_epoch": 1.0},
-        {"max_decompressed_bytes": -1},
-        {"producer_id_expiration_ms": 0},
-        {"producer_id_expiration_ms": 1.5},
-        {"topic_id": "not one"},
-        {"clock": lambda: 1.5},
-        {"clock": lambda: -1},
-        {"clock": lambda: 2**63},
-        {"durability": "groups"},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_options_of_open(tmp_path: Path, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_every_option_refuses_what_is_wrong(tmp_path: Path, mode: str) -> None:
     written(tmp_path / "t-0").close()
-    before = state_of(tmp_path / "t-0")
-    for path in (tmp_path / "t-0", tmp_path / "new-0"):
-        with pytest.raises((TypeError, ValueError)):
-            kstore.open(path, "a", **options)
-    assert state_of(tmp_path / "t-0") == before
-    assert kstore.open(tmp_path / "t-0").recovery.clean
+    before = state_of(tmp_path)
+    reading, writing = (set(inspect.signature(each).parameters) for each in typing.get_overloads(kstore.open))
+    names = (reading if mode == "r" else writing | kstore.ConfigOptions.__annotations__.keys()) - {"options"}
+    assert len(names) > (5 if mode == "r" else 30)
+    for name in names - {"path", "mode"}:
+        for path in (tmp_path / "t-0", tmp_path / "new-0"):
+            with pytest.raises((TypeError, ValueError), match=name):
+                kstore.open(path, mode, **{name: WRONG})  # type: ignore[call-overload]
+    assert state_of(tmp_path) == before
     assert not (tmp_path / "new-0").exists()
 
 
-@pytest.mark.parametrize("wrong", [1.5, -1, None, 2**63])
-def test_a_clock_that_goes_wrong(tmp_path: Path, wrong: Any) -> None:
-    times = [1_700_000_000_000] * 3
-    log = kstore.open(tmp_path / "t-0", "a", clock=lambda: times[-1])
-    log.append(b"one")
-    times.append(wrong)
-    for call in (lambda: log.append(b"two"), lambda: log.extend([b"two"]), log.retain, log.roll):
-        with pytest.raises((TypeError, ValueError), match="the time that the log's clock gives"):
-            call()
-    times.append(times[0])
-    assert log.append(b"two") == 1
-    log.close()
-    assert [(r.value, r.timestamp) for r in kstore.open(tmp_path / "t-0")] == [
-        (b"one", times[0]),
-        (b"two", times[0]),
-    ]
-
-
-@pytest.mark.parametrize("room", [0, 1, 2])
-def test_the_last_offset(tmp_path: Path, room: int) -> None:
-    """The offset behind the last record must be one too."""
-    batch = kstore.encode_batch([(1, None, b"v", None)] * (room + 1))
-    with kstore.open(tmp_path / "t-0", "a", durability="each") as log:
-        log.truncate_fully_and_start_at(END - room)
-        for call in (
-            lambda: log.extend([b"x"] * (room + 1)),
-            lambda: log.append_batches(batch),
-            lambda: log.append_batches(batch * 2),
-        ):
-            with pytest.raises(kstore.OffsetOverflowError, match="largest offset"):
-                call()
-        assert log.log_end_offset == END - room
-        assert [log.append(b"%d" % i) for i in range(room)] == list(range(END - room, END))
-        with pytest.raises(kstore.OffsetOverflowError):
-            log.append(b"no room")
-        with log.appender() as out:
-            out.append(b"no room")
-            with pytest.raises(kstore.OffsetOverflowError):
-                out.flush()
-            with pytest.raises(kstore.OffsetOverflowError):
-                out.close()
-        log.flush()
-    for mode in ("r", "a"):
-        with kstore.open(tmp_path / "t-0", mode) as log:
-            assert [record.offset for record in log] == list(range(END - room, END))
-            assert log.log_end_offset == END
-            assert not log.recovery.losses
-
-
 @pytest.mark.parametrize(
-    ("call", "name"),
+    ("options", "error", "words"),
     [
-        (lambda log: log.appender(linger_ms=numpy.arange(2)), "linger_ms is a number"),
-        (lambda log: log.follow(timeout=numpy.arange(2)), "timeout is a number"),
-        (lambda log: kstore.LogConfig.from_topic({1: "2"}), "the names of topic"),
-        (lambda log: kstore.LogConfig.from_server_properties({1: "2"}), "the names of broker"),
-        (lambda log: list(crash_states("x")), "trace"),
+        ({"durability": "groups"}, ValueError, "durability is one of 'none', 'group', 'each'"),
+        ({"durability": None}, ValueError, "durability is one of"),
+        ({"compression_type": "zst"}, kstore.InvalidConfigError, "zstd"),
+        ({"compression_type": "none"}, kstore.InvalidConfigError, "none is called uncompressed here"),
+        ({"segment_byte": 1}, kstore.InvalidConfigError, "nearest"),
+        ({"config": {}}, TypeError, "LogConfig"),
+        ({"leader_epoch": 2**31}, ValueError, "leader_epoch is from 0"),
+        ({"leader_epoch": 1.5}, TypeError, "leader_epoch is an int"),
+        ({"recovery_point": -3}, ValueError, "recovery_point is from 0"),
+        ({"log_start_offset": -1}, ValueError, "log_start_offset is from 0"),
+        ({"log_start_offset": 2**63}, ValueError, "log_start_offset is from 0"),
+        ({"log_start_offset": True}, TypeError, "log_start_offset is an int"),
+        ({"max_decompressed_bytes": -1}, ValueError, "max_decompressed_bytes is from 0"),
+        ({"max_decompressed_bytes": None}, TypeError, "max_decompressed_bytes is an int"),
+        ({"producer_id_expiration_ms": 0}, ValueError, "producer_id_expiration_ms is from 1"),
+        ({"keep_cut": "yes"}, TypeError, "keep_cut must be True or False"),
+        ({"clean": 1}, TypeError, "clean must be True or False"),
+        ({"topic_id": "x"}, TypeError, "topic_id"),
+        ({"clock": 5}, TypeError, "clock"),
+        ({"clock": lambda: 1.5}, TypeError, "the time that the log's clock gives"),
+        ({"clock": lambda: -1}, ValueError, "the time that the log's clock gives"),
+        ({"clock": lambda: 2**63}, ValueError, "the time that the log's clock gives"),
+        ({"recover": True}, TypeError, "recover is an option for reading"),
     ],
+    ids=str,
 )
-def test_what_has_another_class(
-    tmp_path: Path, call: Callable[[kstore.LogWriter], object], name: str
+def test_what_an_option_of_writing_refuses(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log, pytest.raises(TypeError, match=name):
-        call(log)
+    written(tmp_path / "t-0").close()
+    before = state_of(tmp_path)
+    for path in (tmp_path / "t-0", tmp_path / "new-0"):
+        with pytest.raises(error, match=words):
+            kstore.open(path, "a", **options)
+    assert state_of(tmp_path) == before
+    assert not (tmp_path / "new-0").exists()
+    assert kstore.open(tmp_path / "t-0").recovery.clean
+
+
+def test_an_option_of_the_other_mode(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    written(path).close()
+    with kstore.LogStore(tmp_path) as store:
+        words = r"durability is none of the options for reading: they are clean, .*to write"
+        with pytest.raises(TypeError, match=words):
+            store.open("t", durability="each")
+    for name in ("durability", "retention_ms", "config"):
+        with pytest.raises(TypeError, match=f"{name} is none of the options for reading: give mode"):
+            kstore.open(path, **{name: 1})  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="recovr is none of the options for reading: they are recover, "):
+        kstore.open(path, recovr=1)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="mode is one of 'r', 'a', 'r\\+', not 'w'"):
+        kstore.open(path, "w")  # type: ignore[call-overload]
+
+
+def test_the_typed_options_are_those_of_the_configuration() -> None:
+    """mypy checks kstore.open(path, "a", ...) by this class."""
+    typed = typing.get_type_hints(kstore.ConfigOptions)
+    fields = {
+        name: kind
+        for name, kind in typing.get_type_hints(kstore.LogConfig).items()
+        if not name.startswith("_")
+    }
+    assert typed.keys() == fields.keys()
+    for name, either in typed.items():
+        kind = typing.Union[tuple(k for k in typing.get_args(either) if k is not type(None))]  # noqa: UP007
+        assert either == kind | None  # None: the default again
+        if typing.get_origin(kind) is typing.Literal:
+            for word in typing.get_args(kind):
+                kstore.LogConfig(**{name: word})
+            with pytest.raises(kstore.InvalidConfigError) as caught:
+                kstore.LogConfig(**{name: "no such word"})
+            assert str(caught.value).endswith(", ".join(typing.get_args(kind)))
+        else:
+            assert fields[name] in (kind, either), name
+
+
+# ---- what each kind of parameter takes and refuses -----------------------------------------------
+
+Refusals = list[tuple[Any, type[Exception], str]]
+KINDS: dict[str, tuple[Callable[[kstore.LogWriter, Any], object], list[Any], Refusals]] = {
+    "an int": (
+        lambda log, x: log.scan(batch_rows=x),
+        [1, numpy.int32(3)],
+        [
+            (1.5, TypeError, r"^batch_rows is an int, not 1\.5 \(float\)"),
+            (True, TypeError, r"^batch_rows is an int, not True \(bool\)"),
+            (numpy.arange(2), TypeError, r"^batch_rows is an int, not array\(\[0, 1\]\) \(ndarray\)"),
+            (0, ValueError, r"^batch_rows is from 1 to \d+, not 0"),
+            (2**63, ValueError, r"^batch_rows is from 1 to"),
+        ],
+    ),
+    "an offset": (
+        lambda log, x: log.get(x),
+        [0, numpy.int32(9)],
+        [
+            (1.5, TypeError, r"^offset is an int, not 1\.5 \(float\)"),
+            (True, TypeError, "^offset is an int"),
+            (-1, kstore.OffsetOutOfRangeError, "offset -1 is outside the log"),
+            (2**70, kstore.OffsetOutOfRangeError, "is outside the log"),
+        ],
+    ),
+    "a flag": (
+        lambda log, x: log.records(control=x),
+        [True, False],
+        [("no", TypeError, "^control must be True or False, not 'no'"), (1, TypeError, "^control must be")],
+    ),
+    "a word": (
+        lambda log, x: log.records(isolation=x),
+        ["read_committed"],
+        [
+            ("committed", ValueError, "^isolation is one of 'read_uncommitted', 'read_committed', not 'comm"),
+            (None, ValueError, "^isolation is one of"),
+        ],
+    ),
+    "a number": (
+        lambda log, x: log.appender(linger_ms=x).close(),
+        [0, 2.5, numpy.int64(1)],
+        [
+            ("5", TypeError, r"^linger_ms is a number, not '5' \(str\)"),
+            (None, TypeError, "^linger_ms is a number"),
+            (True, TypeError, "^linger_ms is a number"),
+            (NAN, ValueError, "^linger_ms is a number from 0"),
+            (float("inf"), ValueError, "^linger_ms is a number from 0"),
+            (-1, ValueError, "^linger_ms is a number from 0"),
+            (2**5000, ValueError, "^linger_ms is a number from 0"),
+        ],
+    ),
+    "a path": (
+        lambda log, x: kstore.open(x),
+        [],
+        [
+            ("t-0\0", ValueError, "embedded null byte"),
+            (b"t-0\0", ValueError, "embedded null byte"),
+            ("", ValueError, "needs the path of a partition, not an empty one"),
+            (5, TypeError, "os.PathLike"),
+        ],
+    ),
+    "columns": (
+        lambda log, x: log.scan(x),
+        [["key"], ("offset", "value"), iter(["key"])],
+        [(x, TypeError, "^columns must be a list of names, not") for x in (PLANE, b"ab", bytearray(b"ab"), 7)]
+        + [(x, ValueError, "column") for x in (ENDLESS, iter(ENDLESS), ["no such column"])],
+    ),
+    "fields": (
+        lambda log, x: log.segments[0].read_headers(fields=x),
+        [["crc"], ("size", "position")],
+        [("crc", TypeError, r"\['crc'\]"), (7, TypeError, "^fields are names, not")]
+        + [(x, ValueError, "fields") for x in ([], ["crc", "crc"], ["codec"], ["", "crc"], [1], ENDLESS)],
+    ),
+    "a key": (
+        lambda log, x: log.last(x),
+        [b"k"],
+        [
+            ("a", TypeError, r"^key is bytes, not str: 'a'\.encode\(\)"),
+            (None, TypeError, "^key is bytes, not"),
+        ],
+    ),
+    "a timestamp of a class": (
+        lambda log, x: log.segments[0].set_max_timestamp(x),
+        [],
+        [(x, TypeError, "max_timestamp is of the class TimestampOffset") for x in (True, None, (0, 0))],
+    ),
+    "a segment": (
+        lambda log, x: kstore.Slice(x, 0, 0, 5),
+        [],
+        [(x, TypeError, "segment is of the class Segment") for x in (True, "s", 7)],
+    ),
+    "topic properties": (
+        lambda log, x: kstore.LogConfig.from_topic(x),
+        [{"retention.ms": "1"}],
+        [({1: "2"}, TypeError, "the names of topic")],
+    ),
+    "broker properties": (
+        lambda log, x: kstore.LogConfig.from_server_properties(x),
+        [{"log.retention.ms": "1"}],
+        [({1: "2"}, TypeError, "the names of broker")],
+    ),
+    "origin": (
+        lambda log, x: log.append_batches(BATCH, origin=x),
+        [],
+        [("broker", ValueError, "^origin is one of 'client', 'coordinator', not 'broker'")],
+    ),
+    "a limit of files": (
+        lambda log, x: kstore.limit_open_files(x),
+        [None],
+        [(-1, ValueError, "limit"), (1.5, TypeError, "limit"), (True, TypeError, "limit")],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_taken_and_what_is_refused(tmp_path: Path, kind: str) -> None:
+    give, taken, refused = KINDS[kind]
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v"] * 10, [b"k"] * 10)
+        threads = threading.active_count()
+        for value in taken:
+            give(log, value)
+        for value, error, words in refused:
+            with pytest.raises(error, match=words):
+                give(log, value)
+        assert threading.active_count() == threads
+        assert log.log_end_offset == 10
+
+
+# ---- what would change the log -------------------------------------------------------------------
+
+CHANGES: dict[str, tuple[Callable[[kstore.LogWriter, Any], object], int, int]] = {
+    "delete_records": (lambda log, n: log.delete_records(n), -1, 40),
+    "truncate_to": (lambda log, n: log.truncate_to(n), 0, END),
+    "truncate_fully_and_start_at": (lambda log, n: log.truncate_fully_and_start_at(n), 0, END),
+    "its log start": (lambda log, n: log.truncate_fully_and_start_at(100, n), 0, 100),
+    "assign_leader_epoch": (lambda log, n: log.assign_leader_epoch(n), 0, 2**31 - 1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_checks_its_range(tmp_path: Path, name: str) -> None:
+    change, least, most = CHANGES[name]
+    log = written(tmp_path / "t-0")
+    before = state_of(tmp_path)
+    for wrong in (least - 1, most + 1, 2**63, -(2**63), 2**100):
+        with pytest.raises((ValueError, kstore.OffsetOutOfRangeError)):
+            change(log, wrong)
+    assert state_of(tmp_path) == before
+    assert [record.offset for record in log] == list(range(40))
+    assert change(log, numpy.int32(least)) in (None, True, False, 0, 40)
+    log.close()
+
+
+@pytest.mark.parametrize("flag", [None, 0, "", "no"])
+def test_only_true_and_false_say_whether_something_is_deleted(tmp_path: Path, flag: Any) -> None:
+    with kstore.open(tmp_path / "t-0", "a", retention_ms=1, cleanup_policy="compact,delete") as log:
+        log.append(b"v", b"k", timestamp=1)
+        log.roll()
+        for delete in (
+            lambda: log.retain(dry_run=flag),
+            lambda: log.compact(dry_run=flag),
+            lambda: log.erase(where=bool, reason="a test", dry_run=flag),
+            lambda: log.erase(where=bool, reason="a test", cut_files=flag),
+        ):
+            with pytest.raises(TypeError, match="must be True or False"):
+                delete()
+        assert [d.delete for d in log.retain(dry_run=True)] == [True, False]
+        assert (log.log_start_offset, len(log.segments)) == (0, 2)
+
+
+def test_a_clock_that_goes_wrong(tmp_path: Path) -> None:
+    times: list[Any] = [T]
+    with kstore.open(tmp_path / "t-0", "a", clock=lambda: times[-1]) as log:
+        log.append(b"one")
+        for wrong in (1.5, -1, None, 2**63):
+            times.append(wrong)
+            for use in (lambda: log.append(b"two"), lambda: log.extend([b"two"]), log.retain, log.roll):
+                with pytest.raises((TypeError, ValueError), match="the time that the log's clock gives"):
+                    use()
+            times.append(T)
+        assert log.append(b"two") == 1
+    assert [(r.value, r.timestamp) for r in kstore.open(tmp_path / "t-0")] == [(b"one", T), (b"two", T)]
+
+
+def test_an_argument_that_raises_when_it_is_read(log: kstore.LogWriter) -> None:
+    """As a proxy may whose object is gone: its own error comes through."""
+
+    class Gone:
+        def __getattribute__(self, name: str) -> object:
+            raise ReferenceError(name)
+
+    several: list[dict[str, Any]] = [
+        {"values": [b"x"], "timestamps": Gone()},
+        {"values": [b"x"], "timestamps": [Gone()]},
+        {"values": Gone()},
+        {"values": [Gone()]},
+        {"values": [b"x"], "keys": [Gone()]},
+        {"values": [b"x"], "headers": [Gone()]},
+    ]
+    for given in several:
+        with pytest.raises((ReferenceError, TypeError)):
+            log.extend(**given)
+    for given in ({"value": Gone()}, {"value": b"x", "timestamp": Gone()}, {"value": b"x", "key": Gone()}):
+        with pytest.raises((ReferenceError, TypeError)):
+            log.append(**given)
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("given", [PLANE, ENDLESS, iter(ENDLESS), 7])
+def test_columns_that_are_no_sequences(log: kstore.LogWriter, given: Any) -> None:
+    for use in (
+        lambda: log.append(b"v", headers=given),
+        lambda: log.extend(given),
+        lambda: log.extend([b"v"], headers=given),
+        lambda: kstore.encode_batch([(0, None, b"v", given)]),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"headers|values"):
+            use()
+    assert log.log_end_offset == 0

@@ -1,16 +1,15 @@
-"""The last record of a key, and all of them, against the list of all records."""
+"""log.last() and log.history(): the last record of a key, and all of them. tests/by_key has the files that make them fast."""
 
 import random
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kstore
-from kstore.__main__ import main
-from kstore.engine.record.hashes import crc32c
-from tests.helpers.markers import marker
+from tests.helpers.effort import SEED, times
+from tests.hostile.material import resealed
+from tests.unit.logs import flip
 
 KEYS = [b"", b"a", b"ab", b"\xff" * 300]
 
@@ -26,7 +25,7 @@ def filled(directory: Path, seed: int) -> kstore.LogWriter:
     return log
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(SEED, SEED + times(2)))
 def test_as_the_list_says(tmp_path: Path, seed: int) -> None:
     log = filled(tmp_path / "t-0", seed)
     log.delete_records(20)
@@ -39,27 +38,6 @@ def test_as_the_list_says(tmp_path: Path, seed: int) -> None:
             assert list(way.history(key)) == wanted
             assert way.last(key) == (wanted[-1] if wanted else None)
     log.close()
-
-
-def test_transactions(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"first", key=b"k")
-        for producer, kind in ((1, "COMMIT"), (2, "ABORT")):
-            batch = kstore.encode_batch(
-                [(5, b"k", b"%d" % producer, None)],
-                producer_id=producer,
-                producer_epoch=0,
-                base_sequence=0,
-                transactional=True,
-            )
-            log.append_batches(batch)
-            log.append_batches(marker(kind, producer, 6), origin="coordinator", transaction_version=0)
-        assert [r.value for r in log.history(b"k")] == [b"first", b"1", b"2"]
-        assert [r.value for r in log.history(b"k", isolation="read_committed")] == [b"first", b"1"]
-        last: Any = log.last(b"k")
-        assert last.value == b"2"
-        last = log.last(b"k", isolation="read_committed")
-        assert last.value == b"1"
 
 
 def test_what_goes_on_beside(tmp_path: Path) -> None:
@@ -79,49 +57,18 @@ def test_an_empty_log_has_no_keys(log: kstore.LogWriter) -> None:
     assert list(log.history(b"k")) == []
 
 
-@pytest.mark.parametrize("bad", [None, "k", 1])
-def test_a_key_is_bytes(log: kstore.LogWriter, bad: Any) -> None:
-    for call in (log.last, log.history):
-        with pytest.raises(TypeError, match="key is bytes, not"):
-            call(bad)
-        with pytest.raises(ValueError, match="isolation"):
-            call(b"k", isolation="none")
-
-
 def test_damage(tmp_path: Path) -> None:
     with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=300) as log:
         for i in range(20):
             log.append(b"v" * 100, key=b"%d" % i)
     first = min((tmp_path / "t-0").glob("*.log"))
-    data = bytearray(first.read_bytes())
-    data[100] ^= 1
-    first.write_bytes(data)
+    flip(first, 100)
     log = kstore.open(tmp_path / "t-0")
     assert log.last(b"19") is not None
     with pytest.raises(kstore.CorruptRecordError):
         log.last(b"0")
     with pytest.raises(kstore.CorruptRecordError):
         list(log.history(b"19"))
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        log.append(b"one", key=b"ann", timestamp=0)
-        log.append(None, key=b"ann", timestamp=0)
-    partition = str(tmp_path / "t-0")
-    assert main(["get", partition, "--key", "ann"]) == 0
-    assert capsys.readouterr().out == "1\t1970-01-01T00:00:00.000Z\tann\t<null>\n"
-    assert main(["get", partition, "--key-base64", "YW5u", "--history", "--json"]) == 0
-    assert [line[:12] for line in capsys.readouterr().out.splitlines()] == ['{"offset":0,', '{"offset":1,']
-    assert main(["get", partition, "--key", "bob"]) == 1
-    assert capsys.readouterr().out == "no such record\n"
-    with pytest.raises(SystemExit, match="2"):
-        main(["get", partition, "--key-base64", "?"])
-    assert "--key-base64" in capsys.readouterr().err
-    for keys in ([], ["--key", "ann", "--key", "bob"], ["--key", "ann", "--key-base64", "YW5u"]):
-        assert main(["get", partition, *keys]) == 2
-        told = capsys.readouterr()
-        assert (told.out, "one key" in told.err) == ("", True)
 
 
 def test_a_history_is_for_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +102,8 @@ def test_offsets_that_do_not_rise(tmp_path: Path, deltas: tuple[int, ...]) -> No
     encoded = bytearray(kstore.encode_batch([(1, key, b"of " + key, None) for key in keys]))
     for delta, key in zip(deltas, keys, strict=True):
         encoded[encoded.index(key) - 2] = 2 * delta  # as a varint, before the length of the key
-    encoded[17:21] = crc32c(encoded[21:]).to_bytes(4, "big")
     with kstore.open(tmp_path / "t-0", "a", message_timestamp_before_max_ms=2**62) as log:
-        log.append_batches(encoded)
+        log.append_batches(resealed(bytes(encoded)))
         assert [(record.offset, record.key) for record in log] == list(zip(deltas, keys, strict=True))
         for made in (False, True):
             if made:

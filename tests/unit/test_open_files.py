@@ -3,7 +3,6 @@
 import gc
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,17 +10,18 @@ import pytest
 
 import kstore
 from tests.helpers.processes import environment
+from tests.helpers.waiting import until
 
-SEGMENTS = 100
+SEGMENTS = 60
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[kstore.PartitionLog]:
-    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=150, segment_index_bytes=64) as writer:
+def log(ram: Path) -> Iterator[kstore.PartitionLog]:
+    with kstore.open(ram / "t-0", "a", internal_segment_bytes=150, segment_index_bytes=64) as writer:
         for offset in range(SEGMENTS):
             writer.append(b"%060d" % offset, timestamp=1_700_000_000_000 + offset)
     kstore.limit_open_files(5)
-    yield kstore.open(tmp_path / "t-0")
+    yield kstore.open(ram / "t-0")
     kstore.limit_open_files(None)
 
 
@@ -50,10 +50,7 @@ def test_every_way_of_reading(log: kstore.PartitionLog) -> None:
             == SEGMENTS
         )
         assert kstore.open_files() == (5, 5)
-        until = time.monotonic() + 60
-        while logs_open() - before != 5 and time.monotonic() < until:
-            time.sleep(0.01)  # a helper of the scan may still hold one
-        assert logs_open() - before == 5
+        until(lambda: logs_open() - before == 5)  # a helper of the scan may still hold one
 
 
 def test_what_is_read_stays_open(log: kstore.PartitionLog) -> None:
@@ -88,9 +85,6 @@ def test_the_limit(log: kstore.PartitionLog) -> None:
     assert kstore.open_files().open == 1
     kstore.limit_open_files(None)
     assert kstore.open_files().limit > 5
-    for wrong in (-1, 1.5, True, "5"):
-        with pytest.raises((TypeError, ValueError), match="limit"):
-            kstore.limit_open_files(wrong)  # type: ignore[arg-type]
 
 
 FEW = """
@@ -101,7 +95,7 @@ kstore.limit_open_files(1000)  # more than there are: then the system's own limi
 print(sum(1 for _ in log), sum(map(len, log.scan(["offset"]))), log.get(50).offset)
 kstore.limit_open_files(None)
 with kstore.open(sys.argv[1], "a", internal_segment_bytes=150, segment_index_bytes=64) as log:
-    for _ in range(100):
+    for _ in range(60):
         log.append(b"." * 60)
     print(sum(1 for _ in log))
 """
@@ -116,4 +110,4 @@ def test_fewer_descriptors_than_segments(log: kstore.PartitionLog) -> None:
         timeout=120,
         check=False,
     )
-    assert (done.stdout, done.stderr) == (f"{SEGMENTS} {SEGMENTS} 50\n{SEGMENTS + 100}\n", "")
+    assert (done.stdout, done.stderr) == (f"{SEGMENTS} {SEGMENTS} 50\n{SEGMENTS + 60}\n", "")

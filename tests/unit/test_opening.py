@@ -1,6 +1,9 @@
-"""What kstore.open takes and refuses, and that it makes nothing where it refuses."""
+"""Which paths kstore.open takes, by which names a log is the same one, and that nothing is made where it refuses."""
 
-import typing
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -8,58 +11,14 @@ from uuid import UUID
 import pytest
 
 import kstore
-from kstore.config import ConfigOptions
+from kstore import LogStore
+from tests.helpers.processes import environment
+from tests.unit.logs import filled, offsets
+
+MODES = ("r", "r+", "a")
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"durability": "groups"}, ValueError, "durability is one of 'none', 'group', 'each'"),
-        ({"durability": None}, ValueError, "durability is one of"),
-        ({"compression_type": "zst"}, kstore.InvalidConfigError, "zstd"),
-        ({"segment_byte": 1}, kstore.InvalidConfigError, "nearest"),
-        ({"config": {}}, TypeError, "LogConfig"),
-        ({"leader_epoch": 2**31}, ValueError, "leader_epoch"),
-        ({"leader_epoch": 1.5}, TypeError, "leader_epoch"),
-        ({"leader_epoch": True}, TypeError, "leader_epoch"),
-        ({"recovery_point": 1.0}, TypeError, "recovery_point"),
-        ({"log_start_offset": -1}, ValueError, "log_start_offset"),
-        ({"max_decompressed_bytes": None}, TypeError, "max_decompressed_bytes"),
-        ({"producer_id_expiration_ms": 0}, ValueError, "producer_id_expiration_ms"),
-        ({"keep_cut": "yes"}, TypeError, "keep_cut"),
-        ({"clean": 1}, TypeError, "clean"),
-        ({"topic_id": "x"}, TypeError, "topic_id"),
-        ({"clock": 5}, TypeError, "clock"),
-    ],
-)
-def test_a_wrong_option_leaves_nothing_behind(
-    tmp_path: Path, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        kstore.open(tmp_path / "t-0", "a", **options)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_typed_options_are_those_of_the_configuration() -> None:
-    """mypy checks kstore.open(path, "a", ...) by this class."""
-    typed = typing.get_type_hints(ConfigOptions)
-    fields = {
-        name: kind
-        for name, kind in typing.get_type_hints(kstore.LogConfig).items()
-        if not name.startswith("_")
-    }
-    assert typed.keys() == fields.keys()
-    for name, either in typed.items():
-        kind = typing.Union[tuple(k for k in typing.get_args(either) if k is not type(None))]  # noqa: UP007
-        assert either == kind | None  # None: the default again
-        if typing.get_origin(kind) is typing.Literal:
-            for word in typing.get_args(kind):
-                kstore.LogConfig(**{name: word})
-            with pytest.raises(kstore.InvalidConfigError) as caught:
-                kstore.LogConfig(**{name: "no such word"})
-            assert str(caught.value).endswith(", ".join(typing.get_args(kind)))
-        else:
-            assert fields[name] in (kind, either), name
+# ---- what is a partition -------------------------------------------------------------------------
 
 
 def test_what_is_no_partition_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
@@ -80,53 +39,254 @@ def test_a_log_directory_is_not_opened_and_its_partitions_are_named(tmp_path: Pa
     for n in range(7):
         kstore.open(tmp_path / "data" / f"orders-{n}", "a").close()
     before = sorted(tmp_path.rglob("*"))
-    for mode in ("r", "r+", "a"):
-        with pytest.raises(
-            kstore.LogNotFoundError, match=r"log directory.*: it holds orders-0, .*orders-4 and 2 more"
-        ):
+    words = r"log directory.*: it holds orders-0, .*orders-4 and 2 more"
+    for mode in MODES:
+        with pytest.raises(kstore.LogNotFoundError, match=words):
             kstore.open(tmp_path / "data", mode)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
-    "sign", ["leader-epoch-checkpoint", "partition.metadata", "00000000000000000000.log"]
-)
-def test_a_partition_that_was_not_written_yet_is_empty(tmp_path: Path, sign: str) -> None:
-    path = tmp_path / "orders-0"
-    path.mkdir()
-    (path / sign).write_text(
-        {"l": "0\n0\n", "p": "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ\n", "0": ""}[sign[0]]
-    )
-    with kstore.open(path) as log:
-        assert (log.log_start_offset, log.log_end_offset, list(log)) == (0, 0, [])
-    assert sign != "partition.metadata" or kstore.open(path).topic_id() == UUID(int=5)
-
-
-@pytest.mark.parametrize(
-    ("topic", "partition", "error"),
+    ("sign", "content"),
     [
-        ("../other", 0, ValueError),
-        ("..", 0, ValueError),
-        ("", 0, ValueError),
-        ("a/b", 0, ValueError),
-        ("/etc", 0, ValueError),
-        ("a\0", 0, ValueError),
-        (None, 0, TypeError),
-        ("t", -1, ValueError),
-        ("t", 1.0, TypeError),
-        ("t", True, TypeError),
-        ("t", "0/../../other-0", TypeError),
-        ("t", 2**31, ValueError),
-        ("gone", 0, kstore.LogNotFoundError),
+        ("leader-epoch-checkpoint", "0\n0\n"),
+        ("partition.metadata", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ\n"),
+        (f"{0:020d}.log", ""),
     ],
 )
-def test_a_store_opens_only_what_lies_in_it(
-    tmp_path: Path, topic: Any, partition: Any, error: type[Exception]
-) -> None:
+def test_a_partition_that_was_not_written_yet_is_empty(tmp_path: Path, sign: str, content: str) -> None:
+    path = tmp_path / "orders-0"
+    path.mkdir()
+    (path / sign).write_text(content)
+    with kstore.open(path) as log:
+        assert (log.log_start_offset, log.log_end_offset, list(log)) == (0, 0, [])
+        assert log.topic_id() == (UUID(int=5) if "metadata" in sign else None)
+
+
+def test_a_path_that_is_nearly_right(tmp_path: Path) -> None:
+    filled(tmp_path / "orders-0").close()
+    filled(tmp_path / "orders-1").close()
+    beside = "no partition directory at .*; partitions of topic orders beside it: orders-0, orders-1"
+    for mode in ("r", "r+"):
+        with pytest.raises(kstore.LogNotFoundError, match=beside):
+            kstore.open(tmp_path / "orders", mode)
+    with pytest.raises(kstore.LogNotFoundError, match=r"the partition orders-1 is open\('orders', 1\)"):
+        LogStore(tmp_path).open("orders-1")
+    with pytest.raises(kstore.LogNotFoundError, match="is a partition, not a log directory"):
+        LogStore(tmp_path / "orders-0")
+    assert kstore.open(next((tmp_path / "orders-0").glob("*.log"))).topic_id() is None
+
+
+def test_no_log_is_made_among_other_files(tmp_path: Path) -> None:
+    (tmp_path / "report.csv").touch()
+    with pytest.raises(kstore.LogNotFoundError, match=r"other files such as report\.csv"):
+        kstore.open(tmp_path, "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.csv"]
+    for name in ("meta.properties", "lost+found", ".hidden"):
+        made = tmp_path / "mount" / name / "t-0"
+        made.mkdir(parents=True)
+        (made / name).touch()
+        kstore.open(made, "a").close()
+
+
+def test_a_path_with_a_null_byte(tmp_path: Path) -> None:
+    """No call takes the file that the part before it names."""
+    filled(tmp_path / "a-0").close()
+    before = sorted(tmp_path.rglob("*"))
+    for mode in MODES:
+        for path in (f"{tmp_path}/a-0\0b", f"{tmp_path}/a-0\0/b-0", f"{tmp_path}/b-0\0"):
+            with pytest.raises(ValueError, match="embedded null byte"):
+                kstore.open(path, mode)
+    for mode in ("a", "r"):
+        with pytest.raises(ValueError, match="embedded null byte"):
+            LogStore(f"{tmp_path}\0b", mode=mode)
+    assert sorted(tmp_path.rglob("*")) == before
+    with kstore.open(tmp_path / "c-0", "a") as log:
+        with pytest.raises(ValueError, match="embedded null byte"):
+            log.adopt(f"{tmp_path}/a-0/{0:020d}.log\0.log")
+        assert log.log_end_offset == 0
+
+
+def test_a_store_opens_only_what_is_in_it(tmp_path: Path) -> None:
     for place in ("other-0", "store/t-0"):
         with kstore.open(tmp_path / place, "a") as log:
             log.append(place.encode())
-    store = kstore.LogStore(tmp_path / "store")
-    with pytest.raises(error):
-        store.open(topic, partition)
+    store = LogStore(tmp_path / "store")
+    wrong: list[tuple[Any, Any, type[Exception]]] = [
+        *((topic, 0, ValueError) for topic in ("../other", "..", "", "a/b", "/etc", "a\0")),
+        (None, 0, TypeError),
+        *(("t", number, TypeError) for number in (1.0, True, "0/../../other-0")),
+        *(("t", number, ValueError) for number in (-1, 2**31)),
+        ("gone", 0, kstore.LogNotFoundError),
+    ]
+    for topic, partition, error in wrong:
+        with pytest.raises(error):
+            store.open(topic, partition)
     assert [record.value for record in store.open("t")] == [b"store/t-0"]
+
+
+@pytest.mark.parametrize("name", ["data/.kafka_cleanshutdown", "t-0/log-start-offset-checkpoint"])
+def test_a_file_that_cannot_be_examined_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """If a clean marker stayed, a later crash would look like a clean shutdown."""
+    path = tmp_path / "data" / "t-0"
+    with LogStore(path.parent, mode="a") as store:
+        store.create_topic("t")
+    stat = os.stat
+
+    def failing(asked: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(asked).endswith(name):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), asked)
+        return stat(asked, *args, **options)
+
+    monkeypatch.setattr(os, "stat", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        kstore.open(path, "a")
+    monkeypatch.undo()
+    with kstore.open(path, "a") as log:
+        log.append(b"v")
+
+
+# ---- a log under several names -------------------------------------------------------------------
+
+TRIES = """
+import kstore, sys
+for path in sys.argv[1:]:
+    try:
+        kstore.open(path, "a")
+    except kstore.LogLockedError:
+        print("locked")
+"""
+
+
+@pytest.mark.parametrize("around", ["meta.properties", ""])
+def test_one_writer_by_whatever_path(tmp_path: Path, around: str) -> None:
+    """Neither a link nor a file that appears around the partition leads to a second lock."""
+    for name in ("A", "B"):
+        (tmp_path / name).mkdir()
+    if around:
+        (tmp_path / "A" / around).touch()
+    with filled(tmp_path / "A" / "q-0") as log:
+        (tmp_path / "B" / "q-0").symlink_to(tmp_path / "A" / "q-0")
+        (tmp_path / "B" / "r-0").symlink_to(tmp_path / "A" / "q-0")
+        (tmp_path / "A" / "meta.properties").touch()
+        (tmp_path / "A" / ".lock").unlink(missing_ok=True)
+        paths = (tmp_path / "B" / "q-0", tmp_path / "B" / "r-0", tmp_path / "A" / "q-0")
+        for path in paths:
+            with pytest.raises(kstore.LogLockedError):
+                kstore.open(path, "a")
+        command = [sys.executable, "-P", "-c", TRIES, *map(str, paths)]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+        assert done.stdout == "locked\n" * 3
+        log.append(b"goes on")
+    kstore.open(tmp_path / "B" / "q-0", "a").close()
+
+
+def test_a_log_that_this_process_has_open_already(tmp_path: Path) -> None:
+    """As when a cell of a notebook is run twice: the error says what to do."""
+    words = r"this process .* close\(\) on that log first, or .* `with`"
+    with kstore.open(tmp_path / "t-0", "a"), pytest.raises(kstore.LogLockedError, match=words):
+        kstore.open(tmp_path / "t-0", "a")
+    kstore.open(tmp_path / "t-0", "a").close()
+    assert "mode 'r'" in str(kstore.LogLockedError("data", 17))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A log directory whose topic t has 5 records."""
+    with LogStore(tmp_path / "data", mode="a", background=False) as store:
+        store.create_topic("t", cleanup_policy="compact", retention_ms=-1)
+        for i in range(5):
+            store.append("t", b"%d" % i, key=b"k%d" % i)
+    return tmp_path / "data"
+
+
+def test_a_partition_on_another_disk(data: Path, tmp_path: Path) -> None:
+    """It belongs to the log directory that the link is in, for a store and for kstore.open."""
+    with LogStore(data).cursor("g", ["t"], start="earliest") as jobs:
+        for record in jobs:
+            jobs.commit(record)
+    (tmp_path / "disk").mkdir()
+    (data / "t-0").rename(tmp_path / "disk" / "t-0")
+    (data / "t-0").symlink_to(tmp_path / "disk" / "t-0")
+    with kstore.open(data / "t-0", "a") as log:
+        assert log.recovery.clean
+        assert log.config.cleanup_policy == ("compact",)
+        log.append(b"5", b"k5")
+    with kstore.open(data / "t-0").cursor("g") as cursor:
+        assert [record.value for record in cursor] == [b"5"]
+    with LogStore(data, mode="a") as store:
+        assert [record.value for record in store.log("t", 0)] == [b"%d" % i for i in range(6)]
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["t-0"]
+
+
+@pytest.mark.parametrize("name", ["u-7", "link"])
+def test_a_link_from_elsewhere(data: Path, tmp_path: Path, name: str) -> None:
+    """It stands for the partition: the files beside the partition count, not those beside the link."""
+    (tmp_path / "else").mkdir()
+    link = tmp_path / "else" / name
+    link.symlink_to(data / "t-0")
+    for path in (link, data / "t-0"):
+        with kstore.open(path).cursor("g", start=3) as cursor:
+            assert cursor.position == 3
+            cursor.commit()
+    log = kstore.open(link, "a")
+    assert log.config.cleanup_policy == ("compact",)
+    log.append(b"5", b"k5")
+    log.abandon()
+    dies = f"import kstore, os; kstore.open({str(link)!r}, 'a').append(b'5', b'k5'); os._exit(0)"
+    subprocess.run([sys.executable, "-P", "-c", dies], check=True, env=environment())
+    assert not kstore.open(data / "t-0").recovery.clean
+    assert not kstore.open(link).recovery.clean
+    with kstore.open(data / "t-0", "a") as log:
+        assert log.log_end_offset == 7
+    assert kstore.open(link).recovery.clean
+    assert [path.name for path in (tmp_path / "else").iterdir()] == [name]
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_the_program_goes_to_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any
+) -> None:
+    """A log that was opened by a relative path stays the same."""
+    monkeypatch.chdir(tmp_path)
+    filled(Path("t-0"), 5).close()
+    with kstore.open("t-0", mode) as log:
+        assert log.path == str(tmp_path / "t-0")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        assert offsets(log) == [0, 1, 2, 3, 4]
+        assert sum(len(batch) for batch in log.scan()) == 5
+        with log.cursor("group") as cursor:
+            assert len(list(cursor)) == 5
+            cursor.commit()
+        assert next(log.follow(4, timeout=0)).offset == 4
+        log.refresh()
+        assert log.get(0).offset == 0
+
+
+# ---- what a mode offers --------------------------------------------------------------------------
+
+
+def test_a_reader_says_how_to_write(tmp_path: Path) -> None:
+    """It has no such method, which hasattr() reports too."""
+    with kstore.open(tmp_path / "t-0", "a") as writer:
+        log = kstore.open(tmp_path / "t-0")
+        for name in ("append", "extend", "flush"):
+            assert hasattr(writer, name)
+            assert not hasattr(log, name)
+            assert not hasattr(kstore.PartitionLog, name)
+            words = rf"no {name}\(\): kstore.open\(path, 'a'\) opens it for writing"
+            with pytest.raises(AttributeError, match=words):
+                getattr(log, name)
+
+
+def test_ordinary_use_gives_no_warning(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").abandon()
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.truncate_to(5)
+        log.delete_records(3)
+        log.truncate_fully_and_start_at(100)
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        assert log.append(b"x") == 100

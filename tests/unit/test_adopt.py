@@ -1,4 +1,4 @@
-"""Files that other logs left become segments: renamed, with offsets and epochs of their new log, nothing copied."""
+"""log.adopt(): a .log file of another log becomes a segment: renamed, with new offsets and epochs, nothing is copied."""
 
 import contextlib
 import errno
@@ -10,14 +10,15 @@ import numpy
 import pytest
 
 import kstore
-from kstore.engine.io.file import calls_made, fail_call
-from kstore.testing import Recorder
+from kstore.testing import Recorder, count_calls, failing
 from tests.compaction import disks
+from tests.helpers.effort import SEED, some
+from tests.unit.logs import filled, flip, offsets
 
 
 def left_by(path: Path, *values: bytes, per_batch: int = 3) -> Path:
     """The .log file of another log."""
-    log = kstore.open(path, "a", leader_epoch=5)
+    log = kstore.open(path, "a", leader_epoch=5, segment_index_bytes=4096)
     for start in range(0, len(values), per_batch):
         log.extend(values[start : start + per_batch])
     log.flush()
@@ -30,7 +31,7 @@ def numbered(prefix: str, count: int) -> list[bytes]:
     return [f"{prefix}{i}".encode() for i in range(count)]
 
 
-def test_segments_of_others(tmp_path: Path) -> None:
+def test_files_become_segments(tmp_path: Path) -> None:
     file = left_by(tmp_path / "other", *numbered("a", 10))
     more = left_by(tmp_path / "more", *numbered("b", 4))
     inodes = [file.stat().st_ino, more.stat().st_ino]
@@ -74,15 +75,13 @@ def test_after_a_crash(tmp_path: Path) -> None:
         assert not log.recovery.clean
         assert [r.value for r in log] == [b"first", *numbered("a", 10), b"last"]
         assert log.truncate_to(5)
-        assert [r.offset for r in log] == [0, 1, 2, 3]  # a batch goes as a whole
+        assert offsets(log) == [0, 1, 2, 3]  # a batch goes as a whole
 
 
 def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
     """The log stays as it was, and so does the file."""
     damaged = left_by(tmp_path / "damaged", *numbered("a", 10))
-    content = bytearray(damaged.read_bytes())
-    content[-1] ^= 1
-    damaged.write_bytes(content)
+    flip(damaged, -1)
     producers = tmp_path / "producers.log"
     record = [(1, None, b"v", None)]
     producers.write_bytes(kstore.encode_batch(record, producer_id=7, producer_epoch=0, base_sequence=0))
@@ -107,7 +106,7 @@ def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
 
 def test_while_others_append(tmp_path: Path) -> None:
     """Every record is there once, and what is taken over is in one piece."""
-    files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(8)]
+    files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(4)]
     with kstore.open(tmp_path / "log", "a") as log:
         stop = threading.Event()
         appended = []
@@ -127,61 +126,61 @@ def test_while_others_append(tmp_path: Path) -> None:
     for i, span in enumerate(ranges):
         assert values[span.start : span.stop] == numbered(f"{i}-", 10)
     assert all(values[offset] == b"mine" for offset in appended)
-    assert len(values) == 80 + len(appended)
+    assert len(values) == 40 + len(appended)
+
+
+def begun(here: Path) -> tuple[kstore.LogWriter, Path]:
+    """A log of one record, and a file for it to adopt."""
+    file = left_by(here / "other", *numbered("a", 10))
+    log = kstore.open(here / "log", "a", leader_epoch=3)
+    log.append(b"first")
+    log.flush()
+    return log, file
+
+
+def calls_of_adopt(here: Path) -> range:
+    """The numbers of the system calls that it makes."""
+    log, file = begun(here)
+    calls = count_calls(lambda: log.adopt(file))
+    log.abandon()
+    assert calls > 15
+    return range(1, calls + 1)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EXDEV], ids=errno.errorcode.get)
-def test_every_system_call_fails_once(ram: Path, error: int) -> None:
-    """The file is where it was, and what it was, or the log has it when it is opened anew."""
-    nth = done = 0
-    while not done:
-        nth += 1
-        here = ram / str(nth)
-        here.mkdir()
-        file = left_by(here / "other", *numbered("a", 10))
+def test_a_system_call_fails(ram: Path, error: int) -> None:
+    """The file is where it was, and what it was, or the log has it when it is opened again."""
+    for nth in calls_of_adopt(ram / "counted"):
+        log, file = begun(ram / str(nth))
         before = file.read_bytes()
-        log = kstore.open(here / "log", "a")
-        log.append(b"first")
-        log.flush()
-        fail_call(nth, error, own=True)
         try:
-            log.adopt(file)
-            done = nth > calls_made()
+            with failing(nth, error, this_thread=True):
+                log.adopt(file)
         except OSError:
-            fail_call(0)
             if file.exists():
                 with contextlib.suppress(kstore.LogFailedError):
                     assert log.append(b"second") == 1
-        finally:
-            fail_call(0)
-            log.abandon()
-        check_done_or_not(here / "log", file, before)
-    assert nth > 15
+        log.abandon()
+        check_done_or_not(ram / str(nth) / "log", file, before)
 
 
 @pytest.mark.parametrize("how", ["kill", "kill_half"])
-def test_killed_at_every_call(ram: Path, how: str) -> None:
-    nth = 0
-    while True:
-        nth += 1
-        here = ram / str(nth)
-        here.mkdir()
-        file = left_by(here / "other", *numbered("a", 10))
+def test_killed_at_a_call(ram: Path, how: str) -> None:
+    for nth in some(calls_of_adopt(ram / "counted"), 8, how):
+        file = left_by(ram / str(nth) / "other", *numbered("a", 10))
         before = file.read_bytes()
         child = os.fork()
         if not child:
-            log = kstore.open(here / "log", "a", leader_epoch=3)
+            log = kstore.open(ram / str(nth) / "log", "a")
             log.append(b"first")
             log.flush()
-            fail_call(nth, 0, how, own=True)
-            log.adopt(file)
+            with failing(nth, how=how, this_thread=True):
+                log.adopt(file)
             os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        assert [r.value for r in kstore.open(here / "log")][:1] == [b"first"]
-        check_done_or_not(here / "log", file, before)
-        if status == 0:
-            break
-    assert nth > 15
+        os.waitpid(child, 0)
+        path = ram / str(nth) / "log"
+        assert [r.value for r in kstore.open(path)][:1] == [b"first"], f"SEED={SEED}, call {nth}"
+        check_done_or_not(path, file, before)
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of what was appended behind, and not flushed
@@ -190,7 +189,9 @@ def test_power_cuts(ram: Path) -> None:
     root = ram / "recorded"
     file = left_by(root / "other", *numbered("a", 10))
     before = file.read_bytes()
-    with kstore.open(root / "log", "a") as log:
+    with kstore.open(
+        root / "log", "a", segment_index_bytes=4096
+    ) as log:  # kept: small files are compared fast
         log.append(b"first")
     with Recorder(root) as recorder:
         log = kstore.open(root / "log", "a")
@@ -204,9 +205,10 @@ def test_power_cuts(ram: Path) -> None:
     def check(left: Path) -> None:
         check_done_or_not(left / "log", left / "other" / file.name, before, both=True)
 
-    assert (
-        disks.check_each(recorder.trace, ram, check, 60, lambda at: kstore.open(at / "log", "a").close()) > 20
-    )
+    def reopen(left: Path) -> None:
+        kstore.open(left / "log", "a").close()
+
+    assert disks.check_each(recorder.trace, ram, check, 12, reopen) > 20
 
 
 def check_done_or_not(path: Path, file: Path, before: bytes, *, both: bool = False) -> None:
@@ -224,8 +226,8 @@ def check_done_or_not(path: Path, file: Path, before: bytes, *, both: bool = Fal
 
 
 @pytest.mark.parametrize("why", ["given to other records since", "has other names"])
-def test_a_file_that_nobody_can_take_any_more(tmp_path: Path, why: str) -> None:
-    """Somebody else has appended since, or its old name came back: it stays, and is told of."""
+def test_a_file_that_cannot_be_taken_any_more(tmp_path: Path, why: str) -> None:
+    """It was appended to since, or its old name came back: it stays, and recovery reports it."""
     file = left_by(tmp_path / "other", *numbered("a", 10))
     with kstore.open(tmp_path / "log", "a") as log:
         log.append(b"first")
@@ -273,8 +275,7 @@ def test_indexes_of_large_files(tmp_path: Path) -> None:
         assert len(segment.offset_index) > 20
 
 
-@pytest.mark.parametrize("who", ["the writer", "a reader"])
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("who", "first"), [("the writer", 0), ("a reader", 0), ("a reader", 1)])
 def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
     """Also from a log that had nothing: the file takes the place of one that a reader has open."""
     files = [left_by(tmp_path / f"other{i}", *numbered(f"{i}-", 10)) for i in range(3)]
@@ -289,6 +290,17 @@ def test_followers_go_on(tmp_path: Path, who: str, first: int) -> None:
             assert [next(follower).value for _ in range(10)] == numbered(f"{i}-", 10)
             log.append(b"between")
             assert next(follower).value == b"between"
+
+
+def test_a_file_that_is_in_use(tmp_path: Path) -> None:
+    with filled(tmp_path / "own-0") as log, filled(tmp_path / "other-0") as other:
+        files = sorted((tmp_path / "own-0").glob("*.log"))
+        for file in (files[0], files[-1]):
+            with pytest.raises(ValueError, match="a file of this log itself"):
+                log.adopt(file)
+        with pytest.raises(kstore.LogLockedError):
+            log.adopt(other.segments[0].path)
+        assert offsets(log) == offsets(other) == list(range(10))
 
 
 def test_what_is_no_log_file(tmp_path: Path) -> None:

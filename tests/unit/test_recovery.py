@@ -1,7 +1,12 @@
-"""A writer acts on what it finds: nothing is appended behind damage, and what is cut off is kept if somebody may miss it."""
+"""What opening a damaged log finds, removes and keeps.
+
+Nothing is appended behind damage, and bytes that are cut off are kept in .cut files if records may be in them. Each step
+of recovery is tested in tests/conformance and tests/golden against Kafka's own answers.
+"""
 
 import contextlib
 import os
+import pickle
 import shutil
 import warnings
 from collections.abc import Callable
@@ -11,6 +16,9 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.__main__ import main
+from tests.helpers.effort import some
+from tests.unit.logs import filled, flip, offsets
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "data"
 Damage = Callable[[Any, kstore.RecordBatch], object]
@@ -64,14 +72,6 @@ def five_segments(directory: Path) -> list[kstore.Segment]:
     ):  # the background may have flushed segments already, or not
         checkpoint.unlink()
     return list(kstore.open(directory, recover=False).segments)
-
-
-def flip(path: str, position: int) -> None:
-    with Path(path).open("r+b") as file:
-        file.seek(position)
-        byte = file.read(1)[0]
-        file.seek(position)
-        file.write(bytes([byte ^ 1]))
 
 
 def test_damage_before_sound_batches_after_a_crash(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_pipe_of_a_files_name_hangs_nobody(tmp_path: Path, kind: str, mode: st
     os.mkfifo(path)
     try:
         with kstore.open(tmp_path / "t-0", mode) as log:
-            assert [record.offset for record in log] == list(range(10))
+            assert offsets(log) == list(range(10))
             log.find(timestamp=1)
             list(log.records(isolation="read_committed"))
     except (OSError, kstore.KstoreError) as e:
@@ -192,25 +192,6 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, kind: str) -> None:
         with kstore.open(tmp_path / "t-0", "a") as log:
             log.append(b"y")
     assert target.read_bytes() == before
-
-
-def test_retention_needs_a_configuration(tmp_path: Path) -> None:
-    """What was written to be kept for ever is not deleted by the default of seven days."""
-    with kstore.open(tmp_path / "t-0", "a", retention_ms=-1, internal_segment_bytes=500) as log:
-        log.extend([b"x" * 100] * 20, timestamps=[1_000_000_000_000] * 20, batch_bytes=0)
-        log.delete_records(12)
-    with kstore.open(tmp_path / "t-0", "a", retention_ms=None) as log:  # which was kept until now
-        for dry_run in (True, False):  # a dry run refuses what the real one refuses
-            with pytest.raises(
-                kstore.InvalidConfigError, match=r"opened without retention_ms.*retention_ms=-1"
-            ):
-                log.retain(dry_run=dry_run)
-            assert (log.segments[0].base_offset == 0) == dry_run
-        assert len(log.segments) > 1  # what lies below the log start went, which somebody has said
-        assert log.segments[0].base_offset <= 12
-        log.configure(retention_ms=-1)
-        assert not any(d.delete for d in log.retain())
-        assert [record.offset for record in log] == list(range(12, 20))
 
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
@@ -379,23 +360,69 @@ def test_a_transaction_index_of_another_size_is_made_again(tmp_path: Path, size:
     assert (index.read_bytes() == content) == (mode == "a")
 
 
-@pytest.mark.parametrize("wrong", ["that of another segment", "a link to nowhere"])
+def wrong_transaction_indexes() -> list[tuple[str, str]]:
+    """The name of an index of golden data, and of another that replaces it; or of none, to which it becomes a link."""
+    names = sorted(path.name for path in (GOLDEN / "transactions" / "txn-0").glob("*.txnindex"))
+    return [(index, other) for index in names for other in ("", *names) if other != index]
+
+
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_a_transaction_index_of_other_markers_is_made_again(tmp_path: Path, mode: Any, wrong: str) -> None:
+def test_a_transaction_index_of_other_markers_is_made_again(tmp_path: Path, mode: Any) -> None:
     """An entry of a later segment would also end the search for those between."""
-    own = shutil.copytree(GOLDEN / "transactions", tmp_path / "own") / "txn-0"
-    committed = [r.offset for r in kstore.open(own).records(isolation="read_committed")]
-    names = sorted(path.name for path in own.glob("*.txnindex"))
-    for index in names:
-        for other in names if wrong.startswith("that") else [""]:
-            if other == index:
-                continue
-            copy = shutil.copytree(own.parent, tmp_path / f"{index}{other}") / own.name
-            (copy / index).unlink()
-            if other:
-                shutil.copy(own / other, copy / index)
-            else:
-                (copy / index).symlink_to("nowhere")
-            with kstore.open(copy, mode) as log:
-                assert [finding.code for finding in log.recovery.findings] == ["broken_transaction_index"]
-                assert [r.offset for r in log.records(isolation="read_committed")] == committed
+    own = GOLDEN / "transactions" / "txn-0"
+    committed = offsets(kstore.open(own).records(isolation="read_committed"))
+    for number, (index, other) in enumerate(some(wrong_transaction_indexes(), 4, mode)):
+        copy = shutil.copytree(own.parent, tmp_path / str(number)) / own.name
+        (copy / index).unlink()
+        if other:
+            shutil.copy(own / other, copy / index)
+        else:
+            (copy / index).symlink_to("nowhere")
+        with kstore.open(copy, mode) as log:
+            assert [finding.code for finding in log.recovery.findings] == ["broken_transaction_index"]
+            read = log.records(isolation="read_committed")
+            assert offsets(read) == committed, (index, other)
+
+
+def test_a_segment_without_index_is_recovered_once(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.extend([b"v" * 100] * 1000)
+    for path in (tmp_path / "t-0").glob("*index"):
+        path.unlink()
+    with kstore.open(tmp_path / "t-0", "a", clean=False, recovery_point=0) as log:
+        assert log.recovery.recovered_segments == [0]
+        assert log.log_end_offset == 1000
+        assert log.get(999).offset == 999
+
+
+# ---- what errors and reports of damage say -------------------------------------------------------
+
+
+def test_an_error_says_where_the_damage_is_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.extend([b"v" * 50] * 10)
+        log.extend([b"v" * 50] * 10)
+        batch = list(log.batches())[1]
+    flip(batch.file, batch.position + batch.size - 5)
+    with pytest.raises(kstore.CorruptRecordError) as caught:
+        list(kstore.open(path))
+    (note,) = caught.value.__notes__
+    assert "offset 10" in note
+    assert f"kstore stat --verify {path} " in note
+    assert pickle.loads(pickle.dumps(caught.value)).__notes__ == [note]
+    assert main(["records", str(path)]) == 1
+    assert note in capsys.readouterr().err
+
+
+def test_a_report_of_recovery_shows_no_internals(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").abandon()
+    recovery = kstore.open(tmp_path / "t-0").recovery
+    assert repr(recovery).endswith("truncated_bytes=0, losses=[])")
+    (tmp_path / "t-0" / f"{0:020d}.log").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lost = kstore.open(tmp_path / "t-0", clean=True).recovery
+    assert "are in no segment" in str(lost)

@@ -1,34 +1,34 @@
-"""What goes to Python's logging: one line each, for rolls, retention, recovery, truncation; and when nothing waits for it."""
+"""What kstore logs through the module logging: a line for each roll, deletion, recovery and truncation; nothing by default."""
 
 import logging
 import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kstore
+from tests.helpers.processes import environment
+from tests.helpers.waiting import until
 
 T = 1_700_000_000_000
 CONFIG = kstore.LogConfig(internal_segment_bytes=200, retention_bytes=200, retention_ms=-1)
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
-    """Waits until these are the lines since it was last asked: the log's own thread may be the one that passes them on."""
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
+    """Waits until these are the lines since the last call: the log's own thread may be the one that passes them on."""
     caplog.set_level(logging.INFO, "kstore")
 
     def check(*expected: str) -> None:
-        for _ in range(1000):
-            records = [r for r in caplog.records if r.name == "kstore.log"]
-            if len(records) >= len(expected):
-                break
-            time.sleep(0.01)
-        assert sorted(f"{r.levelname} {r.getMessage()}" for r in records) == sorted(expected)
+        def found() -> list[logging.LogRecord]:
+            return [record for record in caplog.records if record.name == "kstore.log"]
+
+        until(lambda: len(found()) >= len(expected))
+        assert sorted(f"{r.levelname} {r.getMessage()}" for r in found()) == sorted(expected)
         caplog.clear()
 
     return check
@@ -39,32 +39,32 @@ def fill(log: kstore.LogWriter, count: int = 3) -> None:
         log.append(b"x" * 50, timestamp=T + i)
 
 
-def test_changes_of_a_log_are_reported(tmp_path: Path, told: Callable[..., None]) -> None:
+def test_changes_of_a_log_are_reported(tmp_path: Path, lines: Callable[..., None]) -> None:
     path = tmp_path / "t-0"
     with kstore.open(path, "a", config=CONFIG) as log:
         log.append(b"v", timestamp=T)
         log.roll()
-        told(f"INFO {path}: a segment begins at offset 1 (asked)")
+        lines(f"INFO {path}: a segment begins at offset 1 (asked)")
         fill(log)
         log.flush()
         rolls = [f"INFO {path}: a segment begins at offset {offset} (size)" for offset in (2, 3)]
-        told(*rolls)
+        lines(*rolls)
         log.retain()
-        told(
+        lines(
             f"INFO {path}: retention deleted the segment of offsets 0 to 1 (exclusive)",
             f"INFO {path}: retention deleted the segment of offsets 1 to 2 (exclusive)",
         )
         log.delete_records(3)
-        told(f"INFO {path}: deleted the records before offset 3")
+        lines(f"INFO {path}: deleted the records before offset 3")
         log.truncate_to(3)
         log.truncate_fully_and_start_at(9)
-    told(
+    lines(
         f"INFO {path}: truncated: removed offsets 3 to 4 (exclusive)",
         f"INFO {path}: truncated: removed all records, and goes on at offset 9",
     )
 
 
-def test_recovery_is_reported(tmp_path: Path, told: Callable[..., None]) -> None:
+def test_recovery_is_reported(tmp_path: Path, lines: Callable[..., None]) -> None:
     path = tmp_path / "t-0"
     with kstore.open(path, "a") as log:
         fill(log)
@@ -73,12 +73,12 @@ def test_recovery_is_reported(tmp_path: Path, told: Callable[..., None]) -> None
     (path / "recovery-point-offset-checkpoint").unlink()
     shutil.copytree(path, tmp_path / "u-0")
     kstore.open(path, "a").close()
-    told(f"INFO {path}: recovered from offset 0 on; the log holds offsets 0 to 3 (exclusive)")
+    lines(f"INFO {path}: recovered from offset 0 on; the log holds offsets 0 to 3 (exclusive)")
     segment = tmp_path / "u-0" / segment.name
     segment.write_bytes(segment.read_bytes()[:-5])
     kstore.open(tmp_path / "u-0", "a").close()
     text = "recovery cut off 113 bytes; the log holds offsets 0 to 2 (exclusive)"
-    told(f"WARNING {tmp_path / 'u-0'}: {text}")
+    lines(f"WARNING {tmp_path / 'u-0'}: {text}")
 
 
 class Appending(logging.Handler):
@@ -136,7 +136,6 @@ def test_a_filter_that_fails_ends_nothing(tmp_path: Path) -> None:
 
 def test_nothing_is_printed_unless_asked_for(tmp_path: Path) -> None:
     program = "import sys, kstore\nwith kstore.open(sys.argv[1], 'a') as log: log.append(b'v'); log.roll()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "t-0")], capture_output=True, check=True
-    )
+    command = [sys.executable, "-P", "-c", program, str(tmp_path / "t-0")]
+    done = subprocess.run(command, env=environment(), capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")

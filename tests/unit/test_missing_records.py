@@ -1,9 +1,7 @@
-"""Records that are gone from between two segments are told of; gaps that are as they should be are not."""
+"""Opening reports records that are missing: before, between and behind segments. A gap that a log may have is no finding."""
 
 import os
 import shutil
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
+from kstore.__main__ import main
+from tests.unit.logs import filled as ten
 
 COMPACTED = "cleaner-offset-checkpoint"
 
@@ -116,16 +115,34 @@ def test_what_retention_deleted_is_not_missed(tmp_path: Path) -> None:
             assert "gap" not in clean(directory, mode)
 
 
-def test_stat_and_the_command_line_say_so(tmp_path: Path) -> None:
+def test_the_command_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = filled(tmp_path / "t-0")
     os.truncate(logs[1], 0)
-    for command in ("stat", "records"):
-        arguments = [sys.executable, "-P", "-m", "kstore", command, str(tmp_path / "t-0")]
-        done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=False)
-        assert "are missing: an index of the file names them" in (
-            done.stdout if command == "stat" else done.stderr
-        )
-        assert command != "stat" or "look wrong" in done.stdout
+    words = "are missing: an index of the file names them"
+    assert main(["records", str(tmp_path / "t-0")]) == 0
+    assert words in capsys.readouterr().err
+    assert main(["stat", str(tmp_path / "t-0")]) == 1
+    out = capsys.readouterr().out
+    assert words in out
+    assert "look wrong" in out
+
+
+@pytest.mark.parametrize("which", ["last", "all"])
+def test_segments_of_a_clean_log_are_gone_at_its_end(tmp_path: Path, which: str) -> None:
+    ten(tmp_path / "t-0").close()
+    files = sorted((tmp_path / "t-0").glob("*.log"))
+    for file in files if which == "all" else files[-1:]:
+        file.unlink()
+    assert "had been flushed" in str(kstore.open(tmp_path / "t-0").recovery.losses)
+    with pytest.warns(kstore.DataLossWarning, match=r"to 9 had been flushed, and are lost"):
+        kstore.open(tmp_path / "t-0", "a").close()
+
+
+def test_a_reader_reports_what_was_flushed_and_is_lost(tmp_path: Path) -> None:
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"x")
+    lost = kstore.open(tmp_path / "t-0", clean=False, recovery_point=75).recovery
+    assert "offsets 1 to 74 had been flushed, and are lost" in str(lost)
 
 
 def test_a_compacted_log_has_gaps(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import errno
 import json
-import multiprocessing
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 import kstore
 from kstore import LogConfig, LogStore
 from kstore.__main__ import main
-from kstore.testing.faults import count_calls, failing
+from kstore.testing import count_calls, failing
+from tests.helpers.effort import times
+from tests.helpers.processes import environment
 
 NAME = "kstore-config.json"
 OLD = 1_600_000_000_000
@@ -149,14 +152,18 @@ def test_a_store_that_knows_the_topic_counts(tmp_path: Path, capsys: pytest.Capt
         assert log.config.retention_ms == 9
 
 
-@pytest.mark.parametrize(
-    "content", [b"{", b"", b'{"version": 2, "config": {}}', b'{"version": 1, "config": {"x": "1"}}']
-)
-def test_a_damaged_file_is_no_configuration(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_no_configuration(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     kstore.open(path, "a", retention_ms=-1).close()
     good = (path / NAME).read_bytes()
-    for wrong in (content, good.replace(b'"-1"', b'"-2"'), good.replace(b'"-1"', b'"1"')):
+    for wrong in (
+        b"{",
+        b"",
+        b'{"version": 2, "config": {}}',
+        b'{"version": 1, "config": {"x": "1"}}',
+        good.replace(b'"-1"', b'"-2"'),
+        good.replace(b'"-1"', b'"1"'),
+    ):
         (path / NAME).write_bytes(wrong)
         with pytest.raises(kstore.CorruptCheckpointError, match=NAME):
             kstore.open(path, "a", retention_ms=5)
@@ -166,11 +173,12 @@ def test_a_damaged_file_is_no_configuration(tmp_path: Path, content: bytes) -> N
     kstore.open(path, "a").close()
 
 
-def test_a_full_disk_is_no_reason_not_to_open(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
+def test_a_full_disk_is_no_reason_not_to_open(ram: Path) -> None:
+    """The options count then, and a warning says that they are not kept."""
+    path = ram / "t-0"
     old_segments(path)
     calls = count_calls(lambda: kstore.open(path, "r+", retention_ms=5).close())
-    for nth in range(1, calls):  # one of them is the one that makes the file
+    for nth in range(1, calls):  # one of them makes the file
         (path / NAME).unlink(missing_ok=True)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -190,20 +198,23 @@ def test_a_full_disk_is_no_reason_not_to_open(tmp_path: Path) -> None:
     log.close()
 
 
-def _change_in_turn(path: str, number: int) -> None:
-    for _ in range(20):
-        with kstore.open(path, "a", wait=30, **{("flush_messages", "segment_ms")[number]: number + 3}) as log:  # type: ignore[call-overload]
-            log.append(b"v")
+CHANGES_ITS_OWN = """
+import kstore, sys
+path, option, value, count = sys.argv[1:]
+for _ in range(int(count)):
+    with kstore.open(path, "a", wait=60, **{option: int(value)}) as log:
+        log.append(b"v")
+"""
 
 
-def test_writers_in_turn_keep_the_options_of_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_change_in_turn, args=(str(path), number)) for number in (0, 1)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
+def test_writers_in_turn_keep_the_options_of_each_other(ram: Path) -> None:
+    path, count = ram / "t-0", times(5)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", CHANGES_ITS_OWN, path, *own, str(count)], env=environment()
+        )
+        for own in (("flush_messages", "3"), ("segment_ms", "4"))
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
     assert kept(path) == {"flush.messages": "3", "segment.ms": "4"}
-    assert kstore.open(path).log_end_offset == 40
+    assert kstore.open(path).log_end_offset == 2 * count
