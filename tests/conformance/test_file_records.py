@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kstore
-from tests.conformance import forge
-from tests.conformance.forge import Rec, simple
+from tests.helpers import forge
+from tests.helpers.examples import examples
+from tests.helpers.forge import Rec, simple
 
 MANY = 1 << 30
 
@@ -19,11 +20,6 @@ def segment_of(tmp_path: Path, *batches: bytes, base: int = 0) -> kstore.Segment
     """The batches as a segment without index entries, as a search from position 0 sees them."""
     path = forge.partition(tmp_path, {base: batches}, interval=MANY)
     return kstore.open(path, clean=True).segments[0]
-
-
-def span(first: int, last: int) -> bytes:
-    """A batch [first..last]."""
-    return simple(first, last - first + 1)
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -40,14 +36,6 @@ def test_iteration_doesnt_check_size_of_partial_bytes(tmp_path: Path, zeros: int
     assert log.log_end_offset == 3
 
 
-def test_search_for_offset(tmp_path: Path) -> None:
-    """Batches 0, 1, 2, 50: offset 3 is answered by 50."""
-    segment = segment_of(tmp_path, *map(simple, (0, 1, 2, 50)))
-    size = len(simple(0))
-    assert segment.translate(3) == (50, 3 * size, size + 1)
-    assert segment.translate(51) is None
-
-
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 @pytest.mark.parametrize("magic", [1, 2])
 def test_slice_one_byte_short(tmp_path: Path, magic: int) -> None:
@@ -61,30 +49,23 @@ def test_slice_one_byte_short(tmp_path: Path, magic: int) -> None:
     assert list(short) == []
 
 
-TIMED = (
-    forge.batch(Rec(timestamp=10), base=5, epoch=0),
-    forge.batch(Rec(timestamp=11), base=6, epoch=1),
-)
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "found"), [(9, (5, 10, 0)), (10, (5, 10, 0)), (11, (6, 11, 1)), (12, None)]
-)
-def test_search_for_timestamp(tmp_path: Path, timestamp: int, found: tuple[int, int, int] | None) -> None:
-    """(ts 10, offset 5, epoch 0), (11, 6, 1): the first record that is not older."""
-    assert segment_of(tmp_path, *TIMED).find_timestamp(timestamp) == found
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_search_for_timestamp_in_legacy_messages(tmp_path: Path, magic: int) -> None:
-    """Magic 0 has no timestamps; magic 1 no epochs."""
-    messages = [forge.message(5 + i, b"v", magic=magic, timestamp=10 + i) for i in range(2)]
-    segment = segment_of(tmp_path, *messages)
-    assert segment.find_timestamp(10) == (None if magic == 0 else (5, 10, None))
-    assert segment.find_timestamp(12) is None
+def test_search_for_timestamp(tmp_path: Path) -> None:
+    """(ts 10, offset 5, epoch 0), (11, 6, 1): the first record that is not older. Magic 0 has no timestamps; magic 1 no
+    epochs."""
+    timed = [forge.batch(Rec(timestamp=10 + i), base=5 + i, epoch=i) for i in range(2)]
+    segment = segment_of(tmp_path, *timed)
+    for timestamp, found in ((9, (5, 10, 0)), (10, (5, 10, 0)), (11, (6, 11, 1)), (12, None)):
+        assert segment.find_timestamp(timestamp) == found
+    for magic in (0, 1):
+        messages = [forge.message(5 + i, b"v", magic=magic, timestamp=10 + i) for i in range(2)]
+        segment = segment_of(tmp_path / str(magic), *messages)
+        assert segment.find_timestamp(10) == (None if magic == 0 else (5, 10, None))
+        assert segment.find_timestamp(12) is None
 
 
 FROM_POSITION = {
+    "a gap": (3, [(0, 0), (1, 1), (2, 2), (50, 50)], 3),
+    "behind the last": (51, [(0, 0), (50, 50)], None),
     "first batch at the target": (5, [(5, 8)], 0),
     "first batch above the target": (5, [(10, 15)], 0),
     "target is the last offset": (5, [(3, 5)], 0),
@@ -97,35 +78,26 @@ FROM_POSITION = {
 }
 
 
-@pytest.mark.parametrize("case", FROM_POSITION.values(), ids=FROM_POSITION)
-def test_search_for_offset_from_position(
-    tmp_path: Path, case: tuple[int, list[tuple[int, int]], int | None]
-) -> None:
+def test_search_for_offset_from_position(tmp_path: Path) -> None:
     """The batch that holds the target, or the first behind it."""
-    target, spans, expected = case
-    batches = [span(*each) for each in spans]
-    found = segment_of(tmp_path, *batches).translate(target)
-    if expected is None:
-        assert found is None
-    else:
-        position = sum(map(len, batches[:expected]))
-        assert found == (spans[expected][0], position, len(batches[expected]))
+    for case, (target, spans, expected) in FROM_POSITION.items():
+        batches = [simple(first, last - first + 1) for first, last in spans]
+        found = segment_of(tmp_path / case, *batches).translate(target)
+        if expected is None:
+            assert found is None, case
+        else:
+            position = sum(map(len, batches[:expected]))
+            assert found == (spans[expected][0], position, len(batches[expected])), case
 
 
 def test_gap_at_the_front_of_a_batch(tmp_path: Path) -> None:
     """Spec 7.1: a batch that compaction emptied at its front still holds its offsets."""
     raw = forge.batch(Rec(delta=4), Rec(delta=7), base=10, last_delta=9)
     segment = segment_of(tmp_path, simple(9), raw, simple(25))
-    batch_of = {9: 9, 10: 10, 13: 10, 19: 10, 20: 25, 25: 25}
-    for offset, base in batch_of.items():
-        located = segment.translate(offset)
-        assert located is not None
-        assert located.base_offset == base
-    record_of = {10: 14, 14: 14, 15: 17, 17: 17, 18: 25, 25: 25}
-    for offset, found in record_of.items():
-        record = segment.get(offset)
-        assert record is not None
-        assert record.offset == found
+    for offset, base in {9: 9, 10: 10, 13: 10, 19: 10, 20: 25, 25: 25}.items():
+        assert segment.translate(offset).base_offset == base
+    for offset, found in {10: 14, 14: 14, 15: 17, 17: 17, 18: 25, 25: 25}.items():
+        assert segment.get(offset).offset == found
 
 
 @st.composite
@@ -166,12 +138,12 @@ def cut(made: Sequence[bytes], places: Sequence[int]) -> dict[int, Sequence[byte
     return {b: made[i:j] for b, i, j in zip(bases, starts, ends, strict=True)}
 
 
+@examples(60)
 @given(
     made=batches_of_any_kind(),
     places=st.lists(st.integers(1, 11), max_size=3),
     interval=st.sampled_from((0, 60, 200, MANY)),
 )
-@settings(deadline=None)
 def test_any_log(
     tmp_path_factory: pytest.TempPathFactory,
     made: Sequence[bytes],

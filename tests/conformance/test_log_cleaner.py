@@ -1,20 +1,18 @@
 """LogCleanerTest and LogCleanerManagerTest (spec 13.12, 13.13). Keys are numbers as text."""
 
+import contextlib
 import struct
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.config import MAX64
-from kstore.engine.compact.cleaner import OffsetMap
-from kstore.log.compact.cleanable import Cleanable, groups
-from kstore.log.compact.compactor import _look, _Pass
-from kstore.log.read.progress import Meter
-from tests.conformance.writing import Clock
+from tests.conformance.writing import Clock, aborted, bases, rec
+from tests.helpers import forge
+from tests.helpers.forge import MAX32, MAX64, T0
 
 DAY = 86_400_000
-SLOTS = 43690
+SLOTS = 43690  # of the map of keys
 OPTIONS = {
     "cleanup_policy": "compact",
     "internal_segment_bytes": 1024,
@@ -24,12 +22,18 @@ OPTIONS = {
 }
 
 
+class OnePassError(Exception):
+    """Ends a compaction after its first pass."""
+
+
 class Cleaned:
     """A log under a cleaner that is told what to clean, as Kafka's tests do it."""
 
     def __init__(self, path: Path, **options: object) -> None:
         self.clock = Clock()
         self.path = path / "topic-0"
+        self.checkpoint = path / "cleaner-offset-checkpoint"
+        (path / "meta.properties").touch()  # makes it a log directory
         self.options = {**OPTIONS, **options}
         self.log = self.open()
         self.sequences: dict[int, int] = {}
@@ -69,21 +73,29 @@ class Cleaned:
         )
         self.log.append_batches(marker, origin="coordinator", transaction_version=0)
 
+    def cleaned_to(self) -> int:
+        return forge.read_checkpoint(self.checkpoint)["topic", 0]
+
+    def dirty_from(self, offset: int) -> None:
+        self.checkpoint.write_text(forge.checkpoint([("topic", 0, offset)]))
+
     def clean(self, *, dirty: int = 0, entries: int = SLOTS, later: int = 0, roll: bool = True) -> int:
         """One pass from this offset on, with room for so many keys, so much later; where it ends."""
         if roll:
             self.log.roll()
         self.log.configure(log_cleaner_io_buffer_load_factor=min((entries + 0.5) / SLOTS, 1))
+        self.dirty_from(dirty)
+
+        def stop(*_: int) -> None:
+            if self.cleaned_to() != dirty:
+                raise OnePassError
+
         now = self.clock.now
-        self.clock.now = now + later if later < MAX64 else MAX64
-        state = self.log._compaction_state()
-        found = _look(state)
-        bound = state.segments[-1].base_offset
-        end = _Pass(
-            self.log, state, found._replace(first_dirty=dirty, first_uncleanable=bound), Meter(None), False
-        ).run()
+        self.clock.now = min(now + later, MAX64)
+        with contextlib.suppress(OnePassError):
+            self.log.compact(progress=stop)
         self.clock.now = now
-        return end
+        return self.cleaned_to()
 
     def twice(self) -> None:
         """A pass that sets delete horizons, and one when they are over."""
@@ -104,7 +116,7 @@ class Cleaned:
 
     @property
     def aborted(self) -> list[tuple[int, ...]]:
-        return [tuple(txn)[:4] for s in self.log.segments for txn in s.transaction_index]
+        return aborted(self.log)
 
 
 @pytest.fixture
@@ -332,63 +344,76 @@ def test_large_message(tmp_path: Path) -> None:
     assert log.offsets == [1, 2]
 
 
-class Shape:
-    """What grouping asks of a segment."""
-
-    def __init__(self, base_offset: int, size: int = 100, entries: int = 1) -> None:
-        self.base_offset, self.size = base_offset, size
-        self.offset_index = self.time_index = range(entries)
-
-
-def grouped(segments: list[Shape], *, size: int = 2**31 - 1, index: int = 2**31 - 1) -> list[list[int]]:
-    end = segments[-1].base_offset + 1
-    made = groups(segments, segment_bytes=size, segment_index_bytes=index, first_uncleanable=end)  # type: ignore[arg-type]
-    return [[segment.base_offset for segment in group] for group in made]
-
-
-def test_segment_grouping() -> None:
-    segments = [Shape(10 * i) for i in range(9)]
-    assert len(grouped(segments)) == 1
-    assert grouped(segments, size=1) == [[10 * i] for i in range(9)]
-    assert grouped(segments, index=1) == [[10 * i] for i in range(9)]
-    assert [len(g) for g in grouped(segments, size=301)] == [3, 3, 3]
-    assert [len(g) for g in grouped(segments, index=3 * 12 + 1)] == [3, 3, 3]
+def grouped(root: Path, segments: dict[int, int], end: int, **limits: int) -> list[list[int]]:
+    """How a compaction would put segments of so many batches together, of a log whose active segment begins at `end`."""
+    batches = {base: [rec(base=base + i, timestamp=T0) for i in range(n)] for base, n in segments.items()}
+    path = forge.partition(root, {**batches, end: []}, interval=1)
+    (root / "meta.properties").touch()
+    (root / "cleaner-offset-checkpoint").write_text("0\n1\ntopic 0 0\n")
+    options = {**OPTIONS, "internal_segment_bytes": None, **limits}
+    groups: dict[int, list[int]] = {}
+    with kstore.open(path, "a", clean=True, **options) as log:
+        for segment in log.compact(dry_run=True).segments:
+            groups.setdefault(segment.into, []).append(segment.base_offset)
+    return list(groups.values())
 
 
-def test_segment_grouping_with_sparse_offsets() -> None:
-    most = 2**31 - 1
-    assert grouped([Shape(0), Shape(most - 1), Shape(most)]) == [[0, most - 1, most]]
-    assert grouped([Shape(0), Shape(most - 1), Shape(most + 1)]) == [[0, most - 1], [most + 1]]
-    assert grouped([Shape(0), Shape(most), Shape(most + 2)]) == [[0], [most, most + 2]]
-    # an empty segment goes with any
-    assert grouped([Shape(0), Shape(most, 0, 0), Shape(most + 2, 0, 0)]) == [[0, most, most + 2]]
+def test_segment_grouping(tmp_path: Path) -> None:
+    """By size, and by the size of indexes: of two batches there is one entry of 8 and one of 12 bytes."""
+    segments, one = dict.fromkeys(range(0, 90, 10), 2), 2 * 72
+    for number, (limits, sizes) in enumerate(
+        [
+            ({}, [9]),
+            ({"internal_segment_bytes": 1}, [1] * 9),
+            ({"segment_index_bytes": 4}, [1] * 9),
+            ({"internal_segment_bytes": 3 * one + 1}, [3, 3, 3]),
+            ({"segment_index_bytes": 3 * 12 + 1}, [3, 3, 3]),
+        ]
+    ):
+        made = grouped(tmp_path / str(number), segments, 90, **limits)
+        assert [len(group) for group in made] == sizes
+        assert [base for group in made for base in group] == [*segments]
 
 
-def test_log_to_clean() -> None:
-    assert Cleanable(0, 10, 300, 100, 0).ratio == 0.25
-    assert Cleanable(0, 0, 0, 0, 0).ratio == 0
+def test_segment_grouping_with_sparse_offsets(tmp_path: Path) -> None:
+    """Offsets of a group span no more than MAX32; an empty segment goes with any."""
+    for number, (segments, wanted) in enumerate(
+        [
+            ({0: 1, MAX32 - 1: 1, MAX32: 1}, [[0, MAX32 - 1, MAX32]]),
+            ({0: 1, MAX32 - 1: 1, MAX32 + 1: 1}, [[0, MAX32 - 1], [MAX32 + 1]]),
+            ({0: 1, MAX32: 1, MAX32 + 2: 1}, [[0], [MAX32, MAX32 + 2]]),
+            ({0: 1, MAX32: 0, MAX32 + 2: 0}, [[0, MAX32, MAX32 + 2]]),
+        ]
+    ):
+        assert grouped(tmp_path / str(number), segments, max(segments) + 1) == wanted
 
 
-def test_build_offset_map_fake_large() -> None:
+def test_log_to_clean(log: Cleaned) -> None:
+    """The dirty ratio: of four equal segments one; of none."""
+    assert log.log.compact().dirty_ratio == 0
+    for key in range(4):
+        log.put(key)
+        log.log.roll()
+    log.dirty_from(3)
+    assert log.log.compact(dry_run=True).dirty_ratio == 0.25
+
+
+def test_build_offset_map_fake_large(log: Cleaned) -> None:
     """Offsets far apart in one segment."""
-    offsets = OffsetMap(1000)
-    offsets.put(b"0", 0)
-    offsets.put(b"7206178", 7206178)
-    assert offsets.latest_offset == 7206178
-    assert [offsets.get(key) for key in (b"0", b"7206178", b"1")] == [0, 7206178, -1]
+    for offset in (0, 7206178):
+        batch = kstore.encode_batch([(T0, b"%d" % offset, b"v", None)], base_offset=offset)
+        log.log.append_batches(batch, keep_offsets=True)
+    assert log.clean() == 7206179
+    assert log.offsets == [0, 7206178]
 
 
-# ---- LogCleanerManagerTest --------------------------------------------------------------------------------------
-
-
-def checkpoint(log: Cleaned, offset: int) -> None:
-    log.log._log_dir.store_cleaner_offset(offset)
+# ---- LogCleanerManagerTest -----------------------------------------------------------------------
 
 
 def test_checkpoint_above_the_end(log: Cleaned) -> None:
     log.put(1)
     log.log.roll()
-    checkpoint(log, 200)
+    log.dirty_from(200)
     assert log.log.compact().first_dirty_offset == 0
 
 
@@ -397,20 +422,20 @@ def test_checkpoint_below_the_start(tmp_path: Path) -> None:
     for key in range(20):
         log.put(key)
     log.log.roll()
-    checkpoint(log, 0)
+    log.dirty_from(0)
     log.log.delete_records(10)
     done = log.log.compact()
     assert (done.first_dirty_offset, done.end_offset) == (10, 20)
-    assert log.log._log_dir.cleaner_offset() == 20
+    assert log.cleaned_to() == 20
 
 
 def test_checkpoint_in_the_active_segment(log: Cleaned) -> None:
     for key in range(8):
         log.put(key)
-    checkpoint(log, 3)
+    log.dirty_from(3)
     done = log.log.compact()
     assert done.segments == ()
-    assert done.first_uncleanable_offset == log.log.segments[-1].base_offset
+    assert done.first_uncleanable_offset == bases(log.log)[-1]
 
 
 def test_undecided_transactions_and_lag(tmp_path: Path) -> None:

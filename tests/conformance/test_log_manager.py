@@ -1,20 +1,22 @@
-"""LogManagerTest, LocalLogTest, LeaderEpochFileCacheTest and the checkpoint tests: what of them writes."""
+"""LogManagerTest: logs of one directory, of several, and what is written beside them."""
 
 import subprocess
 import sys
 import threading
-import time
-import uuid
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore import LogLockedError, OffsetOutOfRangeError, TopicPartition
-from kstore.log.files import checkpoints
-from tests.conformance.writing import SIZE, Clock, bases, epochs_on_disk, files, offsets, opened, put, rec
+from kstore import LogLockedError, LogStore, OffsetOutOfRangeError
+from kstore.engine.io.file import trace_calls
+from tests.conformance.writing import SIZE, Clock, bases, offsets, opened, put, rec
+from tests.helpers.forge import read_checkpoint
+from tests.helpers.waiting import until
 
 MARKER = ".kafka_cleanshutdown"
+OLD = 1_600_000_000_000
 
 
 @pytest.fixture
@@ -24,19 +26,16 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def recovery_points(data: Path) -> dict[TopicPartition, int]:
-    return checkpoints.read_offsets(data / "recovery-point-offset-checkpoint")
+def recovery_points(data: Path) -> dict[tuple[str, int], int]:
+    return read_checkpoint(data / "recovery-point-offset-checkpoint")
 
 
-def log_starts(data: Path) -> dict[TopicPartition, int]:
-    return checkpoints.read_offsets(data / "log-start-offset-checkpoint")
+def log_starts(data: Path) -> dict[tuple[str, int], int]:
+    return read_checkpoint(data / "log-start-offset-checkpoint")
 
 
 def kafkas_files(path: Path) -> list[str]:
     return [entry.name for entry in path.iterdir() if not entry.name.startswith("kstore-")]
-
-
-# ---- LogManagerTest -----------------------------------------------------------------------------
 
 
 def test_create_log(data: Path) -> None:
@@ -55,7 +54,7 @@ def test_create_log_with_long_or_odd_name(data: Path, topic: str) -> None:
     log = kstore.open(data / f"{topic}-7", "a")
     log.append(b"v")
     log.close()
-    assert recovery_points(data) == {TopicPartition(topic, 7): 1}
+    assert recovery_points(data) == {(topic, 7): 1}
     assert offsets(kstore.LogStore(data).open(topic, 7)) == [0]
 
 
@@ -74,12 +73,8 @@ def test_cleanup_expired_segments(data: Path) -> None:
     with pytest.raises(OffsetOutOfRangeError):
         log.read(0, 1024)
     put(log, rec())
-    assert sorted(p.name[20:] for p in (data / "topic-0").glob("0*")) == [
-        ".index",
-        ".log",
-        ".snapshot",
-        ".timeindex",
-    ]
+    kinds = sorted(p.name[20:] for p in (data / "topic-0").glob("0*"))
+    assert kinds == [".index", ".log", ".snapshot", ".timeindex"]
     assert len(kafkas_files(data / "topic-0")) == 1 * 4 + 1
 
 
@@ -101,16 +96,12 @@ def test_cleanup_segments_to_maintain_size(data: Path) -> None:
 @pytest.mark.parametrize("how", ["flush_ms", "flush_messages"])
 def test_time_based_flush(data: Path, how: str) -> None:
     """flush.ms, and flush.messages: what was appended reaches the disk by itself."""
-    log = opened(data, **{"flush_ms": 10} if how == "flush_ms" else {"flush_messages": 5})
+    log = opened(data, **{how: 5})
     put(log, *[rec() for _ in range(4)])
     if how == "flush_messages":
         assert log.durable_offset == 0
     put(log, rec())
-    for _ in range(500):
-        if log.durable_offset == 5:
-            break
-        time.sleep(0.01)
-    assert log.durable_offset == 5
+    until(lambda: log.durable_offset == 5)
 
 
 def test_two_log_managers_using_same_dir(data: Path) -> None:
@@ -131,16 +122,13 @@ def test_two_log_managers_using_same_dir(data: Path) -> None:
 def test_checkpoint_recovery_points(data: Path) -> None:
     """A flush after a roll stores the recovery point, closing too; other partitions' stay."""
     (data / "recovery-point-offset-checkpoint").write_text("0\n1\nother 3 17\n")
-    other, mine = TopicPartition("other", 3), TopicPartition("topic", 0)
+    other, mine = ("other", 3), ("topic", 0)
     log = opened(data)
     put(log, rec(), rec())
     log.roll()
     put(log, rec())
     log.flush()
-    assert recovery_points(data) in (
-        {other: 17, mine: 2},
-        {other: 17, mine: 3},
-    )  # by the roll, or by this flush
+    assert recovery_points(data)[mine] in (2, 3)  # by the roll, or by this flush
     log.truncate_to(1)
     assert recovery_points(data) == {other: 17, mine: 1}
     put(log, rec())
@@ -153,9 +141,9 @@ def test_checkpoint_log_start_offsets(data: Path) -> None:
     log = opened(data, segment_bytes=2 * SIZE, retention_ms=-1)
     put(log, *[rec() for _ in range(6)])
     log.delete_records(3)
-    assert log_starts(data) == {TopicPartition("topic", 0): 3}
+    assert log_starts(data) == {("topic", 0): 3}
     log.retain()
-    assert log_starts(data) == {TopicPartition("topic", 0): 3}
+    assert log_starts(data) == {("topic", 0): 3}
     log.delete_records(4)
     log.retain()
     log.close()
@@ -168,8 +156,7 @@ def test_high_watermark_checkpoint(data: Path) -> None:
     log = opened(data)
     put(log, rec())
     log.close()
-    found = checkpoints.read_offsets(data / "replication-offset-checkpoint")
-    assert found == {TopicPartition("topic", 0): 1}
+    assert read_checkpoint(data / "replication-offset-checkpoint") == {("topic", 0): 1}
 
 
 def test_clean_shutdown_file(data: Path) -> None:
@@ -198,16 +185,6 @@ def test_no_clean_shutdown_file_after_a_crash(data: Path) -> None:
     log.close()
 
 
-def test_recovery_directory_mapping(tmp_path: Path) -> None:
-    """A path with a slash at its end, or relative, is the same log to the checkpoints."""
-    (tmp_path / "meta.properties").write_text("version=1\n")
-    log = kstore.open(f"{tmp_path}/topic-0/", "a")
-    log.append(b"v")
-    log.close()
-    assert recovery_points(tmp_path) == {TopicPartition("topic", 0): 1}
-    assert kstore.open(tmp_path / "topic-0").recovery.clean
-
-
 def test_reconfigure(tmp_path: Path) -> None:
     """TestTopicConfigChange: another segment.bytes and retention of an open log count from then on."""
     log = opened(tmp_path)
@@ -220,168 +197,128 @@ def test_reconfigure(tmp_path: Path) -> None:
     assert bases(log) == [3]
 
 
-# ---- LocalLogTest -------------------------------------------------------------------------------
+# ---- several directories -------------------------------------------------------------------------
 
 
-def _twelve(path: Path) -> kstore.LogWriter:
-    log = opened(path, segment_bytes=3 * SIZE)
-    put(log, *[rec() for _ in range(12)])
-    assert bases(log) == [0, 3, 6, 9]
+def written(store: LogStore, topic: str, partition: int = 0) -> kstore.LogWriter:
+    log = store.log(topic, partition)
+    assert isinstance(log, kstore.LogWriter)
     return log
 
 
-def test_truncate_fully_and_start_at(tmp_path: Path) -> None:
-    """12 records, 3 a segment, started anew at 10: one segment there, the old files go."""
-    log = _twelve(tmp_path)
-    log.flush()
-    log.truncate_fully_and_start_at(10)
-    assert (bases(log), log.log_end_offset, log.durable_offset, list(log)) == ([10], 10, 10, [])
-    assert files(tmp_path, ".log") == [10]
-    assert files(tmp_path, ".log.deleted") == [0, 3, 6, 9]
-    assert put(log, rec()).first_offset == 10
+def test_least_loaded_assignment(tmp_path: Path) -> None:
+    """A new partition goes to the directory that has the fewest."""
+    dirs = [tmp_path / name for name in ("a", "b", "c")]
+    with LogStore(*dirs, mode="a", background=False) as store:
+        for number in range(20):
+            store.create_topic(f"t{number}")
+            counts = Counter(path.name for d in dirs for path in d.iterdir() if path.is_dir())
+            assert sum(counts.values()) == number + 1
+            sizes = [sum(path.is_dir() for path in d.iterdir()) for d in dirs]
+            assert max(sizes) - min(sizes) <= 1
 
 
-def test_truncate_fully_with_log_start(tmp_path: Path) -> None:
-    """Spec 8.10: with a log start offset of its own; a snapshot only if there is something between."""
-    log = _twelve(tmp_path)
-    log.truncate_fully_and_start_at(20, 15)
-    assert (log.log_start_offset, log.log_end_offset, bases(log)) == (15, 20, [20])
-    assert files(tmp_path, ".snapshot") == [20]
+@pytest.mark.parametrize("policy", [["compact"], ["compact", "delete"], ["delete"]], ids="-".join)
+def test_logs_that_retention_does_not_delete(tmp_path: Path, policy: list[str]) -> None:
+    """A topic that is only compacted loses nothing by age."""
+    with LogStore(tmp_path, mode="a", background=False, message_timestamp_before_max_ms=2**62) as store:
+        store.create_topic("t", retention_ms=1, cleanup_policy=policy)
+        log = written(store, "t")
+        for i in range(5):
+            log.append(b"v", b"k%d" % i, timestamp=OLD)
+            log.roll()
+        store.retain()
+        assert log.log_start_offset == (5 if "delete" in policy else 0)
 
 
-def test_truncate_to(tmp_path: Path) -> None:
-    """12 records, 3 a segment, truncated to 7: 3 segments, the end is 7, durable no further."""
-    log = _twelve(tmp_path)
-    log.flush()
-    log.truncate_to(7)
-    assert (bases(log), log.log_end_offset, log.durable_offset) == ([0, 3, 6], 7, 7)
-    assert offsets(log) == list(range(7))
-    assert put(log, rec()).first_offset == 7
-    with pytest.raises(ValueError, match="offset is from 0"):
-        log.truncate_to(-1)
+def test_checkpoints_of_several_directories(tmp_path: Path) -> None:
+    """Each directory has the recovery points of its own partitions, and the starts of those that have lost records."""
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    with LogStore(*dirs, mode="a", background=False) as store:
+        store.create_topic("t", 4)
+        for number in range(4):
+            log = written(store, "t", number)
+            log.extend([b"v"] * (number + 1))
+            if number == 3:
+                log.delete_records(2)
+        del log
+    points: dict[tuple[str, int], int] = {}
+    starts: dict[tuple[str, int], int] = {}
+    for directory in dirs:
+        assert (directory / MARKER).exists()
+        mine = recovery_points(directory)
+        assert {f"t-{number}" for _, number in mine} == {p.name for p in directory.iterdir() if p.is_dir()}
+        points |= mine
+        starts |= log_starts(directory)
+    assert points == {("t", number): number + 1 for number in range(4)}
+    assert starts == {("t", 3): 2}
 
 
-def test_truncate_to_a_base_offset(tmp_path: Path) -> None:
-    """Spec 8.9: the segment with that base is kept, and emptied."""
-    log = _twelve(tmp_path)
-    log.truncate_to(6)
-    assert (bases(log), log.segments[-1].size, log.log_end_offset) == ([0, 3, 6], 0, 6)
+def test_no_clean_shutdown_file_where_one_log_was_not_closed(tmp_path: Path) -> None:
+    """Of two directories one is clean."""
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    with LogStore(*dirs, mode="a", background=False) as store:
+        store.create_topic("t", 2)
+        for number in (0, 1):
+            written(store, "t", number).append(b"v")
+        place = store.describe("t").partitions[1]
+        for file in place.glob("*.log"):
+            file.unlink()
+        with pytest.raises(kstore.LogFailedError):
+            store.close()
+    assert [(d / MARKER).exists() for d in dirs] == [d != place.parent for d in dirs]
 
 
-def test_truncated_segments_stay_deleted(tmp_path: Path) -> None:
-    """A crash after truncation, with the .deleted files still there."""
-    log = _twelve(tmp_path)
-    log.truncate_to(4)
-    put(log, rec(b"tset"))
-    log.abandon()
-    log = opened(tmp_path, segment_bytes=3 * SIZE)
-    assert [(r.offset, r.value) for r in log] == [(i, b"test") for i in range(4)] + [(4, b"tset")]
-    assert list((tmp_path / "topic-0").glob("*.deleted")) == []
+def test_index_cache_of_remote_storage_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "remote-log-index-cache").mkdir()
+    (tmp_path / "remote-log-index-cache" / "x").touch()
+    with LogStore(tmp_path, mode="a", background=False) as store:
+        store.create_topic("t")
+        assert store.others == ["remote-log-index-cache"]
+    assert (tmp_path / MARKER).exists()
+    assert (tmp_path / "remote-log-index-cache" / "x").exists()
 
 
-def test_flush(tmp_path: Path) -> None:
-    """What is flushed is durable, and stays so when nothing comes after."""
-    log = opened(tmp_path)
-    assert log.flush() == 0
-    put(log, rec(), rec())
-    assert log.durable_offset == 0
-    assert (log.flush(), log.durable_offset) == (2, 2)
-    log.roll()
-    put(log, rec())
-    assert (log.durable_offset, log.flush()) == (2, 3)
+@pytest.mark.parametrize("spelled", ["{}/", "{}/.", "{}/../{name}", "{link}"])
+def test_recovery_directory_mapping(tmp_path: Path, spelled: str) -> None:
+    """However the directory is spelled, its checkpoints are found; of a single log too."""
+    data = tmp_path / "data"
+    (tmp_path / "link").symlink_to(data)
+    path = spelled.format(data, name="data", link=tmp_path / "link")
+    with LogStore(data, mode="a", background=False) as store:
+        store.create_topic("t")
+        written(store, "t").extend([b"v"] * 3)
+    with LogStore(path, mode="a", background=False) as store:
+        assert written(store, "t").recovery.recovery_point == 3
+        with pytest.raises(LogLockedError):
+            LogStore(data, mode="a")
+    with kstore.open(f"{path}/t-0/", "a") as log:
+        assert (log.recovery.recovery_point, log.recovery.clean) == (3, True)
+        log.append(b"v")
+    assert recovery_points(data) == {("t", 0): 4}
 
 
-def test_roll_empty_active_segment(tmp_path: Path) -> None:
-    """roll() of an empty active segment keeps it, with nothing set aside."""
-    log = opened(tmp_path)
-    assert (log.roll(), bases(log)) == (0, [0])
-    assert files(tmp_path, ".log.deleted") == []
-    put(log, rec())
-    assert offsets(log) == [0]
+# ---- while another thread flushes ----------------------------------------------------------------
 
 
-# ---- epochs and checkpoints ---------------------------------------------------------------------
-
-
-def test_should_persist_epochs_between_instances(tmp_path: Path) -> None:
-    """LeaderEpochFileCacheTest: what was assigned is there after reopening, but for epochs that wrote nothing."""
-    log = opened(tmp_path, leader_epoch=2)
-    put(log, rec())
-    log.assign_leader_epoch(5)
-    put(log, rec())
-    log.assign_leader_epoch(6)
-    assert log.leader_epochs == ((2, 0), (5, 1), (6, 2))
-    assert epochs_on_disk(tmp_path) == [(2, 0), (5, 1), (6, 2)]
-    log.close()
-    log = opened(tmp_path)
-    assert log.leader_epochs == ((2, 0), (5, 1))
-    assert (log.leader_epoch, epochs_on_disk(tmp_path)) == (5, [(2, 0), (5, 1)])
-
-
-def test_should_not_overwrite_offset_for_a_leader_epoch(tmp_path: Path) -> None:
-    """The same epoch again keeps its beginning; a lower one takes those above it away."""
-    log = opened(tmp_path, leader_epoch=2)
-    put(log, rec())
-    log.assign_leader_epoch(2)
-    assert log.leader_epochs == ((2, 0),)
-    put(log, rec(), leader_epoch=3)
-    put(log, rec(), leader_epoch=2)
-    assert log.leader_epochs == ((2, 2),)
-
-
-def test_persist_overwrite_and_reload_offsets(tmp_path: Path) -> None:
-    """OffsetCheckpointFileTest: round trip of ten entries, then overwritten; the bytes are Kafka's."""
-    file = tmp_path / "file"
-    many = {TopicPartition("foo", i): 5 * i for i in range(10)}
-    checkpoints.write_offsets(file, many)
-    assert checkpoints.read_offsets(file) == many
-    checkpoints.write_offsets(file, {TopicPartition("bar", 2): 2**63 - 1})
-    assert file.read_bytes() == b"0\n1\nbar 2 9223372036854775807\n"
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
-
-
-def test_persist_overwrite_and_reload_epochs(tmp_path: Path) -> None:
-    """LeaderEpochCheckpointFileTest: round trip, then overwritten."""
-    file = tmp_path / "file"
-    for entries in ([(0, 1), (1, 2), (2, 3)], [(2, 3), (5, 1000)], []):
-        checkpoints.write_epochs(file, entries)
-        assert checkpoints.read_epochs(file) == entries
-
-
-def test_partition_metadata_file(tmp_path: Path) -> None:
-    """PartitionMetadataFileTest: two lines, the id in 22 characters."""
-    file = tmp_path / "partition.metadata"
-    known = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
-    checkpoints.write_topic_id(file, known)
-    assert file.read_text() == "version: 0\ntopic_id: ASNFZ4mrze8BI0VniavN7w"
-    assert checkpoints.read_topic_id(file) == known
-
-
-# ---- the same while another thread flushes ------------------------------------------------------
-
-
-class _Slow:
-    """A file whose sync waits to be let go."""
-
-    def __init__(self) -> None:
-        self.begun, self.go = threading.Event(), threading.Event()
-
-    def sync(self) -> None:
-        self.begun.set()
-        assert self.go.wait(10)
-
-
-def test_flush_around_truncation(tmp_path: Path) -> None:
+def test_flush_around_truncation(tmp_path: Path, sound_calls: None) -> None:
     """What is appended after a truncation is not durable through a sync that had begun before it."""
-    log, slow = opened(tmp_path), _Slow()
+    log = opened(tmp_path)
     put(log, rec(), rec(), rec())
-    log._owe_sync([slow], False)
+    begun, let, mine = threading.Event(), threading.Event(), threading.get_ident()
+
+    def meet(call: str, path: str, *_: object) -> None:
+        if call == "syncs" and path.endswith(".log") and threading.get_ident() != mine:
+            begun.set()
+            assert let.wait(60)
+
+    trace_calls(meet)
     thread = threading.Thread(target=log.flush)
     thread.start()
-    assert slow.begun.wait(10)
+    assert begun.wait(60)
     log.truncate_to(1)
     put(log, rec())
-    slow.go.set()
+    let.set()
     thread.join()
     assert log.durable_offset <= 1
     log.flush()
@@ -390,28 +327,29 @@ def test_flush_around_truncation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["delete_records", "truncate_to"])
 def test_checkpoints_around_a_flush(data: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    """A flush that is about to write the checkpoints does not write what delete_records or truncate_to took back."""
+    """The flush after a roll, about to write the checkpoints, writes nothing that the change has taken back."""
     log = opened(data)
-    log._flusher.stop()  # only the thread below flushes
     put(log, rec(), rec())
-    log.roll()
-    put(log, rec(), rec())
-    store, begun = log._log_dir.store, threading.Event()
+    store, mine = log._log_dir.store, threading.get_ident()
+    begun, changed, stored = threading.Event(), threading.Event(), threading.Event()
 
-    def slowly(point: int, start: int | None) -> None:
-        if threading.current_thread() is thread:
-            begun.set()
-            time.sleep(0.2)
+    def store_late(point: int, start: int | None) -> None:
+        if threading.get_ident() == mine:
+            store(point, start)
+            return
+        begun.set()
+        changed.wait(0.3)  # in vain: the change waits for this flush
         store(point, start)
+        stored.set()
 
-    monkeypatch.setattr(log._log_dir, "store", slowly)
-    thread = threading.Thread(target=log.flush)
-    thread.start()
-    assert begun.wait(10)
-    getattr(log, change)(3)
-    thread.join()
-    mine = TopicPartition("topic", 0)
+    monkeypatch.setattr(log._log_dir, "store", store_late)
+    log.roll()
+    assert begun.wait(60)
+    put(log, rec(), rec())
+    getattr(log, change)(3 if change == "delete_records" else 1)
+    changed.set()
+    assert stored.wait(60)
     if change == "delete_records":
-        assert log_starts(data) == {mine: 3}
+        assert log_starts(data) == {("topic", 0): 3}
     else:
-        assert recovery_points(data)[mine] <= 3
+        assert recovery_points(data)[("topic", 0)] <= 1

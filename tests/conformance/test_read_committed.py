@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kstore
-from tests.conformance import forge
-from tests.conformance.forge import ABORT, COMMIT, TRANSACTIONAL, simple
+from tests.helpers import forge
+from tests.helpers.examples import examples
+from tests.helpers.forge import ABORT, COMMIT, TRANSACTIONAL, simple
 
 COMMITTED = "read_committed"
 
@@ -96,8 +97,8 @@ def consume(log: kstore.PartitionLog, offset: int, most: int) -> Sequence[int]:
             return found
 
 
+@examples(80)
 @given(models(), st.booleans(), st.sampled_from((1, 150, 1 << 20)), st.data())
-@settings(deadline=None)
 def test_any_transactions(
     tmp_path_factory: pytest.TempPathFactory,
     model: Model,

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-from tests.conformance import forge
-from tests.conformance.forge import T0, TRANSACTIONAL, Rec
+from tests.helpers import forge
+from tests.helpers.forge import T0, TRANSACTIONAL, Rec
 
 SIZE = 72  # of a one-record batch with the value "test"
 DATA_AND_INDEXES = (".log", ".index", ".timeindex")
@@ -89,9 +89,26 @@ def bases(log: kstore.PartitionLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
+def file(path: Path, kind: str, base: int = 0) -> Path:
+    """A file of a segment of path/topic-0."""
+    return path / "topic-0" / f"{forge.stem(base)}{kind}"
+
+
 def files(path: Path, kind: str) -> list[int]:
     """The offsets in the names of files of a kind, such as ".log" or ".log.deleted"."""
     return sorted(int(p.name.partition(".")[0]) for p in (path / "topic-0").glob("0*") if p.name[20:] == kind)
+
+
+def drop(path: Path, pattern: str) -> None:
+    """Removes files of path/topic-0."""
+    for found in (path / "topic-0").glob(pattern):
+        found.unlink()
+
+
+def aborted(log: kstore.PartitionLog) -> list[tuple[int, ...]]:
+    """What the transaction indexes hold: producer id, first and last offset, last stable offset."""
+    log.last_stable_offset()
+    return [tuple(txn)[:4] for segment in log.segments for txn in segment.transaction_index]
 
 
 def entries(segment: kstore.Segment) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

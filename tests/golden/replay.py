@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-from tests.conformance.forge import crc32c
+from tests.helpers.forge import crc32c
 from tests.helpers.markers import marker
 
 ERRORS = {
