@@ -80,14 +80,11 @@ def test_malformed(foo: Path, text: str, line: int) -> None:
         assert f"{finding.file}: at line {line}: " in finding.text
 
 
-def test_missing_files(foo: Path) -> None:
+def test_checkpoints_beside_the_partition(foo: Path) -> None:
+    """Recovery point and log start are found there; where there is none, or they cannot be read, they are 0."""
     log = kstore.open(foo)
     assert (log.recovery.recovery_point, log.log_start_offset, log.topic_id()) == (0, 0, None)
     assert log.recovery.findings == []
-
-
-def test_checkpoints_beside_the_partition(foo: Path) -> None:
-    """Recovery point and log start are found there; where they cannot be read they are 0."""
     points, starts = foo.parent / POINTS, foo.parent / "log-start-offset-checkpoint"
     points.write_text(forge.checkpoint([("foo", 0, 99), ("foo", 1, 7)]))
     starts.write_text(forge.checkpoint([("foo", 1, 3), ("foo", 0, 8)]))

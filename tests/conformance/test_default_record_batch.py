@@ -91,21 +91,13 @@ def test_invalid_record_count(codec: str) -> None:
     assert RecordBatch(forge.batch(count=0, packed=b"garbage", codec=codec)).records() == []
 
 
-def test_set_last_offset() -> None:
-    """Last offset set to 500, three records: base 498, and the checksum still fits."""
+def test_set_last_offset_and_leader_epoch() -> None:
+    """Last offset set to 500, three records: base 498; leader epoch set to 500: the checksum still fits."""
     raw = struct.pack(">q", 498) + forge.batch(*THREE)[8:]
-    batch = RecordBatch(raw)
-    batch.ensure_valid()
-    assert (batch.base_offset, batch.last_offset) == (498, 500)
-    assert [record.offset for record in batch] == [498, 499, 500]
-
-
-def test_set_partition_leader_epoch() -> None:
-    """Leader epoch set to 500: the checksum still fits."""
-    raw = forge.batch(*THREE)
     batch = RecordBatch(raw[:12] + struct.pack(">i", 500) + raw[16:])
     batch.ensure_valid()
-    assert batch.leader_epoch == 500
+    assert (batch.base_offset, batch.last_offset, batch.leader_epoch) == (498, 500, 500)
+    assert [record.offset for record in batch] == [498, 499, 500]
 
 
 @pytest.mark.parametrize("codec", forge.CODECS)
@@ -136,27 +128,13 @@ def test_unused_attribute_bits() -> None:
 
 @pytest.mark.parametrize("codec", forge.CODECS)
 def test_base_timestamp_to_delete_horizon_conversion(codec: str) -> None:
-    """MemoryRecordsTest: a horizon MAX32/2 leaves the timestamps 5, 10 (a tombstone) and 15."""
-    recs = (Rec(b"0", b"0", 5), Rec(None, b"1", 10), Rec(b"2", b"2", 15))
-    batch = RecordBatch(forge.batch(*recs, codec=codec, horizon=MAX32 // 2))
-    assert batch.delete_horizon_ms == batch.base_timestamp == MAX32 // 2
-    assert [record.timestamp for record in batch] == [5, 10, 15]
-
-
-def test_builder_with_delete_horizon() -> None:
-    """MemoryRecordsBuilderTest: horizon 100, records at 50, 100 and 150."""
-    recs = [Rec(timestamp=t) for t in (50, 100, 150)]
-    batch = RecordBatch(forge.batch(*recs, horizon=100))
-    assert (batch.base_timestamp, batch.max_timestamp) == (100, 150)
-    assert [record.timestamp for record in batch] == [50, 100, 150]
-
-
-def test_filter_to_leaves_an_empty_batch() -> None:
-    """MemoryRecordsTest: what RETAIN_EMPTY leaves of two records, 61 bytes, is read."""
-    raw = forge.batch(base=3, last_delta=1, sequence=10, pid_epoch=5, pid=23, max_timestamp=12, epoch=7)
-    batch = RecordBatch(raw)
-    assert (len(raw), batch.records(), batch.records_count) == (61, [], 0)
-    assert (batch.last_offset, batch.max_timestamp, batch.last_sequence) == (4, 12, 11)
+    """MemoryRecordsTest: a horizon MAX32/2, or 100 as in the builder's test, leaves the timestamps."""
+    for horizon, stamps in ((MAX32 // 2, [5, 10, 15]), (100, [50, 100, 150])):
+        recs = (Rec(b"0", b"0", stamps[0]), Rec(None, b"1", stamps[1]), Rec(b"2", b"2", stamps[2]))
+        batch = RecordBatch(forge.batch(*recs, codec=codec, horizon=horizon))
+        assert batch.delete_horizon_ms == batch.base_timestamp == horizon
+        assert [record.timestamp for record in batch] == stamps
+        assert batch.max_timestamp == stamps[-1]
 
 
 def test_build_end_txn_marker() -> None:

@@ -10,64 +10,36 @@ from kstore import Record, RecordBatch
 from tests.helpers import forge
 from tests.helpers.forge import MAX32, MAX64, T0, Rec, simple
 
-A = bytes.fromhex(
-    """
-    00 00 00 00 00 00 00 00 00 00 00 49 00 00 00 00
-    02 f1 75 9b af 00 00 00 00 00 01 00 00 01 8b cf
-    e5 68 00 00 00 01 8b cf e5 68 05 ff ff ff ff ff
-    ff ff ff ff ff ff ff ff ff 00 00 00 02 1c 00 00
-    00 04 6b 31 04 76 31 02 02 68 02 78 10 00 0a 02
-    04 6b 32 01 00
-    """
-)
-B = bytes.fromhex(
-    """
-    00 00 00 00 00 00 00 00 00 00 00 4f 00 00 00 00
-    02 08 bb 9f 40 00 40 00 00 00 01 00 00 01 8b d5
-    0b c7 e8 00 00 01 8b cf e5 68 05 ff ff ff ff ff
-    ff ff ff ff ff ff ff ff ff 00 00 00 02 22 00 cf
-    ff b2 52 00 04 6b 31 04 76 31 02 02 68 02 78 16
-    00 c5 ff b2 52 02 04 6b 32 01 00
-    """
-)
-C = bytes.fromhex(
-    """
-    00 00 00 00 00 00 00 02 00 00 00 42 00 00 00 00
-    02 e5 c1 6b 79 00 30 00 00 00 00 00 00 01 8b cf
-    e5 68 0a 00 00 01 8b cf e5 68 0a 00 00 00 00 00
-    00 00 09 00 03 ff ff ff ff 00 00 00 01 20 00 00
+A = bytes.fromhex("""
+    00 00 00 00 00 00 00 00 00 00 00 49 00 00 00 00 02 f1 75 9b af 00 00 00 00 00 01 00 00 01 8b cf
+    e5 68 00 00 00 01 8b cf e5 68 05 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 02 1c 00 00
+    00 04 6b 31 04 76 31 02 02 68 02 78 10 00 0a 02 04 6b 32 01 00
+""")
+B = bytes.fromhex("""
+    00 00 00 00 00 00 00 00 00 00 00 4f 00 00 00 00 02 08 bb 9f 40 00 40 00 00 00 01 00 00 01 8b d5
+    0b c7 e8 00 00 01 8b cf e5 68 05 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 02 22 00 cf
+    ff b2 52 00 04 6b 31 04 76 31 02 02 68 02 78 16 00 c5 ff b2 52 02 04 6b 32 01 00
+""")
+C = bytes.fromhex("""
+    00 00 00 00 00 00 00 02 00 00 00 42 00 00 00 00 02 e5 c1 6b 79 00 30 00 00 00 00 00 00 01 8b cf
+    e5 68 0a 00 00 01 8b cf e5 68 0a 00 00 00 00 00 00 00 09 00 03 ff ff ff ff 00 00 00 01 20 00 00
     00 08 00 00 00 00 0c 00 00 00 00 00 07 00
-    """
-)
-D = bytes.fromhex(
-    """
-    00 00 00 00 00 00 00 0f 00 00 00 31 00 00 00 0f
-    02 5d 4e 3d 62 00 00 00 00 00 16 ff ff ff ff ff
-    ff ff ff 00 00 01 8b cf e5 68 00 00 00 00 00 00
-    00 5b 7f 00 91 00 00 03 d7 00 00 00 00
-    """
-)
-V0 = bytes.fromhex(
-    """
-    00 00 00 00 00 00 00 32 00 00 00 12 57 e7 49 6e
-    00 00 00 00 00 02 6b 31 00 00 00 02 76 31
-    """
-)
-V1 = bytes.fromhex(
-    """
-    00 00 00 00 00 00 00 32 00 00 00 1a a5 da 6a 62
-    01 00 00 00 01 8b cf e5 68 00 00 00 00 02 6b 31
+""")
+D = bytes.fromhex("""
+    00 00 00 00 00 00 00 0f 00 00 00 31 00 00 00 0f 02 5d 4e 3d 62 00 00 00 00 00 16 ff ff ff ff ff
+    ff ff ff 00 00 01 8b cf e5 68 00 00 00 00 00 00 00 5b 7f 00 91 00 00 03 d7 00 00 00 00
+""")
+V0 = bytes.fromhex("""
+    00 00 00 00 00 00 00 32 00 00 00 12 57 e7 49 6e 00 00 00 00 00 02 6b 31 00 00 00 02 76 31
+""")
+V1 = bytes.fromhex("""
+    00 00 00 00 00 00 00 32 00 00 00 1a a5 da 6a 62 01 00 00 00 01 8b cf e5 68 00 00 00 00 02 6b 31
     00 00 00 02 76 31
-    """
-)
-SNAPSHOT = bytes.fromhex(
-    """
-    00 01 03 f7 df 5d 00 00 00 01 00 00 00 00 00 00
-    00 09 00 03 00 00 00 04 00 00 00 00 00 00 00 6a
-    00 00 00 04 00 00 01 8b cf e5 68 0a 00 00 00 07
-    ff ff ff ff ff ff ff ff
-    """
-)
+""")
+SNAPSHOT = bytes.fromhex("""
+    00 01 03 f7 df 5d 00 00 00 01 00 00 00 00 00 00 00 09 00 03 00 00 00 04 00 00 00 00 00 00 00 6a
+    00 00 00 04 00 00 01 8b cf e5 68 0a 00 00 00 07 ff ff ff ff ff ff ff ff
+""")
 TWO = (Rec(b"v1", b"k1", T0, (("h", b"x"),)), Rec(None, b"k2", T0 + 5))
 TWO_READ = [
     Record(0, T0, "CreateTime", b"k1", b"v1", [("h", b"x")]),

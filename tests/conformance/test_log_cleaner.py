@@ -1,15 +1,15 @@
 """LogCleanerTest and LogCleanerManagerTest (spec 13.12, 13.13). Keys are numbers as text."""
 
 import contextlib
-import struct
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 import kstore
-from tests.conformance.writing import Clock, aborted, bases, rec
+from tests.conformance.writing import Clock, aborted, bases, end, rec
 from tests.helpers import forge
-from tests.helpers.forge import MAX32, MAX64, T0
+from tests.helpers.forge import ABORT, COMMIT, MAX32, MAX64, T0
 
 DAY = 86_400_000
 SLOTS = 43690  # of the map of keys
@@ -63,15 +63,13 @@ class Cleaned:
         )
         return self.log.append_batches(batch)
 
-    def txn(self, pid: int, *keys: int) -> None:
+    def txn(self, pid: int, *keys: int) -> Self:
         self.put(*keys, pid=pid, transactional=True)
+        return self
 
-    def end(self, pid: int, kind: str) -> None:
-        record = (self.clock.now, struct.pack(">hh", 0, ("A", "C").index(kind)), bytes(6), None)
-        marker = kstore.encode_batch(
-            [record], producer_id=pid, producer_epoch=0, transactional=True, control=True
-        )
-        self.log.append_batches(marker, origin="coordinator", transaction_version=0)
+    def end(self, pid: int, kind: int) -> Self:
+        end(self.log, forge.marker(0, pid, kind, timestamp=self.clock.now))
+        return self
 
     def cleaned_to(self) -> int:
         return forge.read_checkpoint(self.checkpoint)["topic", 0]
@@ -173,19 +171,8 @@ def test_partial_segment_clean(log: Cleaned, dirty: int, entries: int, end: int,
 
 def test_multi_pass_segment_cleaning_with_aborted_transactions(tmp_path: Path) -> None:
     log = Cleaned(tmp_path, delete_retention_ms=50_000)
-    log.txn(1, 1, 2)
-    log.txn(2, 2, 3)
-    log.txn(1, 3, 4)
-    log.end(1, "C")
-    log.end(2, "C")
-    log.txn(1, 2, 3)
-    log.end(1, "A")
-    log.txn(2, 4, 5)
-    log.txn(1, 5, 6)
-    log.end(1, "C")
-    log.end(2, "A")
-    log.txn(2, 6, 7)
-    log.end(2, "C")
+    log.txn(1, 1, 2).txn(2, 2, 3).txn(1, 3, 4).end(1, COMMIT).end(2, COMMIT).txn(1, 2, 3).end(1, ABORT)
+    log.txn(2, 4, 5).txn(1, 5, 6).end(1, COMMIT).end(2, ABORT).txn(2, 6, 7).end(2, COMMIT)
     aborted = [(1, 8, 10, 11), (2, 11, 16, 17)]
     assert log.aborted == aborted
     assert (dirty := log.clean(entries=3)) == 4
@@ -201,13 +188,7 @@ def test_multi_pass_segment_cleaning_with_aborted_transactions(tmp_path: Path) -
 
 
 def test_basic_transaction_aware_cleaning(log: Cleaned) -> None:
-    log.txn(1, 1, 2)
-    log.txn(2, 2, 3)
-    log.txn(1, 3, 4)
-    log.end(1, "A")
-    log.end(2, "C")
-    log.txn(1, 2)
-    log.end(1, "C")
+    log.txn(1, 1, 2).txn(2, 2, 3).txn(1, 3, 4).end(1, ABORT).end(2, COMMIT).txn(1, 2).end(1, COMMIT)
     aborted = log.aborted
     assert len(aborted) == 1
     log.clean()
@@ -217,15 +198,10 @@ def test_basic_transaction_aware_cleaning(log: Cleaned) -> None:
 
 
 def test_commit_marker_removal(log: Cleaned) -> None:
-    log.txn(1, 1)
-    log.txn(1, 2, 3)
-    log.end(1, "C")
-    log.txn(1, 2)
-    log.end(1, "C")
+    log.txn(1, 1).txn(1, 2, 3).end(1, COMMIT).txn(1, 2).end(1, COMMIT)
     log.clean()
     assert log.offsets == [0, 2, 3, 4, 5]
-    log.txn(1, 1, 3)
-    log.end(1, "C")
+    log.txn(1, 1, 3).end(1, COMMIT)
     log.clean(later=1)
     assert log.offsets == [3, 4, 5, 6, 7, 8]
     log.clean(later=1)
@@ -235,11 +211,7 @@ def test_commit_marker_removal(log: Cleaned) -> None:
 
 
 def test_abort_marker_removal(log: Cleaned) -> None:
-    log.txn(1, 1)
-    log.txn(1, 2, 3)
-    log.end(1, "A")
-    log.txn(1, 3)
-    log.end(1, "C")
+    log.txn(1, 1).txn(1, 2, 3).end(1, ABORT).txn(1, 3).end(1, COMMIT)
     log.clean()
     assert log.offsets == [3, 4, 5]
     log.twice()
@@ -247,13 +219,11 @@ def test_abort_marker_removal(log: Cleaned) -> None:
 
 
 def test_abort_marker_retention_with_empty_batch(log: Cleaned) -> None:
-    log.txn(1, 2, 3)
-    log.end(1, "A")
+    log.txn(1, 2, 3).end(1, ABORT)
     for _ in range(2):
         log.clean(later=DAY + 1)
         assert (log.offsets, log.batches) == ([2], [1, 2])
-    log.txn(1, 1)
-    log.end(1, "C")
+    log.txn(1, 1).end(1, COMMIT)
     log.clean()
     assert log.offsets == [2, 3, 4]
     assert log.batches == [2, 3, 4]
@@ -272,7 +242,7 @@ def test_empty_batch_removal_with_sequence_reuse(log: Cleaned) -> None:
 
 
 def test_clean_empty_control_batch(log: Cleaned) -> None:
-    log.end(1, "C")
+    log.end(1, COMMIT)
     log.put(2)
     log.put(3)
     log.twice()
@@ -447,7 +417,7 @@ def test_undecided_transactions_and_lag(tmp_path: Path) -> None:
     log.clock.sleep(3_600_001)
     log.log.roll()
     assert log.log.compact().first_uncleanable_offset == 0
-    log.end(1, "A")
+    log.end(1, ABORT)
     log.log.roll()
     done = log.log.compact()
     assert done.first_uncleanable_offset == 4  # the marker is young

@@ -43,25 +43,20 @@ from tests.helpers.forge import T0, Rec
 def test_time_based_log_roll(tmp_path: Path, clock: Clock) -> None:
     """segment.ms 3600: by the wall clock without timestamps, by the data with them."""
     log = opened(tmp_path, clock, segment_ms=3600)
-    clock.sleep(3601)
-    put(log, rec())
-    assert len(log.segments) == 1
-    put(log, rec())
-    assert len(log.segments) == 2
-    for expected in (3, 4):
-        clock.sleep(3601)
-        put(log, rec())
-        assert len(log.segments) == expected
-    put(log, rec(timestamp=clock.now + 3601))  # the segment began without timestamps: the wall clock counts
-    assert len(log.segments) == 4
-    clock.sleep(3601)
-    put(log, rec(timestamp=clock.now))
-    assert len(log.segments) == 5
-    clock.sleep(3601)
-    put(log, rec(timestamp=clock.now - 3601))  # it began with a timestamp: that counts
-    assert len(log.segments) == 5
-    put(log, rec(timestamp=clock.now))
-    assert len(log.segments) == 6
+    steps: list[tuple[int, int | None, int]] = [  # time passes, the record's timestamp after now, segments
+        (3601, None, 1),
+        (0, None, 2),
+        (3601, None, 3),
+        (3601, None, 4),
+        (0, 3601, 4),  # the segment began without timestamps: the wall clock counts
+        (3601, 0, 5),
+        (3601, -3601, 5),  # it began with a timestamp: that counts
+        (0, 0, 6),
+    ]
+    for ms, stamp, segments in steps:
+        clock.sleep(ms)
+        put(log, rec(timestamp=-1 if stamp is None else clock.now + stamp))
+        assert len(log.segments) == segments
     clock.sleep(3601)
     log.append_batches(b"")
     assert len(log.segments) == 6
