@@ -47,7 +47,7 @@ def run_with_library(program: str, directory: Path) -> "subprocess.CompletedProc
     build = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(build, check=True)
     return subprocess.run(
-        [sys.executable, "-c", BEGIN + program, str(library), str(directory / "t-0")],
+        [sys.executable, "-P", "-c", BEGIN + program, str(library), str(directory / "t-0")],
         env=environment(LD_PRELOAD=str(library)),
         capture_output=True,
         text=True,

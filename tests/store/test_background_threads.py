@@ -53,13 +53,13 @@ def newest(store: LogStore) -> list[bytes | None]:
 
 
 def is_compacting(path: Path) -> bool:
-    return any(path.rglob("*.cleaned"))
+    return any(path.glob("t-0/*.cleaned"))
 
 
 def in_a_compaction(path: Path) -> LogStore:
     store = LogStore(path, mode="a", **SLOW)
     store.create_topic("t")
-    append(store, 200)
+    append(store, 100)
     until(lambda: is_compacting(path))
     return store
 
@@ -101,7 +101,7 @@ def test_leaving_a_store_stops_a_compaction(ram: Path, leave: Callable[[LogStore
         assert not is_compacting(ram)
     until(lambda: not threads())
     with opened(ram) as store:
-        assert newest(store) == [b"%d" % number + b"." * 50 for number in (197, 198, 199)]
+        assert newest(store) == [b"%d" % number + b"." * 50 for number in (97, 98, 99)]
 
 
 def test_a_topic_is_deleted_while_it_is_compacted(ram: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -123,55 +123,6 @@ def test_topics_are_made_and_deleted(ram: Path, caplog: pytest.LogCaptureFixture
         assert store.health().ok
     assert warnings_in(caplog) == []
     assert LogStore(ram).closed_cleanly
-
-
-def test_threads_append_meanwhile(ram: Path, caplog: pytest.LogCaptureFixture) -> None:
-    options: Any = SMALL | {"file_delete_delay_ms": 0, "flush_ms": 5, "cleanup_policy": "compact"}
-    each, failures = times(100), []
-
-    def work(me: int) -> None:
-        try:
-            for number in range(each):
-                store.append("t", b"%d" % number, b"%d of %d" % (number % 10, me))
-        except BaseException as e:  # noqa: BLE001 - for the main thread
-            failures.append(e)
-
-    with LogStore(ram, mode="a", max_open_partitions=2, idle_roll_ms=1, segment_ms=5, **options) as store:
-        store.create_topic("t", 5)
-        writers = [threading.Thread(target=work, args=(me,)) for me in range(3)]
-        for thread in writers:
-            thread.start()
-        for thread in writers:
-            thread.join()
-        assert failures == []
-        assert store.health().ok
-    assert warnings_in(caplog) == []
-    reader = LogStore(ram)
-    newest = {record.key: record.value for number in range(5) for record in reader.log("t", number).records()}
-    assert newest == {
-        b"%d of %d" % (n % 10, me): b"%d" % n for me in range(3) for n in range(each - 10, each)
-    }
-
-
-def test_a_configuration_that_changes_while_it_is_read(ram: Path) -> None:
-    """What was read just before does not stay."""
-    ended = threading.Event()
-    with opened(ram) as store:
-        store.create_topic("t", retention_ms=7)
-
-        def read() -> None:
-            while not ended.is_set():
-                store.describe("t")
-                store.log("t").close()
-
-        reading = threading.Thread(target=read)
-        reading.start()
-        for change in range(times(30)):
-            store.alter_topic("t", retention_ms=1000 + change)
-            assert store.describe("t").config.retention_ms == 1000 + change
-        ended.set()
-        reading.join()
-        assert writer(store).config.retention_ms == 1000 + change
 
 
 # ---- forks, signals, ends -------------------------------------------------------------------------------------------
@@ -200,23 +151,23 @@ import pathlib, sys, time, kstore
 store = kstore.LogStore(sys.argv[1], mode="a", internal_segment_bytes=500, log_cleaner_backoff_ms=0,
     cleanup_policy="compact", log_cleaner_io_max_bytes_per_second=1000.0, log_retention_check_interval_ms=1, flush_ms=1)
 store.create_topic("t")
-for i in range(200):
+for i in range(100):
     store.append("t", b"%d" % i + b"." * 50, b"%d" % (i % 3))
-while not any(pathlib.Path(sys.argv[1]).rglob("*.cleaned")):
+while not any(pathlib.Path(sys.argv[1]).glob("t-0/*.cleaned")):
     time.sleep(0.001)
 print("ends")
 """
 
 
 def test_the_interpreter_ends_within_a_compaction(ram: Path) -> None:
-    command = [sys.executable, "-c", ENDS, str(ram)]
+    command = [sys.executable, "-P", "-c", ENDS, str(ram)]
     done = subprocess.run(
         command, check=False, env=environment(), capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout) == (0, "ends\n")
     assert all("ResourceWarning" in line or "store" in line for line in done.stderr.splitlines())
     with opened(ram) as store:
-        assert newest(store) == [b"%d" % number + b"." * 50 for number in (197, 198, 199)]
+        assert newest(store) == [b"%d" % number + b"." * 50 for number in (97, 98, 99)]
 
 
 class Stop(Exception):

@@ -27,7 +27,7 @@ except kstore.LogLockedError:
 
 def is_locked(path: Path) -> bool:
     """Whether another process finds it locked."""
-    command = [sys.executable, "-c", OTHER, str(path)]
+    command = [sys.executable, "-P", "-c", OTHER, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
     return done.stdout.strip() == "locked"
 
@@ -73,7 +73,7 @@ os._exit(1)  # as a kill does it
 
 def test_a_child_that_outlives_the_writer_has_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "data"
-    command = [sys.executable, "-W", "ignore", "-c", ORPHAN, str(path)]
+    command = [sys.executable, "-P", "-W", "ignore", "-c", ORPHAN, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as made:
         assert made.stdout is not None
         child = int(made.stdout.readline())
@@ -195,7 +195,7 @@ def test_a_renamed_directory(tmp_path: Path, kind: str) -> None:
     if kind == "a copy":
         shutil.copytree(tmp_path / "old", path)
     elif kind == "another store":
-        subprocess.run([sys.executable, "-c", OTHER_STORE, str(path)], check=True, env=environment())
+        subprocess.run([sys.executable, "-P", "-c", OTHER_STORE, str(path)], check=True, env=environment())
     before = everything(path)
     for call in CALLS:
         with pytest.raises(kstore.LogFailedError, match="was renamed or removed while it was open"):

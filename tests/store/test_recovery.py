@@ -39,7 +39,7 @@ def make(data: Path, count: int) -> None:
 
 
 def die(data: Path, most: int, stored: str = "stored") -> None:
-    command = [sys.executable, "-c", DIES, str(data), str(most), stored]
+    command = [sys.executable, "-P", "-c", DIES, str(data), str(most), stored]
     subprocess.run(command, env=environment(), check=True, timeout=60)
 
 

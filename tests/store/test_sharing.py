@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from kstore import LogStore
 from tests.helpers.effort import times
@@ -13,7 +14,7 @@ THREADS, EACH = 6, times(50)
 
 
 def test_threads_append_to_many_partitions(ram: Path) -> None:
-    """Of which few logs may be open: each record is where its append said."""
+    """Of which few logs may be open, beside a busy background: each record is where its append said."""
     placed: list[list[tuple[int, int, bytes]]] = [[] for _ in range(THREADS)]
     failures: list[BaseException] = []
 
@@ -37,7 +38,9 @@ def test_threads_append_to_many_partitions(ram: Path) -> None:
         except BaseException as e:  # noqa: BLE001 - for the main thread
             failures.append(e)
 
-    with LogStore(ram, mode="a", max_open_partitions=3) as store:
+    busy: dict[str, Any] = {"flush_ms": 5, "segment_ms": 5, "idle_roll_ms": 1, "file_delete_delay_ms": 0}
+    busy |= {"log_retention_check_interval_ms": 1, "retention_ms": -1, "internal_segment_bytes": 2000}
+    with LogStore(ram, mode="a", max_open_partitions=3, **busy) as store:
         store.create_topic("t", 12)
         threads = [threading.Thread(target=work, args=(store, me)) for me in range(THREADS)]
         for thread in threads:
@@ -84,7 +87,7 @@ assert all(store.open("t", number).recovery.clean for number in range(count))
 
 def test_more_partitions_than_descriptors(ram: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FEW_DESCRIPTORS, str(ram / "data")],
+        [sys.executable, "-P", "-W", "error", "-c", FEW_DESCRIPTORS, str(ram / "data")],
         check=False,
         env=environment(),
         capture_output=True,

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -271,34 +271,70 @@ def test_an_unfinished_creation_is_not_read(tmp_path: Path) -> None:
     assert len(list(found.scan("old"))) == 2
 
 
-@pytest.mark.parametrize(("topic", "numbers", "total"), [("new", (0, 1, 2), 3), ("old", (2, 3), 4)])
-def test_the_directories_were_moved(tmp_path: Path, topic: str, numbers: tuple[int, ...], total: int) -> None:
-    """They have the same names elsewhere: the change is finished there."""
-    leave_unfinished(tmp_path / "x", topic, numbers, total)
-    (tmp_path / "x" / "b" / f"{topic}-{numbers[1]}").mkdir()  # made, but for its files
-    (tmp_path / "x").rename(tmp_path / "y")
-    with a_and_b(tmp_path / "y") as store:
-        assert store.health().ok
-        assert store.topics[topic] == list(range(total))
-        assert all((tmp_path / "y" / "ab"[number % 2] / f"{topic}-{number}").is_dir() for number in numbers)
-        assert all(store.log(topic, number).log_end_offset == 0 for number in numbers)
-    assert not (tmp_path / "x").exists()
+def move(root: Path) -> list[Path]:
+    root.rename(root.with_name("y"))
+    return [root.with_name("y") / name for name in "ab"]
 
 
-@pytest.mark.parametrize("made", [(), (1,), (0, 1, 2)])
-def test_the_directories_were_exchanged(tmp_path: Path, made: tuple[int, ...]) -> None:
-    """What the process had made before it died stays where it is: it is not made a second time."""
-    leave_unfinished(tmp_path, "new", (0, 1, 2), 3)
+def exchange(root: Path) -> list[Path]:
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        (root / old).rename(root / new)
+    return [root / name for name in "ab"]
+
+
+def link(root: Path) -> list[Path]:
+    paths = [root.with_name(f"link-{name}") for name in "ab"]
+    for path, name in zip(paths, "ab", strict=True):
+        path.symlink_to(root / name)
+    return paths
+
+
+def link_both(root: Path) -> list[Path]:
+    root.with_name("y").symlink_to(root)
+    return [root.with_name("y") / name for name in "ab"]
+
+
+def rename_and_link(root: Path) -> list[Path]:
+    paths = [root.with_name(f"renamed-{name}") for name in "ab"]
+    for path, name in zip(paths, "ab", strict=True):
+        (root / name).rename(path)
+        (root / name).symlink_to(path)
+    return paths
+
+
+def copy(root: Path) -> list[Path]:
+    shutil.copytree(root, root.with_name("y"))
+    return [root.with_name("y") / name for name in "ab"]
+
+
+@pytest.mark.parametrize("how", [move, exchange, link, link_both, rename_and_link, copy])
+@pytest.mark.parametrize(
+    ("topic", "numbers", "made"),
+    [("new", (0, 1, 2), ()), ("new", (0, 1, 2), (0, 1, 2)), ("old", (2, 3), (3,))],
+)
+def test_the_directories_have_other_paths(
+    tmp_path: Path,
+    topic: str,
+    numbers: tuple[int, ...],
+    made: tuple[int, ...],
+    how: Callable[[Path], list[Path]],
+) -> None:
+    """The change is finished where they are. What the process had made before it died is not made a second time."""
+    root = tmp_path / "x"
+    leave_unfinished(root, topic, numbers, numbers[-1] + 1)
     for number in made:
-        (tmp_path / "ab"[number % 2] / f"new-{number}").mkdir()
-    (tmp_path / "a").rename(tmp_path / "c")
-    (tmp_path / "b").rename(tmp_path / "a")
-    (tmp_path / "c").rename(tmp_path / "b")
+        (root / "ab"[number % 2] / f"{topic}-{number}").mkdir()
+    paths = how(root)
     for _ in range(2):
-        with a_and_b(tmp_path) as store:
+        with opened(*paths) as store:
             assert store.health().ok
-            assert store.topics["new"] == [0, 1, 2]
+            assert store.topics[topic] == list(range(numbers[-1] + 1))
+            assert all(store.log(topic, number).log_end_offset == 0 for number in numbers)
             assert len(list(store.scan("old"))) == 2
+    found = [list(path.glob(f"{topic}-{number}")) for number in numbers for path in paths]
+    assert sum(map(len, found)) == len(numbers)
+    if how is copy:
+        assert len(list(root.glob(f"*/{topic}-*"))) == len(made) + 2 * (topic == "old")
 
 
 def test_the_directories_were_renamed(tmp_path: Path) -> None:
@@ -318,33 +354,6 @@ def test_the_directories_were_renamed(tmp_path: Path) -> None:
     with a_and_b(tmp_path / "x") as store:
         assert store.health().ok
         assert store.topics["new"] == [0, 1]
-
-
-@pytest.mark.parametrize("how", ["links", "a link to both", "new names beside links", "a copy"])
-def test_other_paths_of_the_same_directories(tmp_path: Path, how: str) -> None:
-    """The old paths are there, and lead to the directories in use, or to what these are a copy of."""
-    leave_unfinished(tmp_path / "x", "new", (0, 1), 2)
-    paths = [tmp_path / "y" / "a", tmp_path / "y" / "b"]
-    if how == "a link to both":
-        (tmp_path / "y").symlink_to(tmp_path / "x")
-    elif how == "a copy":
-        shutil.copytree(tmp_path / "x", tmp_path / "y")
-    else:
-        paths = [tmp_path / "first", tmp_path / "second"]
-        for path, name in zip(paths, "ab", strict=True):
-            old = tmp_path / "x" / name
-            if how == "links":
-                path.symlink_to(old)
-            else:
-                old.rename(path)
-                old.symlink_to(path)
-    with opened(*paths) as store:
-        assert store.health().unfinished == ""
-        assert store.topics["new"] == [0, 1]
-        assert all((path / f"new-{number}").is_dir() for number, path in enumerate(paths))
-        store.create_topic("another")
-    if how == "a copy":
-        assert not list((tmp_path / "x").glob("*/new-*"))
 
 
 def test_a_directory_is_not_named_after_a_crash(tmp_path: Path) -> None:

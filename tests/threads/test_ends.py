@@ -180,7 +180,7 @@ def ended(
     script = begin + "".join(f"do({number}, {part!r})\n" for number, part in enumerate(parts)) + end
     options = ["-W", "ignore::ResourceWarning", "-X", "faulthandler"]
     done = subprocess.run(
-        [sys.executable, *options, "-c", script, str(root)],
+        [sys.executable, "-P", *options, "-c", script, str(root)],
         cwd=root,
         env=environment(),
         capture_output=True,
@@ -375,7 +375,7 @@ def test_processes_that_are_spawned(tmp_path: Path) -> None:
     script = tmp_path / "spawning.py"
     script.write_text(SPAWNED)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", str(script), str(tmp_path / "t-0")],
+        [sys.executable, "-P", "-W", "ignore::DeprecationWarning", str(script), str(tmp_path / "t-0")],
         env=environment(),
         capture_output=True,
         text=True,

@@ -245,7 +245,7 @@ PROGRAMS = {
 def test_the_collector_may_run_at_any_moment(tmp_path: Path, name: str) -> None:
     program, said = PROGRAMS[name]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", BEGIN + program, str(tmp_path)],
+        [sys.executable, "-P", "-W", "ignore", "-X", "faulthandler", "-c", BEGIN + program, str(tmp_path)],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,

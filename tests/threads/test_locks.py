@@ -36,7 +36,7 @@ sys.stdin.readline()
 def holding(path: Path, program: str = HOLD) -> Iterator["subprocess.Popen[bytes]"]:
     """Another process has the log open, until `release`, or the end of this block."""
     process = subprocess.Popen(
-        [sys.executable, "-c", program, str(path)],
+        [sys.executable, "-P", "-c", program, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment(),

@@ -54,6 +54,11 @@ with kstore.open(path, "a", internal_segment_bytes=400) as log:
         end = out.append(b"v").wait()
     fails(lambda: asyncio.run(log.append_async(b"lost")))
     assert asyncio.run(log.append_async(b"v")) == end + 1
+with kstore.open(path + ".large", "a") as log:
+    log.extend([b"." * 1000] * 12_000)
+    without.value = 1
+    offsets = [offset for batch in log.scan(["offset"], threads=3) for (offset,) in batch.rows()]
+    assert offsets == list(range(12_000))
 """
 STORE = """
 options = {"internal_segment_bytes": 500, "log_cleaner_backoff_ms": 0, "retention_ms": -1, "flush_ms": 1}

@@ -1,4 +1,7 @@
-"""A call from within a call: a signal handler or a clock that uses the log gets an error, and never waits for itself."""
+"""A call from within a call: a signal handler or a clock that uses the log gets an error, and never waits for itself.
+
+tests/interrupts tries handlers at all points, and those of real signals.
+"""
 
 import signal
 import subprocess
@@ -124,35 +127,6 @@ def test_a_thread_that_syncs_may_wait_for_another_that_appends(tmp_path: Path, w
 
 # ---- programs that may hang, each in a process of its own -----------------------------------------------------------
 
-SIGNALS = """
-import signal, sys, kstore
-directory, turns = sys.argv[1], 100
-for what in ("append", "flush", "retain", "close"):
-    log = kstore.open(f"{directory}-{what}", "a", internal_segment_bytes=4096, file_delete_delay_ms=0, retention_bytes=40_000)
-    calls = 0
-    def handler(*_):
-        global calls
-        calls += 1
-        try:
-            {"append": lambda: log.append(b"handler"), "flush": log.flush, "retain": log.retain, "close": log.close}[what]()
-        except kstore.ReentrantCallError:
-            pass
-        if calls > turns:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, .005, .0011)
-    try:
-        while calls <= turns:
-            log.append(b"x" * 500)
-            log.append(b"y" * 3000)
-    except kstore.LogClosedError:
-        assert what == "close"
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    log.close()
-    with kstore.open(f"{directory}-{what}", "a") as again:
-        assert again.recovery.clean, again.recovery
-        assert [r.offset for r in again] == list(range(again.log_start_offset, again.log_end_offset))
-"""
 # The appender's thread has a batch to append, and waits for this thread, which calls from within the clock.
 APPENDER = """
 import sys, threading, time, kstore
@@ -203,7 +177,7 @@ class Owner:
         self.log.close()
 builtins.owner = Owner(sys.argv[1])
 """
-PROGRAMS = {"signals": SIGNALS, "an appender": APPENDER, "closing at the end": CLOSES_LAST}
+PROGRAMS = {"an appender": APPENDER, "closing at the end": CLOSES_LAST}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

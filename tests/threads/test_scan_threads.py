@@ -80,7 +80,7 @@ print(sum(len(batch) for batch in log.scan(["offset"], threads=3)))
 def test_interrupted_scans(path: Path) -> None:
     """No thread is left in the midst of its start, which would keep the interpreter from ending."""
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, str(path), str(times(100))],
+        [sys.executable, "-P", "-c", INTERRUPTED, str(path), str(times(100))],
         env=environment(),
         capture_output=True,
         text=True,
