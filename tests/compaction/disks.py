@@ -1,14 +1,12 @@
-"""What a disk may hold after the power failed in the midst of a cleaning, and in the midst of the opening after that."""
+"""What a disk may hold after the power failed in the midst of an operation, and in the midst of the opening after that."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from kstore.testing import Image, Recorder, Trace
-from kstore.testing.power_cuts import crash_states
+from kstore.testing import Image, Recorder, Trace, crash_states
+from tests.helpers.effort import SEED, times
 
-STATES = int(os.environ.get("KSTORE_CRASH_STATES", "0"))  # every moment and state, if not 0
 EVERY = 12  # of so many states the opening of one is recorded too
 
 
@@ -18,20 +16,16 @@ def check_each(
     check: Callable[[Path], object],
     moments: int,
     reopen: Callable[[Path], object] | None = None,
-    *,
-    every_one: bool = STATES > 0,
 ) -> int:
-    """Gives a directory of each state to `check`; how many differ. Two states at each of so many moments, or every one.
+    """Gives a directory of each state to `check`; how many differ. At EFFORT=1 two states at each of so many moments; with more
+    effort at every moment, and then more states at each.
 
     With `reopen`, the power fails once more while it is at work on some of them."""
+    wanted = times(moments)
+    most = max(2, 2 * wanted // max(len(trace.calls), 1))
     seen = set()
     left = scratch / "left"
-    for state in crash_states(
-        trace,
-        models=("strict", "ordered"),
-        most=None if every_one else 2,
-        moments=None if every_one else moments,
-    ):
+    for state in crash_states(trace, models=("strict", "ordered"), most=most, moments=wanted, seed=SEED):
         digest = state.image.digest()
         if digest in seen:
             continue
@@ -47,11 +41,13 @@ def check_each(
                 shutil.rmtree(again)
                 second = scratch / "second"
                 second.mkdir()
-                check_each(recorder.trace, second, check, 10, every_one=False)
+                check_each(recorder.trace, second, check, 5)
                 shutil.rmtree(second)
         except BaseException as e:
             calls = [f"  {at} {call}" for at, call in enumerate(trace.calls[: state.at + 1])][-30:]
-            e.add_note("\n".join([f"after call {state.at}, {state.model}: {state.text}", *calls]))
+            e.add_note(
+                "\n".join([f"SEED={SEED}: after call {state.at}, {state.model}: {state.text}", *calls])
+            )
             raise
     return len(seen)
 

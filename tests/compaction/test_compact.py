@@ -1,19 +1,18 @@
-"""log.compact(): what it takes on and what not, what it says, and how it is stopped."""
+"""log.compact(): what it compacts and what not, what it reports, and how it is stopped."""
 
+import struct
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kstore
-from kstore.engine.compact.cleaner import OffsetMap
-from kstore.engine.io import file
-from kstore.log.compact.throttle import Throttle
+from tests.helpers.effort import times
 from tests.helpers.markers import marker
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "cleanup_policy": "compact",
     "internal_segment_bytes": 1000,
     "index_interval_bytes": 100,
@@ -37,7 +36,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def opened(directory: Path, **options: object) -> kstore.LogWriter:
+def opened(directory: Path, **options: Any) -> kstore.LogWriter:
     return kstore.open(directory, "a", **{**OPTIONS, **options})
 
 
@@ -48,6 +47,23 @@ def fill(log: kstore.LogWriter, count: int = 100, keys: int = 10, first: int = 0
 
 def offsets(log: kstore.PartitionLog) -> list[int]:
     return [record.offset for record in log]
+
+
+def transaction(log: kstore.LogWriter, sequence: int, key: bytes, value: bytes | None, kind: str) -> None:
+    """One record of a transaction, and its end."""
+    batch = kstore.encode_batch(
+        [(log.clock_ms(), key, value, None)],
+        producer_id=5,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    log.append_batches(batch)
+    log.append_batches(marker(kind, 5, log.clock_ms()), origin="coordinator", transaction_version=0)
+
+
+def committed(log: kstore.PartitionLog) -> list[bytes | None]:
+    return [record.value for record in log.records(isolation="read_committed")]
 
 
 def test_only_where_the_policy_says_so(tmp_path: Path) -> None:
@@ -124,94 +140,6 @@ def test_lags(tmp_path: Path, clock: Clock) -> None:
         done = log.compact()
         assert done.reason == "max.compaction.lag.ms was over 5 ms ago"
         assert offsets(log) == list(range(100, 110))
-
-
-def test_open_transactions_are_left_alone(tmp_path: Path) -> None:
-    with opened(tmp_path / "t-0") as log:
-        fill(log, 30)
-        log.roll()
-        batch = kstore.encode_batch(
-            [(log.clock_ms(), b"key 1", b"undecided", None)],
-            producer_id=5,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        )
-        log.append_batches(batch)
-        fill(log, 30)
-        log.roll()
-        done = log.compact()
-        assert done.first_uncleanable_offset == done.end_offset == 30
-        assert offsets(log) == [*range(20, 61)]
-
-
-def test_transactions_aborted_below_the_log_start(tmp_path: Path) -> None:
-    """They count as committed, as in Kafka, and are not taken for a sign that the transaction index is damaged."""
-    policy = {"cleanup_policy": "compact,delete", "retention_ms": -1, "min_cleanable_dirty_ratio": 0}
-    policy["delete_retention_ms"] = 0
-    sequence = 0
-
-    def abort(log: kstore.LogWriter, key: bytes) -> None:
-        nonlocal sequence
-        batch = kstore.encode_batch(
-            [(log.clock_ms(), key, b"v", None)],
-            producer_id=5,
-            producer_epoch=0,
-            base_sequence=sequence,
-            transactional=True,
-        )
-        sequence += 1
-        log.append_batches(batch)
-        log.append_batches(marker("ABORT", 5, log.clock_ms()), origin="coordinator", transaction_version=0)
-
-    with opened(tmp_path / "t-0", internal_segment_bytes=10**6, **policy) as log:
-        abort(log, b"below")
-        log.append(b"v", b"k")
-        log.delete_records(2)
-        log.roll()
-        assert log.compact().records_removed == 0
-        abort(log, b"above")
-        abort(log, b"last")  # its batch stays for the sequence number
-        for i in range(3):  # the record goes, then the entry of the index, then the marker
-            log.append(b"%d" % i, b"k")
-            log.roll()
-            log.compact()
-        assert [batch.base_offset for batch in log.from_file_start().batches()] == [0, 5, 6, 9]
-        assert [txn.first_offset for txn in log.segments[0].transaction_index] == [5]
-
-
-def test_a_transaction_that_ended_before_the_first_dirty_offset(tmp_path: Path) -> None:
-    """What its producer wrote afterwards counts, though the entry of the transaction is in the same segment.
-
-    Kafka's cleaner leaves such records out of its map, so that a deleted key comes back in the end."""
-    policy = {"min_cleanable_dirty_ratio": 0, "internal_segment_bytes": 10**6, "delete_retention_ms": 0}
-    policy["index_interval_bytes"] = 0
-    two_keys = {
-        "log_cleaner_dedupe_buffer_size": 24 * 43_691,
-        "log_cleaner_io_buffer_load_factor": 2.5 / 43_691,
-    }
-    with opened(tmp_path / "t-0", **policy, **two_keys) as log:
-
-        def write(key: bytes, value: bytes | None, sequence: int, end: str) -> None:
-            batch = kstore.encode_batch(
-                [(log.clock_ms(), key, value, None)],
-                producer_id=5,
-                producer_epoch=0,
-                base_sequence=sequence,
-                transactional=True,
-            )
-            log.append_batches(batch)
-            log.append_batches(marker(end, 5, log.clock_ms()), origin="coordinator", transaction_version=0)
-
-        write(b"none", b"v", 0, "ABORT")
-        for key in (b"deleted", b"other", b"third"):  # the map is full behind the second one
-            log.append(b"v", key)
-        write(b"deleted", None, 1, "COMMIT")
-        log.roll()
-        done = log.compact()
-        assert (len({s.base_offset for s in done.segments}), len(done.segments)) == (1, 2)  # two passes
-        assert offsets(log) == [3, 4]
-        assert log.last(b"deleted") is None
 
 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
@@ -322,57 +250,100 @@ def test_a_damaged_segment_is_left_alone(tmp_path: Path) -> None:
         assert log.compact().records_removed == 90
 
 
-# ---- other threads meanwhile ------------------------------------------------------------------------------------
+# ---- transactions ---------------------------------------------------------------------------------------------------
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
-    """Does something in another thread, once, when a cleaned file is being completed."""
-    sync = file.set_mtime_ms
-    done = []
-
-    def interrupt(path: str, mtime_ms: int) -> None:
-        if not done:
-            done.append(True)
-            thread = threading.Thread(target=do)
-            thread.start()
-            thread.join(60)
-        sync(path, mtime_ms)
-
-    monkeypatch.setattr("kstore.log.compact.cleaned.set_mtime_ms", interrupt)
-
-
-def test_appends_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path / "t-0") as log:
-        fill(log, 100)
+def test_transactions_aborted_below_the_log_start(tmp_path: Path) -> None:
+    """They count as committed, as in Kafka, and are not taken for a sign that the transaction index is damaged."""
+    policy = {"cleanup_policy": "compact,delete", "retention_ms": -1, "min_cleanable_dirty_ratio": 0}
+    policy["delete_retention_ms"] = 0
+    with opened(tmp_path / "t-0", internal_segment_bytes=10**6, **policy) as log:
+        transaction(log, 0, b"below", b"v", "ABORT")
+        log.append(b"v", b"k")
+        log.delete_records(2)
         log.roll()
-        meanwhile(monkeypatch, lambda: fill(log, 50, first=100))
-        assert log.compact().end_offset == 100
-        assert offsets(log) == list(range(90, 150))
-
-
-@pytest.mark.parametrize("change", ["truncate", "retain", "start anew"])
-def test_what_is_gone_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    policy = {"cleanup_policy": "compact,delete", "retention_bytes": 500, "retention_ms": -1}
-    with opened(tmp_path / "t-0", **policy) as log:
-        fill(log, 100)
-        log.roll()
-        changes: dict[str, Callable[[], object]] = {
-            "truncate": lambda: log.truncate_to(3),
-            "retain": log.retain,
-            "start anew": lambda: log.truncate_fully_and_start_at(500),
-        }
-        meanwhile(monkeypatch, changes[change])
-        with pytest.raises(kstore.LogChangedError, match=r"while compact\(\) was at work"):
+        assert log.compact().records_removed == 0
+        transaction(log, 1, b"above", b"v", "ABORT")
+        transaction(log, 2, b"last", b"v", "ABORT")  # its batch stays for the sequence number
+        for i in range(3):  # the record goes, then the entry of the index, then the marker
+            log.append(b"%d" % i, b"k")
+            log.roll()
             log.compact()
-        left = offsets(log)
-        assert left == {"truncate": [0, 1, 2], "start anew": []}.get(change, left)
-        assert not list((tmp_path / "t-0").glob("*.cleaned"))
-        end = log.append(b"goes on", b"key")
+        assert [batch.base_offset for batch in log.from_file_start().batches()] == [0, 5, 6, 9]
+        assert [txn.first_offset for txn in log.aborted_transactions(0, 100)] == [5]
+
+
+def test_a_transaction_that_ended_before_the_first_dirty_offset(tmp_path: Path) -> None:
+    """What its producer wrote afterwards counts, though the entry of the transaction is in the same segment.
+
+    Kafka's cleaner leaves such records out of its map, so that a deleted key comes back in the end."""
+    policy = {"min_cleanable_dirty_ratio": 0, "internal_segment_bytes": 10**6, "delete_retention_ms": 0}
+    policy["index_interval_bytes"] = 0
+    two_keys = {
+        "log_cleaner_dedupe_buffer_size": 24 * 43_691,
+        "log_cleaner_io_buffer_load_factor": 2.5 / 43_691,
+    }
+    with opened(tmp_path / "t-0", **policy, **two_keys) as log:
+        transaction(log, 0, b"none", b"v", "ABORT")
+        for key in (b"deleted", b"other", b"third"):  # the map is full behind the second one
+            log.append(b"v", key)
+        transaction(log, 1, b"deleted", None, "COMMIT")
         log.roll()
+        done = log.compact()
+        assert (len({s.base_offset for s in done.segments}), len(done.segments)) == (1, 2)  # two passes
+        assert offsets(log) == [3, 4]
+        assert log.last(b"deleted") is None
+
+
+def with_an_aborted_transaction(path: Path, **options: Any) -> kstore.LogWriter:
+    """Its transaction index is in the segment at offset 3."""
+    log = opened(path, min_cleanable_dirty_ratio=0, **options)
+    for key in (b"p", b"q", b"r"):
+        log.append(b"x", key=key)
+    log.roll()
+    transaction(log, 0, b"a", b"aborted", "ABORT")
+    return log
+
+
+@pytest.mark.parametrize("way", ["truncate_to", "truncate_fully_and_start_at"])
+def test_an_index_that_was_deleted_is_no_index_of_the_next_segment(tmp_path: Path, way: str) -> None:
+    """The committed record was left out by it, and compact() removed it."""
+    with with_an_aborted_transaction(tmp_path / "t-0", file_delete_delay_ms=60_000) as log:
+        getattr(log, way)(2)
+        log.append(b"z", key=b"z")
+        log.roll()
+        transaction(log, 0, b"a", b"committed", "COMMIT")
+        log.roll()
+        assert list((tmp_path / "t-0").glob("*3.txnindex.deleted"))
+        for reader in (log, kstore.open(tmp_path / "t-0")):
+            assert committed(reader)[-1] == b"committed"
+            assert reader.aborted_transactions(0, 100) == []
         log.compact()
-        assert log.get(end).value == b"goes on"
-    again = kstore.open(tmp_path / "t-0")
-    assert not again.recovery.findings
+        assert committed(log)[-1] == b"committed"
+    assert committed(kstore.open(tmp_path / "t-0"))[-1] == b"committed"
+
+
+@pytest.mark.parametrize("damage", ["missing", "invented"])
+def test_markers_contradict_the_transaction_index(tmp_path: Path, damage: str) -> None:
+    with with_an_aborted_transaction(tmp_path / "t-0") as log:
+        transaction(log, 1, b"b", b"committed", "COMMIT")
+        log.append(b"other", key=b"b")
+        log.roll()
+    [index] = (tmp_path / "t-0").glob("*.txnindex")
+    if damage == "missing":
+        index.unlink()
+    else:  # its first offset, its last one and the stable offset are those of the committed one
+        index.write_bytes(index.read_bytes()[:10] + struct.pack(">qqq", 5, 6, 7))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "t-0").glob("*.log")}
+    with (
+        opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log,
+        pytest.raises(kstore.CorruptIndexError, match=r"txnindex: the marker at offset \d"),
+    ):
+        log.compact()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "t-0").glob("*.log")} == before
+
+
+# ---- other threads ------------------------------------------------------------------------------------------------
 
 
 def test_closing_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,52 +388,23 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         assert sorted(found) == [0, 0, 0, 290]
 
 
-def test_throttle() -> None:
-    now = [0.0]
-    naps: list[float] = []
-    looks: list[None] = []
+def test_another_thread_that_rolls_is_no_failure(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", min_cleanable_dirty_ratio=0) as log:
+        stop = threading.Event()
+        rounds = 0
 
-    def wait(seconds: float) -> None:
-        naps.append(seconds)
-        now[0] += seconds
+        def roll() -> None:
+            nonlocal rounds
+            while not stop.is_set() or rounds < 20:
+                log.append(b"v", key=b"k")
+                log.roll()
+                rounds += 1
 
-    throttle = Throttle(1000, lambda: looks.append(None), lambda: now[0], wait)
-    for _ in range(10):
-        throttle.passed(500)
-    assert now[0] == pytest.approx(5)
-    assert max(naps) <= 0.1
-    assert len(looks) == 10 + len(naps)
-    assert Throttle(1.7e308, lambda: None).step == 4 << 20
-
-
-# ---- the map of offsets (SkimpyOffsetMapTest, spec 13.4) ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("items", [10, 100, 1000, 5000])
-def test_basic_offset_map(items: int) -> None:
-    offsets_of = OffsetMap(2 * items)
-    for i in range(items):
-        offsets_of.put(b"%d" % i, i)
-    assert [offsets_of.get(b"%d" % i) for i in range(items)] == list(range(items))
-    assert offsets_of.get(b"absent") == -1
-    offsets_of.put(b"0", 17)
-    assert offsets_of.get(b"0") == 17
-    assert len(offsets_of) == items
-
-
-def test_get_when_full() -> None:
-    offsets_of = OffsetMap(4096 // 24, 1.0)
-    key = 37
-    while len(offsets_of) < offsets_of.max_entries:
-        offsets_of.put(b"%d" % key, key)
-        key += 1
-    assert len(offsets_of) == 170
-    assert offsets_of.get(b"absent") == -1
-    assert offsets_of.get(b"%d" % (key - 1)) == key - 1 == offsets_of.latest_offset
-    with pytest.raises(ValueError, match="full"):
-        offsets_of.put(b"one more", 1)
-    offsets_of.update_latest_offset(400)
-    assert offsets_of.latest_offset == 400
-    assert offsets_of.get(b"40") == 40
-    with pytest.raises(ValueError, match="2 keys"):
-        OffsetMap(2, 0.5)
+        thread = threading.Thread(target=roll)
+        thread.start()
+        try:
+            for _ in range(times(60)):
+                log.compact()
+        finally:
+            stop.set()
+            thread.join()

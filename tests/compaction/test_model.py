@@ -1,7 +1,6 @@
 """A compacted log is the last word of every key: random logs against a dict, over several rounds of cleaning."""
 
 import contextlib
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kstore
+from tests.compaction.operations import CODECS
+from tests.helpers.effort import times
 
-CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 DAY = 86_400_000
-EXAMPLES = int(os.environ.get("KSTORE_COMPACTIONS", "15"))
 
 
 def batch_of(rng: random.Random, now: int, keys: int) -> bytes:
@@ -67,7 +66,7 @@ def table_of(log: kstore.PartitionLog) -> dict[bytes | None, bytes | None]:
     return {r.key: r.value for r in log}
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_rounds(seed: int, tmp_path_factory: pytest.TempPathFactory, tried: Callable[[int], None]) -> None:
     tried(1)

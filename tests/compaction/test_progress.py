@@ -1,11 +1,10 @@
-"""Who asks to be told how far a compaction, an erasure or a lookup is: by the API, and by the bars of the commands."""
+"""`progress` of compactions, erasures and lookups: what it is called with, what it may do, and the bars of the commands."""
 
 import contextlib
 import io
-import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,16 @@ import pytest
 
 import kstore
 from kstore.__main__ import main
-from kstore.tools.progress import Progress
+from tests.helpers.effort import SEED, some
 
-COUNT = 40_000
-OPTIONS: dict[str, Any] = {"cleanup_policy": "compact", "segment_bytes": 2_000_000}
+COUNT = 1000
+KEYS = [b"key %d" % i for i in range(20)]
+OPTIONS: dict[str, Any] = {
+    "cleanup_policy": "compact,delete",
+    "retention_ms": -1,
+    "internal_segment_bytes": 5000,
+    "index_interval_bytes": 100,
+}
 
 
 class Told:
@@ -28,8 +33,8 @@ class Told:
     def __call__(self, done: int, total: int) -> None:
         self.calls.append((done, total))
 
-    def check(self, least: int = 2) -> None:
-        """It goes on and on, never past the end, and ends there."""
+    def check(self, least: int = 10) -> None:
+        """It rises, never past the end, and ends there."""
         done = [each for each, _ in self.calls]
         totals = [total for _, total in self.calls]
         assert len(done) >= least
@@ -37,124 +42,6 @@ class Told:
         assert totals == sorted(totals)
         assert all(0 <= each <= total for each, total in self.calls)
         assert done[-1] == totals[-1]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    with kstore.open(tmp_path / "data" / "t-0", "a", **OPTIONS) as log:
-        keys = [b"key %d" % (i % 1000) for i in range(COUNT)]
-        log.extend([b"." * 100] * COUNT, keys, batch_bytes=20_000)
-        log.roll()
-    return tmp_path / "data" / "t-0"
-
-
-def test_a_compaction(path: Path) -> None:
-    with kstore.open(path, "a", **OPTIONS) as log:
-        size = sum(segment.size for segment in log.segments)
-        looked, done = Told(), Told()
-        log.compact(dry_run=True, progress=looked)
-        looked.check()
-        log.compact(progress=done)
-        assert looked.calls == done.calls
-        assert done.calls[-1] == (2 * size, 2 * size)  # the map of keys, then the copies
-        nothing = Told()
-        log.compact(progress=nothing)
-        assert nothing.calls == []
-
-
-def test_a_compaction_of_several_passes(path: Path) -> None:
-    """The whole is not known at first."""
-    told = Told()
-    with kstore.open(
-        path, "a", **OPTIONS, log_cleaner_dedupe_buffer_size=2**20 + 1, log_cleaner_io_buffer_load_factor=0.01
-    ) as log:
-        log.compact(progress=told)
-        assert len({total for _, total in told.calls}) > 2
-        told.check()
-        assert len(list(log)) == 1000
-
-
-def test_an_erasure(path: Path) -> None:
-    with kstore.open(path, "a", **OPTIONS) as log:
-        size = sum(segment.size for segment in log.segments)
-        looked, done = Told(), Told()
-        log.erase(keys=[b"key 7"], reason="asked for", dry_run=True, progress=looked)
-        looked.check(10)
-        log.erase(keys=[b"key 7"], reason="asked for", progress=done)
-        done.check(10)
-        assert done.calls[-1][1] == 4 * size  # to find them, to rewrite, and two digests
-        assert size * 3.9 < done.calls[-2][0]
-        assert b"key 7" not in {record.key for record in log}
-
-
-def test_an_erasure_that_rolls(path: Path) -> None:
-    told = Told()
-    with kstore.open(path, "a", **OPTIONS) as log:
-        log.append(b"value", b"key 7")
-        log.erase(keys=[b"key 7"], reason="asked for", progress=told)
-        told.check()
-        assert log.last(b"key 7") is None
-
-
-@pytest.mark.parametrize("writing", [False, True])
-def test_lookups(path: Path, writing: bool) -> None:
-    last, some, none = Told(), Told(), Told()
-    with kstore.open(path, "r+" if writing else "r", **(OPTIONS if writing else {})) as log:
-        assert log.last(b"key 7", progress=last) is not None
-        assert len(list(log.history(b"key 7", progress=some))) == COUNT // 1000
-        assert list(log.history(b"nobody", progress=none)) == []
-    for told in (last, some, none):
-        assert all(0 <= done <= total for done, total in told.calls)
-
-
-def test_a_lookup_in_a_large_log(tmp_path: Path) -> None:
-    """It looks at signals, and tells of itself, every 64 MiB."""
-    last, every = Told(), Told()
-    with kstore.open(tmp_path / "log", "a", segment_bytes=2**30) as log:
-        log.extend([b"." * 100_000] * 2000)
-        log.roll()
-        log.append(b"value")
-        size = sum(segment.size for segment in log.segments)
-        assert log.last(b"nobody", progress=last) is None
-    with kstore.open(tmp_path / "log") as log:  # a second lookup would make a map of the keys
-        assert list(log.history(b"nobody", progress=every)) == []
-    for told in (last, every):
-        assert len(told.calls) >= 2
-        assert {total for _, total in told.calls} == {size}
-        assert [done for done, _ in told.calls] == sorted(done for done, _ in told.calls)
-
-
-class StopError(Exception):
-    """Enough."""
-
-
-def raising(done: int, total: int) -> None:
-    raise StopError
-
-
-def test_an_exception_ends_it(path: Path) -> None:
-    calls: list[Callable[[kstore.LogWriter], object]] = [
-        lambda log: log.compact(progress=raising),
-        lambda log: log.compact(dry_run=True, progress=raising),
-        lambda log: log.erase(keys=[b"key 7"], reason="asked for", progress=raising),
-    ]
-    with kstore.open(path, "a", **OPTIONS) as log:
-        before = [record for record in log]
-        for call in calls:
-            with pytest.raises(StopError):
-                call(log)
-            assert list(log) == before
-        late = iter(range(4))
-
-        def raise_later(done: int, total: int) -> None:
-            if next(late, None) is None:
-                raise StopError
-
-        with pytest.raises(StopError):
-            log.compact(progress=raise_later)
-        log.append(b"one more", b"another key")
-        log.compact()
-        assert len(list(log)) == 1001
 
 
 class At:
@@ -171,117 +58,191 @@ class At:
             self.do()
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with kstore.open(tmp_path / "data" / "t-0", "a", **OPTIONS) as log:
+        keys = [KEYS[i % 20] for i in range(COUNT)]
+        log.extend([b"." * 50] * COUNT, keys, batch_bytes=1000)
+        log.roll()
+    return tmp_path / "data" / "t-0"
+
+
+# ---- what it is called with -----------------------------------------------------------------------------------------
+
+
+def test_a_compaction(path: Path) -> None:
+    with kstore.open(path, "a", **OPTIONS) as log:
+        size = sum(segment.size for segment in log.segments)
+        planned, done = Told(), Told()
+        log.compact(dry_run=True, progress=planned)
+        planned.check()
+        log.compact(progress=done)
+        assert planned.calls == done.calls
+        assert done.calls[-1] == (2 * size, 2 * size)  # the map of keys, then the copies
+        nothing = Told()
+        log.compact(progress=nothing)
+        assert nothing.calls == []
+
+
+def test_a_compaction_of_several_passes(path: Path) -> None:
+    """The total is not known at first."""
+    told = Told()
+    slots = {"log_cleaner_dedupe_buffer_size": 2**20 + 1, "log_cleaner_io_buffer_load_factor": 0.0003}
+    with kstore.open(path, "a", **OPTIONS, **slots) as log:
+        log.compact(progress=told)
+        assert len({total for _, total in told.calls}) > 2
+        told.check()
+        assert len(list(log)) == len(KEYS)
+
+
+def test_an_erasure(path: Path) -> None:
+    with kstore.open(path, "a", **OPTIONS) as log:
+        size = sum(segment.size for segment in log.segments)
+        planned, done, rolled = Told(), Told(), Told()
+        log.erase(keys=[KEYS[7]], reason="asked for", dry_run=True, progress=planned)
+        planned.check()
+        log.erase(keys=[KEYS[7]], reason="asked for", progress=done)
+        done.check()
+        assert done.calls[-1][1] == 4 * size  # to find them, to rewrite, and two digests
+        assert size * 3.8 < done.calls[-2][0]
+        assert KEYS[7] not in {record.key for record in log}
+        log.append(b"value", KEYS[7])  # in the active segment, which is rolled
+        log.erase(keys=[KEYS[7]], reason="asked for", progress=rolled)
+        rolled.check(2)
+        assert log.last(KEYS[7]) is None
+
+
+def test_lookups(tmp_path: Path) -> None:
+    """They call it every 64 MiB of what they read."""
+    last, every, none = Told(), Told(), Told()
+    with kstore.open(tmp_path / "log", "a", segment_bytes=2**30) as log:
+        log.extend([b"." * 100_000] * 1400)
+        log.roll()
+        log.append(b"value", b"key")
+        size = sum(segment.size for segment in log.segments)
+        assert log.last(b"nobody", progress=last) is None
+    with kstore.open(tmp_path / "log") as log:  # a second lookup would make a map of the keys
+        assert list(log.history(b"nobody", progress=every)) == []
+        assert log.last(b"key", progress=none) is not None
+    for told in (last, every):
+        assert len(told.calls) >= 2
+        assert {total for _, total in told.calls} == {size}
+        assert [done for done, _ in told.calls] == sorted(done for done, _ in told.calls)
+    assert none.calls == []
+
+
+# ---- what it may do -------------------------------------------------------------------------------------------------
+
 CALLS: list[Callable[..., object]] = [
     lambda log, progress: log.compact(progress=progress),
-    lambda log, progress: log.erase(keys=[b"key 999"], reason="asked for", progress=progress),
-    lambda log, progress: log.erase(keys=[b"key 999"], reason="asked for", dry_run=True, progress=progress),
+    lambda log, progress: log.erase(keys=[KEYS[19]], reason="asked for", progress=progress),
+    lambda log, progress: log.erase(keys=[KEYS[19]], reason="asked for", dry_run=True, progress=progress),
 ]
 
 
+class StopError(Exception):
+    """Enough."""
+
+
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("change", ["truncate_to", "truncate_fully_and_start_at"])
-@pytest.mark.parametrize("when", range(5))
-def test_a_truncation_meanwhile_is_no_damage(
-    path: Path, call: Callable[..., object], change: str, when: int
-) -> None:
-    """It is met in the middle of a segment, or behind its end."""
+@pytest.mark.parametrize("error", [StopError, StopIteration])
+def test_an_exception_is_passed_on(path: Path, call: Callable[..., object], error: type[Exception]) -> None:
+    """Whichever call of progress raises it, StopIteration too; nothing is done then, and it can be called again."""
+
+    def stop() -> None:
+        raise error
+
     with kstore.open(path, "a", **OPTIONS) as log:
-        cut = At(when, lambda: getattr(log, change)(500))
-        with contextlib.suppress(kstore.LogChangedError):  # what was read already may be enough
-            call(log, cut)
-        assert cut.count > when
-        assert log.log_end_offset == 500
-        assert all(record.offset < 500 for record in log)
-        assert not list(path.glob("*.cleaned"))
-        log.append(b"more", b"key")
+        last = {record.key: record for record in log}
+        count = Told()
+        log.erase(keys=[b"nobody"], reason="asked for", dry_run=True, progress=count)
+        for when in [0, *some(range(1, len(count.calls)), 6, "exceptions")]:
+            with pytest.raises(error):
+                call(log, At(when, stop))
+            assert {record.key: record for record in log} == last, (SEED, when)
+            assert not list(path.glob("*.cleaned"))
+        log.append(b"one more", b"another key")
         log.roll()
         log.compact()
-        assert log.last(b"key") is not None
+        assert len(list(log)) == len(KEYS) + 1
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_a_stop_iteration_is_passed_on(path: Path, call: Callable[..., object]) -> None:
-    """It is an exception as any other, whichever call of progress raises it."""
-    with kstore.open(path, "a", **OPTIONS) as log:
-        for when in itertools.count():
-            calls = itertools.count()
+CHANGES: dict[str, Callable[[kstore.LogWriter], object]] = {
+    "truncated": lambda log: log.truncate_to(50),
+    "started anew": lambda log: log.truncate_fully_and_start_at(50),
+    "retained": lambda log: (log.delete_records(log.segments[1].base_offset), log.retain()),
+}
 
-            def stop(done: int, total: int, calls: Iterator[int] = calls, when: int = when) -> None:
-                if next(calls) == when:
-                    raise StopIteration(when)
 
+def test_changes_meanwhile_are_no_damage(tmp_path: Path) -> None:
+    """A truncation or a retention is met in the middle of a segment, or after its end. The error says to call it again: there is
+    nothing to refresh in a log that is open for writing."""
+    cases = [
+        (number, change, when) for number in range(len(CALLS)) for change in CHANGES for when in range(20)
+    ]
+    for number, change, when in some(cases, 30, "changes"):
+        note = (SEED, number, change, when)
+        directory = tmp_path / f"{number}-{change}-{when}" / "t-0"
+        with kstore.open(directory, "a", **OPTIONS) as log:
+            log.extend([b"." * 50] * COUNT, [KEYS[i % 20] for i in range(COUNT)], batch_bytes=1000)
+            log.roll()
+            before = {record.offset: record for record in log}
+            meanwhile = At(when, lambda log=log, change=change: CHANGES[change](log))
+            text = ""
             try:
-                call(log, stop)
-            except StopIteration as e:
-                assert e.value == when
-            else:
-                break
-        assert when > 3
+                CALLS[number](log, meanwhile)
+            except kstore.LogChangedError as e:
+                text = str(e)
+                assert re.search(
+                    r" while (compact|erase)\(\) was at work; call it again for what is left$", text
+                ), note
+                assert "refresh" not in text
+            assert meanwhile.count > when, note
+            assert text or number != 0 or change == "retained", note  # an erasure may have read enough
+            if change != "retained":
+                assert log.log_end_offset == 50, note
+            assert {r.offset: r for r in log}.items() <= before.items(), note
+            assert not list(directory.glob("*.cleaned")), note
+            end = log.append(b"goes on", b"key")
+            log.roll()
+            log.compact()
+            assert log.get(end).value == b"goes on", note
+        assert not kstore.open(directory).recovery.findings, note
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("retained", [False, True])
-@pytest.mark.parametrize("when", [0, 2])
-def test_what_is_said_of_a_change_meanwhile(
-    path: Path, call: Callable[..., object], retained: bool, when: int
-) -> None:
-    """The log is open for writing: there is nothing to refresh."""
-
-    def change() -> None:
-        if retained:
-            log.delete_records(log.segments[1].base_offset)
-            log.retain()
-        else:
-            log.truncate_to(500)
-
-    progress = At(when, change)
-    with kstore.open(
-        path, "a", **(OPTIONS | {"cleanup_policy": "compact,delete", "retention_ms": -1})
-    ) as log:
-        told = ""
-        try:
-            call(log, progress)
-        except kstore.LogChangedError as e:
-            told = str(e)
-        assert progress.count > when
-        if call is not CALLS[-1]:  # a dry run may have read enough
-            assert re.search(
-                r"\.log: .* while (compact|erase)\(\) was at work; call it again for what is left$", told
-            )
-        assert "refresh" not in told
-
-
-def test_what_is_done_inside(path: Path) -> None:
-    """Progress is told in between, as a signal handler is: the log may be used, but for what waits for this very call."""
+def test_the_log_may_be_used_inside(path: Path) -> None:
+    """Except for what waits for this very call."""
     with kstore.open(path, "a", **OPTIONS) as log:
         refused = 0
 
         def use(done: int, total: int) -> None:
             nonlocal refused
-            log.append(b"more", b"key 7")
-            assert log.last(b"key 7").value == b"more"
-            for again in (log.compact, log.make_key_files):
+            log.append(b"more", KEYS[7])
+            record = log.last(KEYS[7])
+            assert record is not None
+            assert record.value == b"more"
+            for again in (log.compact, log.make_key_files, log.close, log.abandon):
                 with pytest.raises(kstore.ReentrantCallError):
                     again()
                 refused += 1
 
-        log.erase(keys=[b"nobody"], reason="asked for", progress=use)
-        assert refused
-
-
-@pytest.mark.parametrize("end", ["close", "abandon"])
-def test_it_cannot_be_closed_inside(path: Path, end: str) -> None:
-    """It would wait for itself. Nothing is done then, not the half of it."""
-    with kstore.open(path, "a", **OPTIONS) as log:
-
-        def close(done: int, total: int) -> None:
-            with pytest.raises(kstore.ReentrantCallError, match="progress"):
-                getattr(log, end)()
-
         for call in CALLS:
-            call(log, close)
+            call(log, use)
             assert not log.is_closed
-            log.append(b"value", b"another key")
+        assert refused
+        assert log.last(KEYS[19]) is None
+
+
+def test_a_policy_that_changes_meanwhile(path: Path) -> None:
+    """A compaction ends with the pass that it is in, and reports what it has done."""
+    slots = {"log_cleaner_dedupe_buffer_size": 2**20 + 1, "log_cleaner_io_buffer_load_factor": 0.0001}
+    with kstore.open(path, "a", **OPTIONS, **slots) as log:
+        count = Told()
+        log.compact(dry_run=True, progress=count)  # one pass
+        done = log.compact(progress=At(len(count.calls) - 1, lambda: log.configure(cleanup_policy="delete")))
+        assert done.segments
+        with pytest.raises(kstore.PolicyViolationError):
+            log.compact()
 
 
 def test_a_store_cannot_be_closed_inside(path: Path) -> None:
@@ -291,23 +252,23 @@ def test_a_store_cannot_be_closed_inside(path: Path) -> None:
             with pytest.raises(kstore.ReentrantCallError):
                 store.close()
 
-        store.erase("t", keys=[b"key 7"], reason="asked for", progress=close)
+        store.erase("t", keys=[KEYS[7]], reason="asked for", progress=close)
         assert not store.is_closed
-        store.append("t", b"value", b"key 7")
+        store.append("t", b"value", KEYS[7])
 
 
-@pytest.mark.parametrize("wrong", [1, "bar", True])
-def test_it_is_a_function(path: Path, wrong: Any) -> None:
+def test_it_is_a_function(path: Path) -> None:
     with kstore.open(path, "a", **OPTIONS) as log:
-        calls: list[Callable[[], object]] = [
-            lambda: log.compact(progress=wrong),
-            lambda: log.erase(keys=[b"key 7"], reason="asked for", progress=wrong),
-            lambda: log.last(b"key 7", progress=wrong),
-            lambda: log.history(b"key 7", progress=wrong),
-        ]
-        for call in calls:
-            with pytest.raises(TypeError, match="progress is a function of two numbers"):
-                call()
+        for wrong in (1, "bar", True):
+            calls: list[Callable[[Any], object]] = [
+                lambda wrong: log.compact(progress=wrong),
+                lambda wrong: log.erase(keys=[KEYS[7]], reason="asked for", progress=wrong),
+                lambda wrong: log.last(KEYS[7], progress=wrong),
+                lambda wrong: log.history(KEYS[7], progress=wrong),
+            ]
+            for call in calls:
+                with pytest.raises(TypeError, match="progress is a function of two numbers"):
+                    call(wrong)
 
 
 # ---- the bars -------------------------------------------------------------------------------------------------------
@@ -322,42 +283,42 @@ class Terminal(io.StringIO):
 
 def run_on_a_terminal(arguments: list[str]) -> str:
     """Runs a command that ends with 0; what stderr was given."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(Terminal()) as shown:
-        patch.setattr(Progress, "DELAY", 0.0)
-        patch.setattr(Progress, "INTERVAL", 0.0)
+    with contextlib.redirect_stderr(Terminal()) as shown:
         assert main(arguments) == 0
     return shown.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (["compact", "--dry-run"], "looking"),
-        (["compact"], "compacting"),
-        (["erase", "--key", "key 7", "--dry-run"], "looking"),
-        (["erase", "--key", "key 7"], "erasing"),
-        (["erase", "t", "--key", "key 7"], "erasing"),
-        (["erase", "t", "--key", "key 7", "--dry-run"], "looking"),
-    ],
-)
-def test_a_bar(path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str) -> None:
-    command, *more = arguments
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar is shown at once, and at each call."""
+    monkeypatch.setattr("kstore.tools.progress.Progress.DELAY", 0.0)
+    monkeypatch.setattr("kstore.tools.progress.Progress.INTERVAL", 0.0)
+
+
+def test_bars(path: Path, capsys: pytest.CaptureFixture[str], at_once: None) -> None:
     (path.parent / "meta.properties").write_text("version=1\nbroker.id=1\n")
-    directory = path.parent if "t" in more else path
-    shown = run_on_a_terminal([command, str(directory), *more, "--json"]).split("\r")
-    assert shown[1].startswith(f"{what} [")
-    assert "%" in shown[1]
-    assert shown[-1] == "\x1b[K"  # nothing of it stays
-    rows = capsys.readouterr().out.splitlines()
-    assert rows
-    for row in rows:
-        json.loads(row)  # the bar is not among them
+    for arguments, what in (
+        (["compact", str(path), "--dry-run"], "looking"),
+        (["compact", str(path)], "compacting"),
+        (["erase", str(path), "--key", "key 7", "--dry-run"], "looking"),
+        (["erase", str(path), "--key", "key 7"], "erasing"),
+        (["erase", str(path.parent), "t", "--key", "key 8", "--dry-run"], "looking"),
+        (["erase", str(path.parent), "t", "--key", "key 8"], "erasing"),
+    ):
+        shown = run_on_a_terminal([*arguments, "--json"]).split("\r")
+        assert shown[1].startswith(f"{what} [")
+        assert "%" in shown[1]
+        assert shown[-1] == "\x1b[K"  # nothing of it stays
+        rows = capsys.readouterr().out.splitlines()
+        assert rows
+        for row in rows:
+            json.loads(row)  # the bar is not among them
 
 
-def test_a_bar_of_a_lookup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bars_of_lookups(tmp_path: Path, capsys: pytest.CaptureFixture[str], at_once: None) -> None:
     with kstore.open(tmp_path / "log", "a", segment_bytes=2**30) as log:
         log.append(b"first", b"wanted")
-        log.extend([b"." * 100_000] * 1500)
+        log.extend([b"." * 100_000] * 1400)
         log.append(b"last", b"wanted")
     for more in ([], ["--history"]):
         shown = run_on_a_terminal(["get", str(tmp_path / "log"), "--key", "wanted", *more])
@@ -366,6 +327,6 @@ def test_a_bar_of_a_lookup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert len(capsys.readouterr().out.splitlines()) == 1 + bool(more)
 
 
-def test_no_bar_without_a_terminal(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_without_a_terminal(path: Path, capsys: pytest.CaptureFixture[str], at_once: None) -> None:
     assert main(["compact", str(path)]) == 0
     assert capsys.readouterr().err == ""
