@@ -1,4 +1,4 @@
-"""Does every code block of README and docs run, and print what the page says?
+"""Every code block of README and docs runs, and prints what the page says.
 
 The blocks of a page run in order in one empty directory. `python` and `sh` blocks are run, and an `output` block is what
 the one before it must have printed ("..." stands for anything). `text` is neither. `<!-- skip: next "reason" -->` before a
@@ -37,6 +37,7 @@ LANGUAGES = ("python", "sh", "output")
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")])
 NOT_CODE = ("text",)
 ALONE = ("spark.md",)  # in a process of its own: Java and the session stay as long as the process does
+NIGHTLY = ("spark.md", "testing.md")  # a minute: Java, and every state of a disk after a power cut
 NEEDS = {  # page: what its blocks import besides kstore
     "README.md": ("pyarrow",),
     "columns.md": ("pyarrow", "polars", "duckdb", "pandas"),
@@ -137,10 +138,12 @@ def loggers_as_they_were() -> Iterator[None]:
         each.handlers[:] = handlers
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(p, marks=[pytest.mark.spark] if p.name in ALONE else [], id=p.name) for p in PAGES],
-)
+def marks_of(page: Path) -> list[pytest.MarkDecorator]:
+    spark = [pytest.mark.spark] if page.name in ALONE else []
+    return [*spark, pytest.mark.nightly] if page.name in NIGHTLY else spark
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks_of(page), id=page.name) for page in PAGES])
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
     for name in NEEDS.get(page.name, ()):
         if importlib.util.find_spec(name) is None:
@@ -150,13 +153,13 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
     assert ran == blocks - _skipped(page)
 
 
-@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "CONTRIBUTING.md"], ids=lambda page: page.name)
-def test_blocks_say_what_they_are(page: Path) -> None:
+def test_blocks_say_what_they_are() -> None:
     """A block without a language would be run by nobody."""
-    text = page.read_text("utf-8")
-    opening = FENCE.findall(text)[::2]
-    assert "```output\n...\n```" not in text  # an output that anything matches
-    assert set(opening) <= {*LANGUAGES, *NOT_CODE}
+    for page in [*PAGES, REPOSITORY / "CONTRIBUTING.md"]:
+        text = page.read_text("utf-8")
+        opening = FENCE.findall(text)[::2]
+        assert "```output\n...\n```" not in text, page.name  # an output that anything matches
+        assert set(opening) <= {*LANGUAGES, *NOT_CODE}, page.name
 
 
 def _skipped(page: Path) -> int:

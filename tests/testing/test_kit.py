@@ -49,21 +49,6 @@ def test_a_process_is_killed(tmp_path: Path) -> None:
     assert [record.value for record in kstore.open(tmp_path / "t-0")] == [b"one"]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"nth": 0}, {"nth": 1.5}, {"nth": 1, "error": 0}, {"nth": 1, "how": "softly"}]
-)
-def test_arguments_of_failing(wrong: dict[str, object]) -> None:
-    with pytest.raises((TypeError, ValueError)), failing(**wrong):  # type: ignore[arg-type]
-        pass
-
-
-def test_another_model_is_refused(tmp_path: Path) -> None:
-    with Recorder(tmp_path) as recorder:
-        pass
-    with pytest.raises(ValueError, match="model"):
-        next(crash_states(recorder.trace, models=["btrfs"]))
-
-
 def test_an_image_is_written_as_it_was(tmp_path: Path, kstore_log_directory: Path) -> None:
     image = Image.of(kstore_log_directory)
     (tmp_path / "copy").mkdir()
@@ -91,10 +76,10 @@ def test_fixtures(kstore_log: kstore.LogWriter, kstore_log_directory: Path) -> N
 
 
 def test_a_path_is_recorded_a_second_time(tmp_path: Path) -> None:
-    """A log of before is still open: its files are gone, so they are none of this record, nor an error."""
+    """A log of before is still open: its files are gone, so they are not in this record, and no error."""
     root = tmp_path / "root"
     with Recorder(tmp_path):
-        before = kstore.open(root / "t-0", "a")
+        before = kstore.open(root / "t-0", "a", segment_index_bytes=256)
         before.append(b"v")
     shutil.rmtree(root)
     root.mkdir()
@@ -102,7 +87,7 @@ def test_a_path_is_recorded_a_second_time(tmp_path: Path) -> None:
         before.abandon()
         del before
         gc.collect()
-        with kstore.open(root / "t-0", "a") as log:
+        with kstore.open(root / "t-0", "a", segment_index_bytes=256) as log:
             log.append(b"v")
     assert {call.path for call in recorder.trace.calls if call.name == "write"} >= {
         "t-0/00000000000000000000.log"
@@ -110,22 +95,29 @@ def test_a_path_is_recorded_a_second_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        ({"moments": 0}, ValueError),
-        ({"moments": "x"}, TypeError),
-        ({"most": 0}, ValueError),
-        ({"most": 1.5}, TypeError),
-        ({"randoms": -1}, ValueError),
-        ({"models": []}, ValueError),
-        ({"models": "ordered"}, TypeError),
-    ],
+    "wrong", [{"nth": 0}, {"nth": 1.5}, {"nth": 1, "error": 0}, {"nth": 1, "how": "softly"}], ids=str
 )
-def test_a_search_without_states_is_refused(
-    tmp_path: Path, wrong: dict[str, Any], error: type[Exception]
-) -> None:
-    """Else a test that looks at each state would pass without one."""
+def test_arguments_of_failing(wrong: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)), failing(**wrong):
+        pass
+
+
+def test_a_search_without_states_is_refused(tmp_path: Path) -> None:
+    """Else a test that checks each state would pass without one."""
     with Recorder(tmp_path) as recorder:
-        kstore.open(tmp_path / "t-0", "a").close()
-    with pytest.raises(error, match=next(iter(wrong))):
-        list(crash_states(recorder.trace, **wrong))
+        kstore.open(tmp_path / "t-0", "a", segment_index_bytes=256).close()
+    several: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"moments": 0}, ValueError, "moments"),
+        ({"moments": "x"}, TypeError, "moments"),
+        ({"most": 0}, ValueError, "most"),
+        ({"most": 1.5}, TypeError, "most"),
+        ({"randoms": -1}, ValueError, "randoms"),
+        ({"models": []}, ValueError, "models"),
+        ({"models": "ordered"}, TypeError, "models"),
+        ({"models": ["btrfs"]}, ValueError, "model"),
+    ]
+    for wrong, error, words in several:
+        with pytest.raises(error, match=words):
+            list(crash_states(recorder.trace, **wrong))
+    with pytest.raises(TypeError, match="trace"):
+        list(crash_states("x"))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from tests.tools.test_topics import run
+from tests.tools.conftest import Run
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def offsets(data: Path, group: str) -> list[int | None]:
     return [None if position is None else position.offset for position in found]
 
 
-def test_the_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "cursors", data)
+def test_the_table(data: Path, run: Run) -> None:
+    code, out, err = run("cursors", data)
     assert (code, err) == (0, "")
     assert [line.split()[:6] for line in out.splitlines()] == [
         ["GROUP", "TOPIC", "PARTITION", "POSITION", "END", "LAG"],
@@ -39,51 +39,49 @@ def test_the_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["mailer", "orders", "1", "-", "10", "10"],
     ]
     assert "Z  two\\nlines\n" in out
-    lines = run(capsys, "cursors", data, "--group", "mailer", "--json")[1].splitlines()
+    lines = run("cursors", data, "--group", "mailer", "--json")[1].splitlines()
     assert [(json.loads(line)["position"], json.loads(line)["lag"]) for line in lines] == [(3, 7), (None, 10)]
-    lines = run(capsys, "cursors", data / "orders-0", "--group", "mailer", "--json")[1].splitlines()
+    lines = run("cursors", data / "orders-0", "--group", "mailer", "--json")[1].splitlines()
     assert len(lines) == 1
     told = json.loads(lines[0])
     assert (told["position"], told["lag"], told["metadata"], told["leader_epoch"]) == (3, 7, "two\nlines", 0)
-    assert run(capsys, "cursors", data, "--topic", "other")[1].count("\n") == 1
+    assert run("cursors", data, "--topic", "other")[1].count("\n") == 1
 
 
-def test_a_group_of_no_position_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "cursors", data, "--group", "mialer")
+def test_a_group_of_no_position_is_named(data: Path, run: Run) -> None:
+    code, out, err = run("cursors", data, "--group", "mialer")
     assert (code, out.count("\n"), err) == (1, 1, f"group 'mialer' has no position in {data}\n")
 
 
-def test_one_that_was_made_anew_is_not_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_was_made_anew_is_not_listed(data: Path, run: Run) -> None:
     (data / "orders-0").rename(data / "old")
     kstore.open(data / "orders-0", "a").close()
-    assert "mailer" not in run(capsys, "cursors", data)[1]
+    assert "mailer" not in run("cursors", data)[1]
 
 
 @pytest.mark.parametrize(
     ("place", "new"),
     [("earliest", 0), ("latest", 10), ("7", 7), ("2023-11-14T22:13:20.004", 4), ("2100-01-01", 10)],
 )
-def test_a_reset_and_its_preview(
-    data: Path, capsys: pytest.CaptureFixture[str], place: str, new: int
-) -> None:
+def test_a_reset_and_its_preview(data: Path, run: Run, place: str, new: int) -> None:
     before = (data / "kstore-cursors-billing.positions").read_bytes()
     words = ("cursors", data, "--group", "billing", "--reset-to", place)
-    preview = run(capsys, *words, "--dry-run")
+    preview = run(*words, "--dry-run")
     assert (data / "kstore-cursors-billing.positions").read_bytes() == before
     assert preview[0] == 0
     assert [line.split() for line in preview[1].splitlines()[1:]] == [
         ["billing", "orders", "0", "5", str(new)],
         ["billing", "orders", "1", "6", str(new)],
     ]
-    assert run(capsys, *words) == preview
+    assert run(*words) == preview
     assert offsets(data, "billing") == [new, new]
     assert offsets(data, "mailer") == [3, None]
 
 
-def test_a_group_gets_positions_in_a_whole_topic(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_gets_positions_in_a_whole_topic(data: Path, run: Run) -> None:
     words = ("cursors", data, "--reset-to", "8", "--topic", "orders", "--group")
-    assert run(capsys, *words, "mailer")[1].splitlines()[2].split() == ["mailer", "orders", "1", "-", "8"]
-    assert run(capsys, *words, "fresh")[0] == 0
+    assert run(*words, "mailer")[1].splitlines()[2].split() == ["mailer", "orders", "1", "-", "8"]
+    assert run(*words, "fresh")[0] == 0
     assert offsets(data, "mailer") == offsets(data, "fresh") == [8, 8]
 
 
@@ -99,21 +97,19 @@ def test_a_group_gets_positions_in_a_whole_topic(data: Path, capsys: pytest.Capt
         (("--group", "billing", "--reset-to", "-1"), 2, "from 0"),
     ],
 )
-def test_what_is_refused(
-    data: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, text: str
-) -> None:
-    found, out, err = run(capsys, "cursors", data, *words)
+def test_what_is_refused(data: Path, run: Run, words: tuple[str, ...], code: int, text: str) -> None:
+    found, out, err = run("cursors", data, *words)
     assert (found, out) == (code, "")
     assert text in err
     assert offsets(data, "billing") == [5, 6]
 
 
-def test_a_group_that_reads_is_not_moved(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_that_reads_is_not_moved(data: Path, run: Run) -> None:
     with kstore.open(data / "orders-1").cursor("billing"):
-        code, _, err = run(capsys, "cursors", data, "--group", "billing", "--reset-to", "latest")
+        code, _, err = run("cursors", data, "--group", "billing", "--reset-to", "latest")
     assert code == 1
     assert "which is this one" in err
     assert offsets(data, "billing") == [5, 6]
-    assert run(capsys, "cursors", data / "nowhere")[0] == 1
+    assert run("cursors", data / "nowhere")[0] == 1
     (data / "empty").mkdir()
-    assert "neither a log directory" in run(capsys, "cursors", data / "empty")[2]
+    assert "neither a log directory" in run("cursors", data / "empty")[2]

@@ -1,0 +1,108 @@
+"""What is generated is up to date: pages and stubs from the code, pictures and tables from the figures of benchmarks."""
+
+import ast
+import importlib
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import kstore
+
+REPOSITORY = Path(__file__).parents[2]
+DOCS = REPOSITORY / "docs"
+REPORT = REPOSITORY / "benchmarks" / "report"
+
+
+def generator(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+
+def test_the_page_of_the_api() -> None:
+    page = generator("generate_api").page()
+    assert page == (DOCS / "api.md").read_text("utf-8"), "run python docs/generate_api.py"
+    assert all(f"\n## {name}\n" in page or f"`{name}`" in page for name in kstore.__all__ if name[0] != "_")
+
+
+@pytest.mark.parametrize("page", ["configuration.md", "command-line.md"])
+def test_a_page_of_the_code(page: str) -> None:
+    made = generator("generate_pages").PAGES[page]()
+    assert made == (DOCS / page).read_text(encoding="utf-8"), "run: python docs/generate_pages.py"
+
+
+def test_every_option_is_described() -> None:
+    options = kstore.LogConfig.describe()
+    assert [option.name for option in options] == list(kstore.ConfigOptions.__annotations__)
+    for option in options:
+        assert option.text.endswith(".")
+        assert option.kafka_name == option.name.replace("_", ".")
+        assert option.default == getattr(kstore.LogConfig(), option.name)
+        assert f"\n    {option.name}:\n" in (kstore.LogConfig.__doc__ or "")
+    assert {option.unit for option in options} == {"bytes", "ms", "records", ""}
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def test_the_picture_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    picture = importlib.import_module("benchmarks.small_picture")
+    report = json.loads((REPORT / "figures.json").read_text())
+    made = picture.draw(report)
+    assert made == (REPORT / "small.svg").read_text(), "run python -m benchmarks.small_picture"
+    assert f"![{picture.in_words(report)}](" in (REPOSITORY / "README.md").read_text("utf-8")
+
+
+def test_the_tables_of_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    tables = importlib.import_module("benchmarks.tables")
+    report = json.loads((REPORT / "figures.json").read_text())
+    page = (DOCS / "benchmarks.md").read_text("utf-8").splitlines()
+    for lines in (tables.figures_table(report), tables.growth_table(report)):
+        at = page.index(lines[0])
+        assert page[at : at + len(lines) + 1] == [*lines, ""], "run python -m benchmarks.tables"
+
+
+# ---- stubs ---------------------------------------------------------------------------------------
+
+
+def test_stubs_have_the_docstrings_of_the_compiled_modules() -> None:
+    stubs = generator("generate_stubs")
+    assert len(stubs.STUBS) > 5
+    stale = [path.stem for path in stubs.STUBS if stubs.stub(path) != path.read_text("utf-8")]
+    assert stale == [], "run: python docs/generate_stubs.py"
+
+
+def test_public_names_have_docstrings() -> None:
+    stubs = {path.relative_to(REPOSITORY).as_posix(): path for path in generator("generate_stubs").STUBS}
+    seen = set()
+    for name in kstore.__all__:
+        thing = getattr(kstore, name)
+        path = stubs.get(f"{getattr(thing, '__module__', '').replace('.', '/')}.pyi")
+        if path is not None:
+            body = ast.parse(path.read_text("utf-8")).body
+            (node,) = (n for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == name)
+            assert ast.get_docstring(node), name
+            seen.add(name)
+    assert {"Record", "RecordBatch", "Segment", "Ticket", "encode_batch"} <= seen
+
+
+def test_a_docstring_is_replaced_and_the_rest_is_kept() -> None:
+    stubs = generator("generate_stubs")
+    bare = 'class A:  # one\n    @property\n    def b(self) -> int: ...  # ü\n\ndef c(x: str = "ü") -> None: ...\n'
+    told = (
+        'class A:  # one\n    """Old.\n\n    More."""\n\n    @property\n    def b(self) -> int:\n'
+        '        """Old."""  # ü\n\ndef c(x: str = "ü") -> None:\n    """Old: ü"""\n'
+    )
+    assert stubs.without_docstrings(bare) == bare
+    assert stubs.without_docstrings(told) == bare
