@@ -13,6 +13,7 @@ import kstore
 from kstore.testing import count_calls
 from tests.by_key.lookups import KEYS, check, fill, opened
 from tests.helpers.calls import ends
+from tests.helpers.effort import times
 
 
 def made(path: Path) -> None:
@@ -28,6 +29,7 @@ def replaced(path: Path) -> None:
         log.make_key_files()
 
 
+@pytest.mark.timeout(times(300))
 @pytest.mark.parametrize("work", [made, replaced])
 def test_whatever_call_is_the_last(ram: Path, work: Callable[[Path], None]) -> None:
     source = ram / "source-0"

@@ -151,4 +151,4 @@ class Machine(RuleBasedStateMachine):
 
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(max_examples=times(30), stateful_step_count=30, deadline=None)
-pytestmark = pytest.mark.timeout(0)
+pytestmark = pytest.mark.timeout(times(300))

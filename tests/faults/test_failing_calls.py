@@ -10,7 +10,9 @@ import kstore
 from kstore.testing import count_calls, failing
 from tests.faults.story import OPTIONS, Story
 from tests.helpers.calls import FAILURES, ends
-from tests.helpers.effort import SEED, some
+from tests.helpers.effort import SEED, some, times
+
+pytestmark = pytest.mark.timeout(times(300))
 
 
 def test_the_story_ends_well(ram: Path) -> None:

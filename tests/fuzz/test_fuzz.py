@@ -38,6 +38,7 @@ def test_the_corpus_of_a_header(target: str, tmp_path: Path) -> None:
     assert done.stdout == f"{len(files)} files\n"
 
 
+@pytest.mark.timeout(times(300))
 @pytest.mark.parametrize("name", FOUND)
 def test_cases_of_a_fuzzer_in_python(name: str, findings: Path) -> None:
     """A few new ones, and those that have failed before."""

@@ -13,7 +13,6 @@ import kstore
 from kstore.testing import failing
 from tests.helpers.effort import EFFORT, SEED, some
 
-STEP = 1
 FAILURES = ((errno.EIO, "error"), (errno.ENOSPC, "error"), (errno.EIO, "half"), (errno.ENOSPC, "half"))
 WAYS = (*FAILURES, (errno.EIO, "kill"), (errno.EIO, "kill_half"))
 

@@ -11,7 +11,6 @@ from tests.helpers.effort import some
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 LOG = f"{0:020}.log"
 SOURCES = ("codec_mixed", "headers", "transactions", "magic0", "magic1", "nulls", "compact_2_cleaned")
-STEP = 1
 
 
 def smallest_batches() -> list[kstore.RecordBatch]:

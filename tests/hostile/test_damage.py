@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 import kstore
-from tests.helpers.effort import SEED, some
+from tests.helpers.effort import SEED, some, times
 from tests.hostile.material import LOG, bit_flips, segment_bytes, smallest_batches, turned, write_partition
 
-pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::kstore.DataLossWarning"),  # what is left out is compared here
+    pytest.mark.timeout(times(300)),
+]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.helpers.effort import SEED, some
+from tests.helpers.effort import SEED, some, times
 from tests.helpers.markers import marker
 from tests.hostile.material import turned
 
@@ -144,7 +144,7 @@ def believed_by_the_page() -> dict[str, tuple[int, int]]:
     return {name: (int(there.replace(",", "")), int(wrong.replace(",", ""))) for name, there, wrong in rows}
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(times(300))
 def test_every_bit(home: Path, tried: Callable[[int], None]) -> None:
     partition = home / "t-0"
     right = answers(partition)

@@ -10,13 +10,13 @@ import numpy
 import pytest
 
 import kstore
-from tests.helpers.effort import SEED
+from tests.helpers.effort import SEED, times
 from tests.helpers.processes import environment
 
 PROBER = Path(__file__).with_name("prober.py")
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(times(300))
 def test_no_object_of_a_compiled_class_crashes(tmp_path: Path) -> None:
     """raw: without __init__, or with wrong arguments; derived: of subclasses that forget super().__init__(); whole: as
     they should be, used wrongly; cleared: emptied by the collector; cyclic: freed by it in many orders."""

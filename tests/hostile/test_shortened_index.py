@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.effort import times
 from tests.helpers.processes import environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no handler")
@@ -28,7 +29,7 @@ def run(directory: Path, *names: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(times(300))
 @pytest.mark.parametrize("name", ["trials", "reader_first", "sealed", "threads", "own_handler", "fork"])
 def test_a_writer_survives_it(tmp_path: Path, name: str) -> None:
     """What each of them tries is in shortened.py."""
