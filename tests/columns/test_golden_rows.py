@@ -147,9 +147,10 @@ def test_fields_of_batches(log: kstore.PartitionLog) -> None:
     is_damaged = False
     try:
         for batch in log.batches(isolation="read_uncommitted"):
+            fields = [getattr(batch, name) for name in BATCH_FIELDS]
             for record in batch.records(verify=False):
                 if not batch.is_control and log.log_start_offset <= record.offset < log.log_end_offset:
-                    right.append((record.offset, *(getattr(batch, name) for name in BATCH_FIELDS)))  # noqa: PERF401
+                    right.append((record.offset, *fields))  # noqa: PERF401
     except kstore.KstoreError:
         is_damaged = True
     rows, problem = scanned(log, columns=("offset", *BATCH_FIELDS), batch_rows=5)

@@ -1,4 +1,4 @@
-"""Batches outlive their log, their scan and each other; what is exported is released once, whoever does it."""
+"""Batches outlive their log, their scan and each other; what is exported is released once."""
 
 import gc
 import random

@@ -1,4 +1,4 @@
-"""OffsetCheckpointFileTest, LeaderEpochCheckpointFileTest, PartitionMetadataFileTest and others: small text files."""
+"""Checkpoint files, partition.metadata, the clean-shutdown marker: Kafka's tests of small files."""
 
 import uuid
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_read_offsets(foo: Path, text: str, point: int) -> None:
 
 @pytest.mark.parametrize(("text", "entries"), [("", ()), ("0\n", ()), ("0\n2\n2 3\n7 6\n", ((2, 3), (7, 6)))])
 def test_read_epochs(foo: Path, text: str, entries: tuple[tuple[int, int], ...]) -> None:
-    """LeaderEpochCheckpointFileTest; what entries that contradict each other leave is in LeaderEpochFileCacheTest."""
+    """LeaderEpochCheckpointFileTest; contradicting entries are in LeaderEpochFileCacheTest."""
     (foo / "leader-epoch-checkpoint").write_text(text)
     assert kstore.open(foo, clean=True).leader_epochs == entries
 
@@ -81,7 +81,7 @@ def test_malformed(foo: Path, text: str, line: int) -> None:
 
 
 def test_checkpoints_beside_the_partition(foo: Path) -> None:
-    """Recovery point and log start are found there; where there is none, or they cannot be read, they are 0."""
+    """Recovery point and log start are read from there; they are 0 without a file or if it is damaged."""
     log = kstore.open(foo)
     assert (log.recovery.recovery_point, log.log_start_offset, log.topic_id()) == (0, 0, None)
     assert log.recovery.findings == []

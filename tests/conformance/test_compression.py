@@ -287,7 +287,7 @@ def round_trip(codec: str, value: bytes, level: int | None = None) -> None:
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_every_level(codec: str) -> None:
-    """Every level that Kafka has, on nothing, a byte, a batch, several blocks, and what cannot be made smaller."""
+    """Every level that Kafka has, on nothing, a byte, a batch, several blocks, and incompressible bytes."""
     for level in LEVELS[codec]:
         for value in (b"", b"x", TEXT[:16384], TEXT[:70000], RANDOM[:70000]):
             round_trip(codec, value, level)
@@ -349,7 +349,7 @@ def test_lz4_stores_what_does_not_get_smaller() -> None:
 
 
 def test_levels() -> None:
-    """Kafka's defaults; -1 of gzip is 6; 9 of lz4 alone is the fast compressor, the thorough one ends at 12."""
+    """Kafka's defaults; -1 of gzip is 6; only 9 of lz4 is the fast compressor, 12 to 17 are the same."""
     for codec, default in (("gzip", -1), ("lz4", 9), ("zstd", 3)):
         assert pack(codec, TEXT) == pack(codec, TEXT, default)
     assert pack("gzip", TEXT, -1) == pack("gzip", TEXT, 6)

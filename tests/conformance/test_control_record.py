@@ -44,7 +44,7 @@ def test_serde(tmp_path: Path, fields: dict[str, Any]) -> None:
     ids=repr,
 )
 def test_deserialize_broken_marker(tmp_path: Path, fields: dict[str, bytes]) -> None:
-    """A key below 4 bytes, or one or a value of version -1, is none: recovery ends before it (spec 8.4, step 3)."""
+    """A key below 4 bytes, a key or value of version -1: recovery ends before it (spec 8.4, step 3)."""
     log = log_with(tmp_path, **fields)
     assert (log.log_end_offset, log.last_stable_offset()) == (1, 0)
 

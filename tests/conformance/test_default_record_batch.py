@@ -79,7 +79,7 @@ def test_invalid_crc() -> None:
 
 @pytest.mark.parametrize("codec", forge.CODECS)
 def test_invalid_record_count(codec: str) -> None:
-    """A count of 5 or 2 for three records, plain and compressed; a negative one; one byte after the last record."""
+    """A count of 5, 2 or -1 for three records, plain and compressed; one byte after the last record."""
     body = forge.record(THREE[0], 0, 1)
     wrong = [forge.batch(*THREE, count=count, codec=codec) for count in (5, 2, -1)]
     for raw in [*wrong, forge.batch(body=body + b"\0", count=1, codec=codec)]:

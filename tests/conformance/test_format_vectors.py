@@ -113,7 +113,7 @@ def test_legacy_examples(magic: int, expected: bytes) -> None:
 
 
 def test_index_examples(tmp_path: Path) -> None:
-    """Spec 3.2 to 3.5: the bytes of the three indexes and of two snapshots, written out and read from a log."""
+    """Spec 3.2 to 3.5: the bytes of three indexes and two snapshots, written out and read from a log."""
     offsets = bytes.fromhex("00 00 00 0a 00 00 00 00 00 00 00 19 00 00 10 92")
     assert forge.offset_index(45, [(55, 0), (70, 4242)]) == offsets
     times = bytes.fromhex("00 00 01 8b cf e5 68 00 00 00 00 0a")

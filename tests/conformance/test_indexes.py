@@ -46,7 +46,7 @@ def test_offset_random_lookup() -> None:
 
 
 def test_offset_entries() -> None:
-    """Lookup extreme cases; entries by slot, and none of an empty index; a full one, and falling offsets, are refused."""
+    """Extreme lookups; entries by slot; a full index, a missing slot and falling offsets are refused."""
     index = index_of(*FULL)
     assert index_of().lookup(BASE) == index.lookup(BASE) == (BASE, 0)
     assert index.lookup(BASE + ROOM) == (BASE + ROOM, ROOM - 1)
@@ -67,11 +67,12 @@ def test_fetch_upper_bound_offset() -> None:
     entries = [(45, 0), (46, 10), (47, 23), (48, 37)]
     assert index_of(entries[0]).fetch_upper_bound(0, 5) is None
     for position, size, found in (
-        (0, 5, 1), (0, 10, 1), (0, 22, 2), (0, 23, 2), (10, 24, 3), (37, 1, None), (0, 200, None), (10, 200, None)
+        (0, 5, 1), (0, 10, 1), (0, 22, 2), (0, 23, 2), (10, 24, 3),
+        (37, 1, None), (0, 200, None), (10, 200, None),
     ):  # fmt: skip
         wanted = None if found is None else entries[found]
         assert index_of(*entries).fetch_upper_bound(position, size) == wanted
-    # Kafka's search never compares with the first entry for equality, and takes the next (found by tests/kafka)
+    # Kafka's search never compares with the first entry for equality, and takes the next (tests/kafka)
     assert index_of((46, 10), (47, 23)).fetch_upper_bound(0, 9) == (46, 10)
     assert index_of((46, 10), (47, 23)).fetch_upper_bound(0, 10) == (47, 23)
     assert index_of((46, 10)).fetch_upper_bound(0, 10) is None
@@ -101,7 +102,7 @@ def test_offset_truncate() -> None:
 
 
 def test_offset_sanity() -> None:
-    """An entry at the base is sane, reopened too; a last offset below it, and a length that is no multiple of 8, are not."""
+    """An entry at the base is sane, reopened too; one below it and a length of 9 bytes are not."""
     index = index_of((BASE, 0))
     index.sanity_check()
     again = OffsetIndex(BASE, index.to_bytes())
@@ -152,7 +153,7 @@ def test_time_lookup() -> None:
 
 
 def test_time_append() -> None:
-    """Full, with one slot kept: refused, but for the entry of a roll; a lower offset never. Spec 3.3: a lower timestamp
+    """One slot is kept for the entry of a roll; a lower offset is always refused. Spec 3.3: a lower timestamp
     is refused; an equal one, and -1, are not stored."""
     assert [filled(count).is_full for count in (0, 28, 29)] == [False, False, True]
     index = filled(29)
@@ -278,8 +279,8 @@ def test_collect_aborted_transactions(fetch: int, upper: int, first: int, last: 
 
 
 def test_transaction_index(tmp_path: Path) -> None:
-    """truncateTo(51) keeps 4, 50 keeps 3, a reset none; last offsets rise; reopened, appends go on at the end; empty where
-    there is no file, and when new."""
+    """truncateTo(51) keeps 4, 50 keeps 3, a reset none; last offsets rise; appends continue after reopening;
+    a new index is empty, and one without a file."""
     for offset, left in ((51, 4), (50, 3), (0, 0)):
         index = transactions(*FOUR)
         index.truncate_to(offset)
@@ -297,7 +298,7 @@ def test_transaction_index(tmp_path: Path) -> None:
 
 
 def test_transaction_index_bytes() -> None:
-    """pid 983493, first 137, last 299, lso 200 round-trips; markers below the segment's first offset are told. Spec 3.4:
+    """pid 983493, first 137, last 299, lso 200 round-trips; markers below the base are damage. Spec 3.4:
     a partial last entry is ignored; a version is the single byte at 0."""
     index = transactions((983493, 137, 299, 200))
     assert index.to_bytes() == forge.txn_index([(983493, 137, 299, 200)])

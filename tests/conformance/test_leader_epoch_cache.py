@@ -1,4 +1,4 @@
-"""LeaderEpochFileCacheTest (spec 7.8): what a log knows of leader epochs, from its file and from what is written."""
+"""LeaderEpochFileCacheTest (spec 7.8): the leader epochs of a log, from its file and from what is written."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -62,7 +62,7 @@ def test_set_create_time() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_broken_wrappers(magic: int) -> None:
-    """Zstd, which these know not; no value; nothing inside; a wrapper inside; magic 1, an offset below the count."""
+    """Zstd, no value, nothing inside, a wrapper inside; with magic 1 an offset below the count."""
     wrong = [
         wrapper(2, three(magic), magic=magic, codec="zstd"),
         message(0, None, magic=magic, attributes=1),

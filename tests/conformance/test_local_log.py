@@ -1,4 +1,4 @@
-"""LocalLogTest: the names of directories and files (spec 1.1, 1.2), truncation, flush, roll of an empty segment."""
+"""LocalLogTest: the names of directories and files (spec 1.1, 1.2), truncation, flush."""
 
 from pathlib import Path
 
@@ -98,7 +98,7 @@ def test_truncate_fully_with_log_start(tmp_path: Path) -> None:
 
 
 def test_truncate_to(tmp_path: Path) -> None:
-    """12 records, 3 a segment, truncated to 7: 3 segments, durable no further; to 6: that segment is emptied."""
+    """12 records, 3 a segment, truncated to 7: 3 segments, durable up to 7; to 6: the last one is emptied."""
     log = _twelve(tmp_path)
     log.flush()
     log.truncate_to(7)

@@ -315,7 +315,7 @@ def test_large_message(tmp_path: Path) -> None:
 
 
 def grouped(root: Path, segments: dict[int, int], end: int, **limits: int) -> list[list[int]]:
-    """How a compaction would put segments of so many batches together, of a log whose active segment begins at `end`."""
+    """How a compaction would group segments of so many batches, if the active one begins at `end`."""
     batches = {base: [rec(base=base + i, timestamp=T0) for i in range(n)] for base, n in segments.items()}
     path = forge.partition(root, {**batches, end: []}, interval=1)
     (root / "meta.properties").touch()

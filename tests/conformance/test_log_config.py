@@ -118,7 +118,7 @@ def test_kafka_config_to_props() -> None:
 
 
 def test_defaults_are_values_that_may_be_given() -> None:
-    """And have the form in which a value that is given is kept: a default is not checked at each construction."""
+    """Defaults are not checked at each construction: they already have the form in which values are kept."""
     names = [field.name for field in fields(LogConfig) if field.init]
     plain = LogConfig()
     again = LogConfig(**{name: getattr(plain, name) for name in names})
@@ -265,7 +265,7 @@ def test_unknown_option(name: str, hint: str) -> None:
 
 
 def test_unknown_topic_configuration() -> None:
-    """Only Kafka's own notation counts, no broker's names, nor those that Kafka 4 has removed; throttles are passed over."""
+    """Only Kafka 4's own notation counts: no broker's names, no removed ones. Throttles are ignored."""
     for name in ("segmet.bytes", "segment_bytes", "log.segment.bytes"):
         hint = rf"{name}; (the nearest is|here it is called) segment.bytes$"
         with pytest.raises(InvalidConfigError, match=hint):
@@ -371,7 +371,7 @@ SYNONYMS = {  # of a broker: the topic's key, a value
 
 @pytest.mark.parametrize("name", SYNONYMS)
 def test_synonyms(name: str) -> None:
-    """Each of the broker's names, and nothing else, moves its topic's key; the topic's own value counts first."""
+    """Each of the broker's names changes its topic's key only; the topic's own value has precedence."""
     topic, value = SYNONYMS[name]
     assert LogConfig.from_server_properties({name: str(value)}).to_topic() == {topic: str(value)}
     own = DEFAULTS[topic]

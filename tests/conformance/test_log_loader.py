@@ -109,7 +109,7 @@ def test_clean_start_without_indexes(tmp_path: Path) -> None:
 
 
 def test_corrupt_log(tmp_path: Path) -> None:
-    """50 to 99 messages, 1 to 1024 random bytes behind the last log and index, unclean: all messages are back."""
+    """50 to 99 messages, 1 to 1024 random bytes after the last log and index, unclean: all are back."""
     for seed in range(10):
         path = tmp_path / str(seed)
         chance = random.Random(seed)
@@ -132,7 +132,7 @@ def test_corrupt_log(tmp_path: Path) -> None:
 @MODES
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")
 def test_log_start_offset_above_the_end(tmp_path: Path, mode: Any) -> None:
-    """5 segments, log start 4, garbage in segment 1, unclean: one segment at 4, and rolls go on from there."""
+    """5 segments, log start 4, garbage in segment 1, unclean: one segment at 4, and rolls continue there."""
     log = opened(tmp_path, segment_bytes=SIZE)
     put(log, *[rec() for _ in range(5)])
     log.close()
@@ -256,7 +256,7 @@ def test_open_deletes_obsolete_files(tmp_path: Path) -> None:
 
 
 def test_load_producers_after_delete_of_stray_snapshot(tmp_path: Path) -> None:
-    """Snapshot 42 in an empty directory: removed. The snapshots 1, 2, 4 and a stray 3: 1, 2, 4. A reader removes none."""
+    """Snapshot 42 in an empty directory, and 3 beside 1, 2, 4, are removed by a writer, not by a reader."""
     (tmp_path / "topic-0").mkdir()
     file(tmp_path, ".snapshot", 42).write_bytes(forge.snapshot([]))
     log = opened(tmp_path)
@@ -284,7 +284,7 @@ def _replaced(
     deleted: tuple[int, ...] = (),
     done: tuple[int, ...] = (),
 ) -> kstore.LogWriter:
-    """Old segments 0, 5, 10 and an active 15; what a compaction to 0 (odd offsets) and 10 has left of its work."""
+    """Old segments 0, 5, 10 and an active 15; the leftovers of a compaction to 0 (odd offsets) and 10."""
     old = {base: [rec(b"old", base=base + i) for i in range(5)] for base in (0, 5, 10)}
     new = {0: [rec(b"new", base=i) for i in (1, 3, 5, 7, 9)], 10: [rec(b"new", base=i) for i in (11, 13, 14)]}
     root = forge.partition(path, {**old, 15: [rec(base=15)]}, interval=1)
@@ -318,7 +318,7 @@ OLD, NEW = [*range(16)], [1, 3, 5, 7, 9, 11, 13, 14, 15]
 def test_recover_after_crash_during_replacement(
     tmp_path: Path, left: dict[str, tuple[int, ...]], wanted: list[int]
 ) -> None:
-    """.cleaned only, or beside .swap: the old ones stay. All .swap, some final: the new ones, and no leftovers."""
+    """.cleaned only, or beside .swap: the old ones stay. All .swap, some final: the new ones."""
     log = _replaced(tmp_path, **left)
     assert offsets(log) == wanted
     assert leftovers(tmp_path) == []
@@ -367,8 +367,8 @@ def test_full_transaction_index_recovery(tmp_path: Path, lost: str) -> None:
 @pytest.mark.parametrize("snapshots", [True, False])
 @pytest.mark.parametrize("spoiled", [1, 2])
 def test_recover_last_segments(tmp_path: Path, snapshots: bool, spoiled: int) -> None:
-    """test_recover_only_last_segment, test_recover_partial_transaction_index: indexes below the recovery point are
-    believed, those above made again, and right, without snapshots too."""
+    """test_recover_only_last_segment, test_recover_partial_transaction_index: indexes below the recovery
+    point are kept, those above made again, without snapshots too."""
     aborted, before = _transactions(tmp_path)
     point = sorted(before)[-spoiled]
     stamps = {b: file(tmp_path, ".txnindex", b).stat().st_mtime_ns for b in before if b < point}
@@ -414,7 +414,7 @@ def test_producers_survive_delete_records_mid_segment(tmp_path: Path, leave: str
 
 
 def test_producers_after_delete_records_on_segment_boundary(tmp_path: Path) -> None:
-    """DeleteRecords on a segment's boundary, files deleted: only the producers still in the log after reloading."""
+    """DeleteRecords on a segment's boundary: only producers still in the log are reloaded."""
     log = opened(tmp_path, file_delete_delay_ms=0)
     put(log, idempotent(1, 0))
     log.roll()
@@ -441,7 +441,7 @@ def test_snapshot_holds_the_last_batch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("clean", "point", "all_"), [(True, 101, 0), (False, 101, 0), (False, 0, 1)])
 def test_recover_after_upgrade_without_snapshots(tmp_path: Path, clean: bool, point: int, all_: int) -> None:
-    """101 records in 640-byte segments, all snapshots deleted: those of the last segments are made, or all."""
+    """101 records in 640-byte segments, all snapshots deleted: the last ones are made again, or all."""
     log = opened(tmp_path, segment_bytes=640)
     put(log, *[rec()] * 101)
     known = bases(log)
@@ -457,7 +457,7 @@ def test_recover_after_upgrade_without_snapshots(tmp_path: Path, clean: bool, po
 @MODES
 @pytest.mark.parametrize(("index", "clean"), [(True, False), (False, False), (False, True)])
 def test_segments_with_overflow_are_split(tmp_path: Path, index: bool, clean: bool, mode: Any) -> None:
-    """UnifiedLogTest: the middle one of three segments spans too much: four segments, on disk, the same records.
+    """UnifiedLogTest: the middle one of three segments spans too much: four segments, the same records.
 
     Spec 8.2: a segment without an index is recovered, and split, after a clean shutdown too."""
     far = MAX32 + 11
@@ -543,7 +543,7 @@ def test_truncation_gap_is_lost_at_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ended", ["flush", "close"])
 def test_truncation_gap_is_kept_by_flush_and_close(tmp_path: Path, ended: str) -> None:
-    """Beyond Kafka: the next offset that was promised is the next offset of a later opening too, torn tail or not."""
+    """Beyond Kafka: the next offset is the same after reopening, with a torn tail too."""
     log = _truncated_to_3(tmp_path)
     getattr(log, ended)()
     if ended == "flush":

@@ -120,8 +120,8 @@ def test_two_log_managers_using_same_dir(data: Path) -> None:
 
 
 def test_checkpoint_recovery_points(data: Path) -> None:
-    """A flush after a roll stores the recovery point, closing too; other partitions' stay. Spec 1.4: a broker that
-    takes over finds the high watermark at the end."""
+    """A flush after a roll stores the recovery point, closing too; other partitions' stay. Spec 1.4: a broker
+    that takes over finds the high watermark at the end."""
     (data / "recovery-point-offset-checkpoint").write_text("0\n1\nother 3 17\n")
     other, mine = ("other", 3), ("topic", 0)
     log = opened(data)
@@ -154,7 +154,7 @@ def test_checkpoint_log_start_offsets(data: Path) -> None:
 
 
 def test_clean_shutdown_file(data: Path) -> None:
-    """The marker goes when a log is opened, and is there again, as Kafka writes it, once all are closed cleanly."""
+    """The marker is removed when a log is opened, and written, as Kafka does, once all are closed cleanly."""
     first, second = kstore.open(data / "topic-0", "a"), kstore.open(data / "topic-1", "a")
     first.append(b"v")
     first.close()
@@ -220,7 +220,7 @@ def test_logs_that_retention_does_not_delete(tmp_path: Path, policy: list[str]) 
 
 
 def test_checkpoints_of_several_directories(tmp_path: Path) -> None:
-    """Each directory has the recovery points of its own partitions, and the starts of those that have lost records."""
+    """Each directory has the recovery points of its own partitions, and the log starts that moved."""
     dirs = [tmp_path / "a", tmp_path / "b"]
     with LogStore(*dirs, mode="a", background=False) as store:
         store.create_topic("t", 4)
@@ -315,7 +315,7 @@ def test_flush_around_truncation(tmp_path: Path, sound_calls: None) -> None:
 
 @pytest.mark.parametrize("change", ["delete_records", "truncate_to"])
 def test_checkpoints_around_a_flush(data: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    """The flush after a roll, about to write the checkpoints, writes nothing that the change has taken back."""
+    """A flush that is about to write the checkpoints writes nothing that the change has taken back."""
     log = opened(data)
     put(log, rec(), rec())
     store, mine = log._log_dir.store, threading.get_ident()

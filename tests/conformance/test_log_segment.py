@@ -151,7 +151,7 @@ def test_concurrent_access_to_max_timestamp(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of offsets between the segments
 def test_segments(tmp_path: Path) -> None:
-    """They come in the order of their bases, whatever the directory's; each knows the next; the floor of an offset."""
+    """Segments are in the order of their bases, and end at the next one; the floor of an offset."""
     wanted = [1, 2, 3, 4, 10, 2**40]
     path = forge.partition(tmp_path, {base: [simple(base)] for base in (4, 2, 1, 3, 10, 2**40)})
     log = kstore.open(path, clean=True)
@@ -168,7 +168,7 @@ def test_segments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_recovery_fixes_corrupt_index(tmp_path: Path, kind: str, clean: bool, mode: Any) -> None:
-    """100 messages, an index of garbage from byte 5 on: all is found; an unclean start makes the file as it was."""
+    """100 messages, an index of garbage from byte 5 on: all is found; an unclean start restores the file."""
     path = forge.partition(tmp_path, {0: [old(offset) for offset in range(100)]}, interval=10)
     sound = file(tmp_path, kind).read_bytes()
     file(tmp_path, kind).write_bytes(sound[:5] + random.Random(5).randbytes(len(sound) - 5))
@@ -185,7 +185,7 @@ def test_recovery_fixes_corrupt_index(tmp_path: Path, kind: str, clean: bool, mo
 @MODES
 @pytest.mark.parametrize("open_since", [None, 75])
 def test_recover_transaction_index(tmp_path: Path, open_since: int | None, mode: Any) -> None:
-    """Base 100, two transactions, one aborted: one entry; where a snapshot has it open since 75, from there."""
+    """Base 100, two transactions, one aborted: one entry; if a snapshot has it open since 75, from there."""
     one, two = Producer(5), Producer(10)
     batches = [one.data(2, 100), two.data(2, 102), recs(2, base=104)]
     batches += [two.marker(ABORT, 106), one.marker(COMMIT, 107)]
@@ -219,7 +219,7 @@ def test_recovery_rebuilds_epoch_cache(tmp_path: Path, mode: Any) -> None:
 @MODES
 @pytest.mark.parametrize("magic", [1, 2])
 def test_recovery_with_corrupt_message(tmp_path: Path, magic: int, mode: Any) -> None:
-    """Garbage from within the first 15 bytes of message k on: 0 to k-1 are left, and the file of a writer ends there."""
+    """Garbage from within the first 15 bytes of message k on: 0 to k-1 are left, also in a writer's file."""
     batches = [old(i) if magic == 1 else simple(i, timestamp=i * 10) for i in range(20)]
     for k in range(20):
         root = tmp_path / str(k)
@@ -248,7 +248,7 @@ def test_preallocated_file(tmp_path: Path, clean: bool) -> None:
 
 
 def test_append_from_file(tmp_path: Path) -> None:
-    """Batches at 0, 500 (more than 1 MiB) and MAX32+5 in one file: the first two stay, the third gets its own."""
+    """Batches at 0, 500 (more than 1 MiB) and MAX32+5 in one file: the third gets a segment of its own."""
     big = rec(b"x" * (1 << 20), base=500)
     forge.partition(tmp_path, {0: [rec(b"y" * 1000), big, rec(base=MAX32 + 5)]}, index=False)
     log = opened(tmp_path, clean=False)
@@ -295,7 +295,7 @@ def test_append_spanning_too_much(tmp_path: Path) -> None:
 def test_index_for_multiple_batches_in_records(
     tmp_path: Path, timestamps: tuple[int, ...], times: list[tuple[int, int]], way: str
 ) -> None:
-    """Interval 1: (0,0), (1,1), (2,2) -> offsets 1, 2, times (1,1), (2,2); (0,1), (1,0), (2,2) -> (1,0), (2,2)."""
+    """Interval 1: the entries of timestamps 0, 1, 2 and of 1, 0, 2."""
     batches = [rec(timestamp=t, base=i) for i, t in enumerate(timestamps)]
     if way == "recovery":
         segment = recovered(tmp_path, *batches)
@@ -355,7 +355,7 @@ def test_create_segments_without_index_files(tmp_path: Path) -> None:
 
 
 def test_create_with_init_file_size(tmp_path: Path) -> None:
-    """preallocate: the file is as long as segment.bytes while it is written, as its batches once closed or recovered."""
+    """preallocate: the file has segment.bytes while it is written, and the size of its batches afterwards."""
     log = opened(tmp_path, segment_bytes=1 << 20, preallocate=True)
 
     def size(base: int) -> int:
@@ -394,7 +394,7 @@ def test_truncate(tmp_path: Path) -> None:
 
 
 def test_reload_largest_timestamp_and_next_offset_after_truncation(tmp_path: Path) -> None:
-    """30 messages, an entry every second: 14 time entries; truncated to 41: none, and the largest timestamp is 400."""
+    """30 messages, an entry every second: 14 time entries; truncated to 41: none, largest timestamp 400."""
     log = opened(tmp_path, index_interval_bytes=2 * SIZE - 1, log_start_offset=40)
     put(log, *[rec(timestamp=offset * 10) for offset in range(40, 70)])
     assert (len(log.segments[0].time_index), log.log_end_offset) == (14, 70)
@@ -424,7 +424,7 @@ def test_truncate_full(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_truncate_indexes(tmp_path: Path) -> None:
-    """OffsetIndexTest: entries at and above the offset go, on disk too, and the next come after what is left."""
+    """OffsetIndexTest: entries at and above the offset are removed, on disk too; new ones follow the rest."""
     log = opened(tmp_path, index_interval_bytes=0)
     put(log, *[rec(timestamp=T0 + i) for i in range(10)])
     for offset, last in ((12, 9), (10, 9), (9, 8), (5, 4), (0, 0)):
@@ -453,7 +453,7 @@ def test_truncate_transaction_index(tmp_path: Path) -> None:
 
 
 def test_reopen(tmp_path: Path) -> None:
-    """OffsetIndexTest: closed, index files are as long as their entries; reopened, at full size, and grow on."""
+    """OffsetIndexTest: closed, index files have the size of their entries; reopened, they grow on."""
     log = opened(tmp_path, index_interval_bytes=0, segment_index_bytes=100)
     put(log, *[rec(timestamp=T0 + i) for i in range(3)])
     log.close()

@@ -103,7 +103,7 @@ def test_batches_of_different_magic(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_invalid_headers(tmp_path: Path, codec: str) -> None:
-    """3 records, (lastOffsetDelta, count) (2,3): taken; other pairs, consistent or not, no records, or less, a base
+    """3 records, (lastOffsetDelta, count) (2,3): taken. Other pairs, no records, or less, a base
     offset other than 0 (spec 6.3), a producer id without sequence (spec 6.5): refused."""
     log = opened(tmp_path)
     wrong = [
@@ -152,7 +152,7 @@ def test_invalid_create_time(tmp_path: Path, magic: int, codec: str) -> None:
 
 
 def test_timestamp_before_and_after_max(tmp_path: Path) -> None:
-    """before.max 24 h, after.max 1 h: 5 minutes beyond is refused, within is taken; by append and extend too."""
+    """before.max 24 h, after.max 1 h: 5 minutes beyond is refused; by append and extend too."""
     log = opened(tmp_path, message_timestamp_before_max_ms=24 * HOUR)
     ways: list[Any] = [
         lambda stamp: put(log, rec(timestamp=stamp)),
@@ -196,7 +196,7 @@ def test_keyless_on_compacted(tmp_path: Path, magic: int, codec: str) -> None:
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 def test_log_append_time(tmp_path: Path, magic: int, codec: str) -> None:
-    """LogAppendTime: the type bit is set, every timestamp is now, and the payload stays where the codec does."""
+    """LogAppendTime: the type bit is set, every timestamp is now, the payload stays if the codec does."""
     for target in TARGETS:
         config = {"message_timestamp_type": "LogAppendTime", "compression_type": target}
         log = opened(tmp_path / target, **config)
@@ -214,7 +214,7 @@ def test_log_append_time(tmp_path: Path, magic: int, codec: str) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_log_append_time_batch_in_a_create_time_topic(tmp_path: Path, codec: str) -> None:
-    """Spec 6.5: records without timestamp in a batch stamped LogAppendTime: refused; in range: taken, bit cleared."""
+    """Spec 6.5: a batch stamped LogAppendTime: refused without timestamps; in range the bit is cleared."""
     log = opened(tmp_path)
     with pytest.raises(InvalidTimestampError):
         put(log, recs(2, -1, flags=LOG_APPEND_TIME, codec=codec, max_timestamp=-1))

@@ -1,4 +1,4 @@
-"""ProducerStateManagerTest: what replaying a log and its snapshots gives. Readers and writers know the same."""
+"""ProducerStateManagerTest: what a log and its snapshots say of producers, to readers and writers."""
 
 import shutil
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_append_txn_marker_with_no_producer_state(tmp_path: Path) -> None:
     ],
 )
 def test_producer_sequence(tmp_path: Path, batches: list[bytes], wanted: list[tuple[int, int]]) -> None:
-    """Any first sequence is replicated; MAX32 is followed by 0; a bumped epoch forgets the batches before; five are kept."""
+    """Any first sequence is replicated; 0 follows MAX32; a bumped epoch forgets; five batches are kept."""
     base = int.from_bytes(batches[0][:8], "big")
     log = replayed(tmp_path, *batches, base=base)
     assert sequences(log) == wanted
@@ -68,7 +68,7 @@ def test_producer_sequence(tmp_path: Path, batches: list[bytes], wanted: list[tu
 
 
 def test_recover_from_snapshot(tmp_path: Path) -> None:
-    """An open transaction from 0, sequences 0 and 1: only the last batch is kept. dec(5,5)=0, dec(0,1)=MAX32."""
+    """An open transaction from 0, sequences 0 and 1: the last batch is kept. dec(5,5)=0, dec(0,1)=MAX32."""
     log = replayed(tmp_path, base=2, snapshot=(1, 0, 1, 1, 0, 7, -1, 0))
     assert sequences(log) == [(1, 1)]
     assert (log.producers()[1].current_txn_first_offset, log.last_stable_offset()) == (0, 0)

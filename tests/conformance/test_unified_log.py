@@ -85,7 +85,7 @@ def test_size_based_log_roll(tmp_path: Path) -> None:
 
 
 def test_max_compaction_lag_rolls(tmp_path: Path, clock: Clock) -> None:
-    """Spec 5.1: max.compaction.lag.ms stands in for segment.ms where it is smaller, if the topic is compacted."""
+    """Spec 5.1: a smaller max.compaction.lag.ms replaces segment.ms, if the topic is compacted."""
     for policy, expected in (("compact", 2), ("delete", 1)):
         log = opened(tmp_path / policy, clock, cleanup_policy=policy, max_compaction_lag_ms=100)
         put(log, rec(key=b"k", timestamp=T0), rec(key=b"k", timestamp=T0 + 100))
@@ -95,7 +95,7 @@ def test_max_compaction_lag_rolls(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_roll_by_the_first_batch(tmp_path: Path) -> None:
-    """Spec 5.1: segment.ms 5000, the first call ends at 9000, but its first batch at 1000: 6001 rolls, 6000 does not."""
+    """Spec 5.1: segment.ms 5000; the first call ends at 9000, its first batch at 1000: 6001 rolls."""
     log = opened(tmp_path, segment_ms=5000)
     follow(log, rec(timestamp=1000), rec(timestamp=9000, base=1))
     put(log, rec(timestamp=6000))
@@ -105,7 +105,7 @@ def test_roll_by_the_first_batch(tmp_path: Path) -> None:
 
 
 def test_roll_segment_that_already_exists(tmp_path: Path) -> None:
-    """roll() of an empty log leaves one segment, with nothing set aside; after a record it begins another, once.
+    """roll() of an empty log leaves one segment, with nothing set aside; after a record it begins one, once.
     Spec 5.3: files of the new base that were left over are deleted."""
     log = opened(tmp_path)
     assert (log.roll(), bases(log)) == (0, [0])
@@ -164,8 +164,8 @@ def test_message_set_size_check(tmp_path: Path) -> None:
 
 
 def test_message_size_check(tmp_path: Path) -> None:
-    """A batch larger than max.message.bytes: not from a producer, but as follower. Spec 6.2: where sizes may have
-    changed they are looked at again."""
+    """A batch larger than max.message.bytes: refused from a producer, not as follower. Spec 6.2: sizes are
+    checked again after recompression."""
     log = opened(tmp_path, max_message_bytes=SIZE - 1)
     with pytest.raises(RecordTooLargeError):
         put(log, rec())
@@ -212,8 +212,8 @@ def _three(magic: int, codec: str, first: int) -> bytes:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_append_below_expected_offset(tmp_path: Path, magic: int) -> None:
-    """A follower's offsets below the log end: UnexpectedAppendOffset, for every magic and codec; 4 to 6 of an empty log
-    that starts at 7 too, and the error tells them."""
+    """A follower's offsets below the log end, for every magic and codec, are refused; so are 4 to 6 of an
+    empty log that starts at 7. The error has them."""
     for codec in forge.CODECS if magic == 2 else forge.CODECS[:-1]:
         log = opened(tmp_path / codec)
         exact = magic == 2 or codec == "none"  # the first offset is told
@@ -323,7 +323,7 @@ def test_leader_epoch_cache_cleared_after_downgrade(tmp_path: Path) -> None:
 
 
 def test_should_truncate_leader_epoch_file_when_truncating_log(tmp_path: Path) -> None:
-    """Epochs 0@0, 1@10, 2@16: truncation to 20, 11, 10, 0 leaves 3, 2, 1, 0 of them; an epoch that wrote nothing goes."""
+    """Epochs 0@0, 1@10, 2@16: truncation to 20, 11, 10, 0 leaves 3, 2, 1, 0 of them, and no empty one."""
     log = opened(tmp_path, segment_bytes=10 * SIZE)
     for offset in range(20):
         follow(log, rec(base=offset, epoch=(offset >= 10) + (offset >= 16)))
@@ -472,7 +472,7 @@ def test_log_deletion_after_delete_records(
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete", ""])
 def test_delete_records_by_policy(tmp_path: Path, clock: Clock, policy: str) -> None:
-    """Spec 9.4: only a topic that is compacted and nothing else refuses. Above the high watermark, or negative:
+    """Spec 9.4: only a topic that is compacted and nothing else refuses. Above the log end, or negative:
     OffsetOutOfRange."""
     log = _fifteen(tmp_path, clock, cleanup_policy=policy)
     if policy == "compact":
@@ -546,7 +546,7 @@ def test_async_delete(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_that_garbage_collecting_segments_doesnt_change_offset(tmp_path: Path, clock: Clock) -> None:
-    """0, 1 or 25 records, all deleted: the log end stays, also after reopening, and the next record gets it."""
+    """0, 1 or 25 records, all deleted: the log end stays, also after reopening; the next record gets it."""
     for count in (0, 1, 25):
         path = tmp_path / str(count)
         log = opened(path, clock, segment_bytes=5 * SIZE, retention_bytes=0, retention_ms=-1)

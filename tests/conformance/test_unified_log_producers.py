@@ -38,7 +38,7 @@ def last_sequences(log: kstore.PartitionLog) -> dict[int, int]:
 
 
 def test_duplicate_appends(tmp_path: Path) -> None:
-    """Retries of the last five batches give the offsets of then; older ones, or other cuts, are out of order."""
+    """Retries of the last five batches return their offsets; older ones, or others, are out of order."""
     log = opened(tmp_path)
     put(log, *[idempotent(1, i) for i in range(6)])
     first = put(log, idempotent(1, 6, 3))
@@ -140,7 +140,7 @@ def test_retention_deletes_producer_state_snapshots(tmp_path: Path, clock: Clock
 
 
 def test_rebuild_producer_id_map_with_compacted_data(tmp_path: Path) -> None:
-    """A batch of sequences 0..3 of which two records went: last sequence 3, after reloading and truncation too."""
+    """A batch of sequences 0..3 without two records: last sequence 3, after reloading and truncation too."""
     log = opened(tmp_path)
     kept = [Rec(delta=1, timestamp=T0), Rec(delta=3, timestamp=T0)]
     follow(log, forge.batch(*kept, base=23, pid=1, pid_epoch=0, sequence=0, last_delta=3))
@@ -168,7 +168,7 @@ def test_rebuild_producer_state_with_empty_compacted_batch(tmp_path: Path) -> No
 
 
 def test_rebuild_producer_state_from_a_snapshot(tmp_path: Path) -> None:
-    """ProducerStateManagerTest too: the newest sound snapshot serves; a broken one (empty, halved, zeroed) gives way."""
+    """ProducerStateManagerTest too: the newest sound snapshot is used; empty, halved, zeroed ones are not."""
     segments = {2 * i: [simple(2 * i, 2, pid=i + 1, sequence=0, pid_epoch=0)] for i in range(3)}
     one, two = (1, 0, 41, 1, 1, T0, -1, -1), (2, 0, 42, 3, 1, T0, -1, -1)
     older, newer = forge.snapshot([one]), forge.snapshot([one, two])
@@ -185,7 +185,7 @@ def test_rebuild_producer_state_from_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_periodic_producer_id_expiration(tmp_path: Path, clock: Clock) -> None:
-    """Expiration after 200 ms: there after 100, gone after 200. Ours is asked by retain() and by later producers."""
+    """Expiration after 200 ms: there after 100, gone after 200. Checked by retain() and appends."""
     log = opened(tmp_path, clock, producer_id_expiration_ms=200)
     put(log, idempotent(23, 0))
     for left in ([23], []):
@@ -238,7 +238,7 @@ def test_open_transactions_do_not_expire(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_fetch_up_to_last_stable_offset(tmp_path: Path) -> None:
-    """pid1 5, plain 3, pid2 2, pid1 4, plain 2, pid1 10; COMMIT pid1: 8; ABORT pid2: the end; to readers too."""
+    """pid1 5, plain 3, pid2 2, pid1 4, plain 2, pid1 10; COMMIT pid1: 8; ABORT pid2: the end."""
     log = opened(tmp_path)
     one, two = Producer(1), Producer(2)
     put(log, one.data(5), recs(3), two.data(2), one.data(4), recs(2), one.data(10))
@@ -280,7 +280,7 @@ def _busy() -> list[bytes]:
 
 @pytest.mark.parametrize(("follower", "leave"), [(False, "close"), (True, "close"), (False, "abandon")])
 def test_transaction_index_updated(tmp_path: Path, follower: bool, leave: str) -> None:
-    """As leader batch by batch, or through one append of a follower: the same index, also after reopening; the
+    """As leader batch by batch, or in one append of a follower: the same index, also after reopening; the
     last stable offset at each marker."""
     log = opened(tmp_path)
     batches = _busy()
@@ -348,7 +348,7 @@ def test_last_stable_offset_with_mixed_producer_data(tmp_path: Path) -> None:
 
 
 def test_append_to_transaction_index_failure(tmp_path: Path) -> None:
-    """The index cannot be written: Kafka has moved the end then, and the log is offline. Here the marker is not
+    """The index cannot be written: Kafka has moved the end then, the log is offline. Here the marker is not
     appended."""
     log = opened(tmp_path)
     producer = Producer(1)

@@ -1,4 +1,4 @@
-"""UnifiedLogTest: reads and lookups, of records and of transactions. kstore's high watermark is the log end offset."""
+"""UnifiedLogTest: reads and lookups, of records and of transactions."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ WHOLE = 1 << 20
 
 def log_of(root: Path, *batches: bytes, **options: object) -> kstore.PartitionLog:
     """These batches, from 0 on, after a clean stop."""
-    return kstore.open(forge.partition(root, {0: batches}), clean=True, **options)  # type: ignore[call-overload]
+    return kstore.open(forge.partition(root, {0: batches}), clean=True, **options)
 
 
 # ---- records -------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_append_and_read_with_non_sequential_offsets(sparse: kstore.PartitionLog
 
 
 def test_read_with_small_max_length(sparse: kstore.PartitionLog) -> None:
-    """test_read_with_min_message: of 1 byte or of none, the batch comes whole; without the minimum of one message 0 bytes
+    """test_read_with_min_message: of 1 byte or none, the batch comes whole; without the minimum 0 bytes
     are empty, 1 byte is an incomplete batch."""
     for offset in range(50, NON_SEQUENTIAL[-1]):
         for most in (1, 0):
@@ -191,7 +191,7 @@ def test_first_unstable_offset_does_not_exceed_log_start_offset(tmp_path: Path, 
 
 
 def test_fetch_offset_by_timestamp_includes_leader_epoch(tmp_path: Path) -> None:
-    """Two records t, t+1 of epochs 0, 1: by time, and earliest, latest, of which the epoch may be a later one; the largest."""
+    """Two records t, t+1 of epochs 0, 1: by time, earliest, latest with a later epoch, the largest."""
     log = opened(tmp_path)
     assert log.find(timestamp=0) is log.find(timestamp="max") is None
     put(log, rec(timestamp=T0), leader_epoch=0)
@@ -251,7 +251,7 @@ def test_find_below_the_log_start(tmp_path: Path) -> None:
 
 
 def test_build_time_index_when_not_assigning_offsets(tmp_path: Path) -> None:
-    """A follower's 100 records with interval 1: 99 entries, the last of the last record; recovered, the same."""
+    """A follower's 100 records with interval 1: 99 entries; recovered, the same."""
     log = opened(tmp_path, index_interval_bytes=1)
     for i in range(100):
         follow(log, rec(timestamp=T0 + i, base=i))

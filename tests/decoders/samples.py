@@ -1,7 +1,7 @@
 """Records with what Kafka's own dump tool made of them (Kafka 4.3.1, run once; data/*.jsonl.gz).
 
-The two functions that decode a record are imported here only: `kstore dump` ends at the first record that Kafka's tool
-cannot decode, so it cannot be asked for thousands of damaged ones.
+The two functions that decode a record are imported here only: `kstore dump` ends at the first record that
+Kafka's tool cannot decode, so it cannot be asked for thousands of damaged ones.
 
 `broker`: of a real broker's internal topics. `generated`: written by Kafka's message classes, every
 type in every version, with defaults, values, nulls, tagged fields known and unknown, and empty ones

@@ -25,7 +25,7 @@ def dumped(names: list[str], decoder: str | None, capsys: pytest.CaptureFixture[
 
 
 def findings(text: str) -> list[str]:
-    """What is written to stderr, a finding each: a line with the name of a file and those that belong to it."""
+    """The findings on stderr: a line with the name of a file, and the lines that belong to it."""
     return sorted(part for part in re.split(r"(?m)^(?!  |Indexed offset: )", text) if part)
 
 

@@ -1,4 +1,4 @@
-"""Opening Kafka's directories for writing does what Kafka's loading does, and closing leaves what Kafka leaves."""
+"""Opening Kafka's directories for writing does what Kafka's loading does, and so does closing."""
 
 import warnings
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_what_is_cut_off_is_kept_when_asked(tmp_path: Path) -> None:
 
 
 def test_loss_of_what_was_flushed_is_loud(tmp_path: Path) -> None:
-    """Damage below the recovery point, in a segment that recovery looks at: cut off as Kafka does, but not in silence."""
+    """Damage below the recovery point, in a recovered segment: truncated as Kafka does, with a warning."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         for i in range(50):

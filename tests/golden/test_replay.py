@@ -1,4 +1,4 @@
-"""What Kafka was told to do, done by kstore: the same results and refusals, and byte for byte the same files."""
+"""The operations that Kafka was given, done by kstore: the same results, refusals and bytes of files."""
 
 from pathlib import Path
 
@@ -95,7 +95,7 @@ def test_the_same_operations_leave_the_same_files(scenario: Scenario, tmp_path: 
 
 
 def check_same_batches(ours: Path, kafka: Path) -> None:
-    """The same segments with the same batches, in a directory that Kafka may have left in the middle of a cleaning."""
+    """The same segments with the same batches; Kafka may have left its directory amid a cleaning."""
     mine, theirs = (kstore.open(path, clean=True) for path in (ours, kafka))
     assert [s.base_offset for s in mine.segments] == [s.base_offset for s in theirs.segments]
     for a, b in zip(mine.from_file_start().batches(), theirs.from_file_start().batches(), strict=True):

@@ -174,7 +174,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(timestamp=st.integers(0, 50_000))
     def find_timestamp(self, timestamp: int) -> None:
-        """The first in the first segment that reaches the time: with times out of order, as Kafka, no other."""
+        """The first record in the first segment that reaches the time, as in Kafka."""
         found = self.log.find(timestamp=timestamp)
         if found is not None:
             assert self.records[found.offset][0] == found.timestamp >= timestamp
@@ -202,5 +202,5 @@ Machine.TestCase.settings = settings(
     max_examples=times(100), stateful_step_count=30, deadline=None, report_multiple_bugs=False
 )
 seed(SEED)(Machine)
-# A gap that a follower was given right before a roll looks like a file that is missing: DataLossWarning says so.
+# A gap before a roll looks like a missing file: DataLossWarning.
 TestModel = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")(Machine.TestCase)
