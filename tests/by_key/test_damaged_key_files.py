@@ -11,8 +11,8 @@ import pytest
 
 import kstore
 from tests.by_key.lookups import check
-from tests.conformance.forge import crc32c
 from tests.helpers.effort import SEED, some
+from tests.helpers.forge import crc32c
 from tests.hostile.material import turned
 
 NAMES = [b"key-%d" % i for i in range(120)]

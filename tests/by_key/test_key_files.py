@@ -14,9 +14,9 @@ import pytest
 import kstore
 from kstore.testing import count_calls
 from tests.by_key.lookups import KEYS, OPTIONS, check, fill, key_files, opened
-from tests.conformance import forge
-from tests.conformance.forge import Rec
+from tests.helpers import forge
 from tests.helpers.effort import times
+from tests.helpers.forge import Rec
 from tests.helpers.markers import marker
 from tests.helpers.waiting import until
 from tests.hostile.material import GOLDEN

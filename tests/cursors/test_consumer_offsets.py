@@ -14,7 +14,7 @@ from kstore.engine.io.file import fail_call
 from kstore.log.cursors.offset_commits import Commit, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
 from kstore.store.consumer_offsets import commit_of, committed_in, partition_of
-from tests.conformance.forge import message, wrapper
+from tests.helpers.forge import message, wrapper
 from tests.helpers.markers import marker
 from tests.helpers.processes import environment
 

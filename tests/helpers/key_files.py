@@ -9,7 +9,7 @@ import struct
 from hashlib import sha256
 from pathlib import Path
 
-from tests.conformance.forge import crc32c
+from tests.helpers.forge import crc32c
 
 _HEADER, _BLOCK = 64, 512
 _made: dict[bytes, bytes] = {}  # by digest of a .keys file: what its .log held then

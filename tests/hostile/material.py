@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import kstore
-from tests.conformance.forge import crc32c
 from tests.helpers.effort import some
+from tests.helpers.forge import crc32c
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 LOG = f"{0:020}.log"

@@ -15,9 +15,9 @@ import pytest
 
 import kstore
 from kstore.testing import failing
-from tests.conformance import forge
-from tests.conformance.forge import Rec
+from tests.helpers import forge
 from tests.helpers.calls import count_calls
+from tests.helpers.forge import Rec
 from tests.helpers.varint import varint
 from tests.hostile.material import LOG
 

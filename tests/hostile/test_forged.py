@@ -9,9 +9,9 @@ import cramjam
 import pytest
 
 import kstore
-from tests.conformance import forge
-from tests.conformance.forge import Rec
+from tests.helpers import forge
 from tests.helpers.effort import SEED, some, times
+from tests.helpers.forge import Rec
 from tests.helpers.varint import varint
 from tests.hostile.material import LOG, bit_flips, resealed, segment_bytes, smallest_batches, write_partition
 

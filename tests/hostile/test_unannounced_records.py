@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.conformance import forge
-from tests.conformance.forge import Rec
+from tests.helpers import forge
+from tests.helpers.forge import Rec
 from tests.hostile.material import LOG
 
 pytestmark = pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # what is left out is compared here

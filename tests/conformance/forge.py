@@ -1,3 +1,0 @@
-"""The name under which other folders still import tests.helpers.forge."""
-
-from tests.helpers.forge import *
