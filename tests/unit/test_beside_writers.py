@@ -35,13 +35,6 @@ for line in sys.stdin:
     print("done", flush=True)
 log.abandon()
 """
-WRITES_ON = """
-import sys, kstore
-with kstore.open(sys.argv[1], "a", internal_segment_bytes=400_000) as log:
-    print("ready", flush=True)
-    for _ in range(int(sys.argv[2])):
-        log.extend([b"%07d" % i + b"x" * 993 for i in range(log.log_end_offset, log.log_end_offset + 37)])
-"""
 
 
 def value(offset: int) -> bytes:
@@ -260,22 +253,6 @@ def test_a_marker_whose_entry_is_not_written_yet(tmp_path: Path) -> None:
         seen = [record.value for record in reader.records(isolation="read_committed")]
         assert b"aborted" not in seen
         assert len(seen) == 200
-
-
-def test_readers_beside_a_writer_that_never_rests(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
-    seen = 0
-    with running(WRITES_ON, path, times(120)) as writer:
-        while writer.poll() is None:
-            log = kstore.open(path)
-            end = log.log_end_offset
-            assert end >= seen
-            seen = end
-            for offset in {0, end // 2, end - 1} if end else ():
-                assert log.get(offset).value == value(offset)
-            tail = [record.value for record in log.records(max(0, end - 40))]
-            assert tail == [value(i) for i in range(max(0, end - 40), end)]
-    assert kstore.open(path).log_end_offset == times(120) * 37
 
 
 def test_readers_do_not_keep_a_writer_out(ram: Path) -> None:

@@ -1,43 +1,13 @@
 """log.last() and log.history(): the last record of a key, and all of them. tests/by_key has the files that make them fast."""
 
-import random
 import threading
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.effort import SEED, times
 from tests.hostile.material import resealed
 from tests.unit.logs import flip
-
-KEYS = [b"", b"a", b"ab", b"\xff" * 300]
-
-
-def filled(directory: Path, seed: int) -> kstore.LogWriter:
-    rng = random.Random(seed)
-    log = kstore.open(directory, "a", internal_segment_bytes=2000, cleanup_policy="compact,delete")
-    for _ in range(40):
-        count = rng.randrange(1, 8)
-        keys = [rng.choice([*KEYS, None]) for _ in range(count)] if rng.random() < 0.7 else [b"other"] * count
-        keys = [b"k" if key is None else key for key in keys]
-        log.extend([rng.choice([None, b"v", b"w" * 99]) for _ in range(count)], keys=keys)
-    return log
-
-
-@pytest.mark.parametrize("seed", range(SEED, SEED + times(2)))
-def test_as_the_list_says(tmp_path: Path, seed: int) -> None:
-    log = filled(tmp_path / "t-0", seed)
-    log.delete_records(20)
-    log.truncate_to(log.log_end_offset - 3)
-    assert len(log.segments) > 3
-    for way in (log, kstore.open(tmp_path / "t-0")):
-        records = list(log)
-        for key in [*KEYS, b"k", b"other", b"nobody"]:
-            wanted = [record for record in records if record.key == key]
-            assert list(way.history(key)) == wanted
-            assert way.last(key) == (wanted[-1] if wanted else None)
-    log.close()
 
 
 def test_what_goes_on_beside(tmp_path: Path) -> None:

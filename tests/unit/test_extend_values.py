@@ -94,9 +94,8 @@ def test_nothing(column: Column) -> None:
     column.refused(None, TypeError, "not None")
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
+def test_no_column(column: Column) -> None:
+    several: list[tuple[Any, str]] = [
         ("text", "encode"),
         (["text"], "cell 0 is a str"),
         ([b"", None, 5], "cell 2 is bytes, bytearray, memoryview or None, not int"),
@@ -109,15 +108,15 @@ def test_nothing(column: Column) -> None:
         ({b"key": b"value"}, "not dict"),
         ({b"unordered"}, "not set"),
         (5, "not int"),
-    ],
-)
-def test_no_column(column: Column, values: Any, words: str) -> None:
-    column.refused(values, TypeError, words)
+    ]
+    for values, words in several:
+        column.refused(values, TypeError, words)
 
 
-@pytest.mark.parametrize("found", [0, 1, 3])
-def test_another_count(column: Column, found: int) -> None:
-    for make in (list, tuple, iter, lambda v: numpy.array(v, "S1"), lambda v: numpy.array(v, object)):
+def test_another_count(column: Column) -> None:
+    for found, make in itertools.product(
+        (0, 1, 3), (list, tuple, iter, lambda v: numpy.array(v, "S1"), lambda v: numpy.array(v, object))
+    ):
         column.refused(make([b"x"] * found), ValueError, r"keys: .* for 2 records", 2)
     column.refused(itertools.repeat(b"x"), ValueError, "more for 3 records", 3)
 
@@ -206,18 +205,14 @@ def test_numpy_widths_of_nothing(column: Column) -> None:
     assert column.values(numpy.array(MIXED, object)) == MIXED
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
+def test_numpy_no_cells(column: Column) -> None:
+    for cells in (
         numpy.array(["text"]), numpy.arange(3), numpy.arange(3, dtype="u1"), numpy.zeros((2, 2), "i1"),
         numpy.zeros((2, 2), "S1"), numpy.array(b"scalar"), numpy.zeros(2, [("a", "i4"), ("b", "O")]),
         numpy.array([b"x", 5], object), numpy.array([b"x", float("nan")], object),
         numpy.ma.masked_array([b"x", b"y"], [True, False]), numpy.array(["text"], numpy.dtypes.StringDType()),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_numpy_no_cells(column: Column, cells: Any) -> None:
-    column.refused(cells, TypeError, "values:")
+    ):  # fmt: skip
+        column.refused(cells, TypeError, "values:")
 
 
 # ---- Arrow ---------------------------------------------------------------------------------------
@@ -320,12 +315,12 @@ SOUND = [
 ]
 
 
-@pytest.mark.parametrize(("source", "expected"), SOUND, ids=itertools.count())
-def test_hand_made(column: Column, source: Source, expected: Cells) -> None:
-    assert column.values(source) == expected
-    assert sorted(source.released) == ["array", "schema"]
-    column.refused(source, ValueError, "released, or given")
-    assert sorted(source.released) == ["array", "schema"]
+def test_hand_made(column: Column) -> None:
+    for source, expected in SOUND:
+        assert column.values(source) == expected
+        assert sorted(source.released) == ["array", "schema"]
+        column.refused(source, ValueError, "released, or given")
+        assert sorted(source.released) == ["array", "schema"]
 
 
 WORDS = {"format": b"w:1", "length": 2, "buffers": [None, b"ab"]}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.__main__ import main
 from tests.unit.logs import filled as ten
 
 COMPACTED = "cleaner-offset-checkpoint"
@@ -44,9 +43,8 @@ def told(path: Path, mode: str) -> tuple[list[kstore.Record], str]:
         return records, finding.text
 
 
-@pytest.mark.parametrize("mode", ["r", "a"])
 @pytest.mark.parametrize("damage", ["emptied", "cut", "no log", "no file"])
-@pytest.mark.parametrize("unclean", [False, True])
+@pytest.mark.parametrize(("mode", "unclean"), [("r", False), ("a", True)])
 def test_a_middle_segment_without_its_records(tmp_path: Path, mode: str, damage: str, unclean: bool) -> None:
     path = tmp_path / "t-0"
     logs = filled(path)
@@ -113,18 +111,6 @@ def test_what_retention_deleted_is_not_missed(tmp_path: Path) -> None:
     for directory in (path, copy):
         for mode in ("r", "a", "r"):
             assert "gap" not in clean(directory, mode)
-
-
-def test_the_command_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    logs = filled(tmp_path / "t-0")
-    os.truncate(logs[1], 0)
-    words = "are missing: an index of the file names them"
-    assert main(["records", str(tmp_path / "t-0")]) == 0
-    assert words in capsys.readouterr().err
-    assert main(["stat", str(tmp_path / "t-0")]) == 1
-    out = capsys.readouterr().out
-    assert words in out
-    assert "look wrong" in out
 
 
 @pytest.mark.parametrize("which", ["last", "all"])

@@ -27,51 +27,41 @@ def path(tmp_path: Path) -> Path:
 # ---- repr() --------------------------------------------------------------------------------------
 
 
-def test_the_repr_of_a_log_and_its_parts(path: Path) -> None:
-    """The class, the path and the offsets."""
+def test_a_repr_has_the_class_the_path_and_the_offsets(path: Path) -> None:
     log = kstore.open(path)
     first, size = log.segments[0].path, log.segments[0].size
-    for given, text in [
-        (log.segments[0], f"<Segment {first!r}: base_offset=0, end_offset=1>"),
-        (log.segments[-1], f"<Segment {log.segments[-1].path!r}: base_offset=3>"),
-        (log.records(1), f"<RecordReader of {path}: offsets 1 to 4 (exclusive)>"),
-        (log.batches(1, 2), f"<BatchReader of {path}: offsets 1 to 2 (exclusive)>"),
-        (log.scan(["key"]), f"<Scan of {path}: offsets 0 to 4 (exclusive), columns key>"),
-        (log.read(0), f"<Slice of {first}, from byte 0: {size} bytes, from offset 0 on>"),
-        (log.span(0), f"<Span of {path}: {4 * size} bytes in 4 slices, from offset 0 on>"),
-        (log.follow(2), f"<Follower of {path}: at offset 2>"),
-        (log, f"PartitionLog({str(path)!r}, log_start_offset=0, log_end_offset=4)"),
-        (kstore.LogStore(path.parent), f"LogStore({str(path.parent)!r}, 1 partitions)"),
-    ]:
-        assert repr(given) == text
-
-
-def test_the_repr_of_a_writer(path: Path) -> None:
-    with kstore.open(path, "a") as log:
-        with log.appender(linger_ms=10_000) as out:
-            assert repr(out) == f"<Appender of {path}: linger_ms=10000>"
-            ticket = out.append(b"v")
-            assert repr(ticket) == f"<Ticket of {path}: not appended yet>"
-        assert repr(out) == f"<Appender of {path}: closed>"
-        assert repr(ticket) == f"<Ticket of {path}: offset 4>"
-        with log.follow() as follower:
-            assert repr(follower) == f"<Follower of {path}: at offset 5>"
-        assert repr(follower) == f"<Follower of {path}: at offset 5, closed>"
-    for mode in ("r", "a"):
-        closed = kstore.open(path, mode)
-        closed.close()
-        assert repr(closed) == f"{type(closed).__name__}({str(path)!r}, closed)"
-
-
-def test_the_repr_of_an_empty_log(tmp_path: Path) -> None:
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        assert repr(log.span(0)) == "<Span of no slices>"
-    for file in (tmp_path / "t-0").glob("0*"):
+    with kstore.open(path, "a") as writer, writer.appender(linger_ms=10_000) as out:
+        ticket, follower = out.append(b"v"), writer.follow()
+        for given, text in [
+            (log.segments[0], f"<Segment {first!r}: base_offset=0, end_offset=1>"),
+            (log.segments[-1], f"<Segment {log.segments[-1].path!r}: base_offset=3>"),
+            (log.records(1), f"<RecordReader of {path}: offsets 1 to 4 (exclusive)>"),
+            (log.batches(1, 2), f"<BatchReader of {path}: offsets 1 to 2 (exclusive)>"),
+            (log.scan(["key"]), f"<Scan of {path}: offsets 0 to 4 (exclusive), columns key>"),
+            (log.read(0), f"<Slice of {first}, from byte 0: {size} bytes, from offset 0 on>"),
+            (log.span(0), f"<Span of {path}: {4 * size} bytes in 4 slices, from offset 0 on>"),
+            (log.follow(2), f"<Follower of {path}: at offset 2>"),
+            (log, f"PartitionLog({str(path)!r}, log_start_offset=0, log_end_offset=4)"),
+            (kstore.LogStore(path.parent), f"LogStore({str(path.parent)!r}, 1 partitions)"),
+            (out, f"<Appender of {path}: linger_ms=10000>"),
+            (ticket, f"<Ticket of {path}: not appended yet>"),
+            (follower, f"<Follower of {path}: at offset 4>"),
+        ]:
+            assert repr(given) == text
+        follower.close()
+    log.close()
+    assert repr(out) == f"<Appender of {path}: closed>"
+    assert repr(ticket) == f"<Ticket of {path}: offset 4>"
+    assert repr(follower) == f"<Follower of {path}: at offset 4, closed>"
+    assert repr(log) == f"PartitionLog({str(path)!r}, closed)"
+    kstore.open(path.parent / "e-0", "a").close()
+    for file in (path.parent / "e-0").glob("0*"):
         file.unlink()
-    empty = kstore.open(tmp_path / "t-0")
+    empty = kstore.open(path.parent / "e-0")
     assert repr(empty.records()) == "<RecordReader of an empty log: offsets 0 to 0 (exclusive)>"
     assert repr(empty.scan()).startswith("<Scan of an empty log: offsets 0 to 0")
     assert repr(empty.read(0)) == "<Slice of an empty log: 0 bytes, from offset 0 on>"
+    assert repr(empty.span(0)) == "<Span of no slices>"
 
 
 # ---- records -------------------------------------------------------------------------------------
@@ -96,9 +86,8 @@ def test_a_record_is_copied_and_pickled(through: Callable[[Record], Record]) -> 
     assert eval(repr(record)) == record
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
+def test_what_is_no_record() -> None:
+    several: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"offset": 1.5}, TypeError, "offset is an int"),
         ({"offset": True}, TypeError, "offset is an int"),
         ({"offset": -1}, ValueError, "offset is from 0"),
@@ -110,12 +99,10 @@ def test_a_record_is_copied_and_pickled(through: Callable[[Record], Record]) -> 
         ({"headers": {"h": "text"}}, TypeError, "encode it"),
         ({"headers": {"h": 3}}, TypeError, "bytes-like or None, not int"),
         ({"headers": ["ab"]}, TypeError, "pairs"),
-    ],
-    ids=str,
-)
-def test_what_is_no_record(options: dict[str, object], error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        Record(**{"offset": 0, **options})
+    ]
+    for options, error, words in several:
+        with pytest.raises(error, match=words):
+            Record(**{"offset": 0, **options})
 
 
 # ---- slices and logs -----------------------------------------------------------------------------
@@ -160,11 +147,11 @@ ERRORS: list[kstore.KstoreError] = [
 ]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_of_another_process_can_be_read_here(error: kstore.KstoreError) -> None:
-    copied = pickle.loads(pickle.dumps(error))
-    assert type(copied) is type(error)
-    assert (str(copied), vars(copied), copied.args) == (str(error), vars(error), error.args)
+def test_an_error_of_another_process_can_be_read_here() -> None:
+    for error in ERRORS:
+        copied = pickle.loads(pickle.dumps(error))
+        assert type(copied) is type(error)
+        assert (str(copied), vars(copied), copied.args) == (str(error), vars(error), error.args)
 
 
 def test_every_constructor_of_an_error_is_in_that_list() -> None:

@@ -1,15 +1,12 @@
 """Files of segments are open while they are needed, and no more of them than a process may have."""
 
 import gc
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
 from tests.helpers.waiting import until
 
 SEGMENTS = 60
@@ -85,29 +82,3 @@ def test_the_limit(log: kstore.PartitionLog) -> None:
     assert kstore.open_files().open == 1
     kstore.limit_open_files(None)
     assert kstore.open_files().limit > 5
-
-
-FEW = """
-import resource, sys, kstore
-resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-log = kstore.open(sys.argv[1])
-kstore.limit_open_files(1000)  # more than there are: then the system's own limit tells
-print(sum(1 for _ in log), sum(map(len, log.scan(["offset"]))), log.get(50).offset)
-kstore.limit_open_files(None)
-with kstore.open(sys.argv[1], "a", internal_segment_bytes=150, segment_index_bytes=64) as log:
-    for _ in range(60):
-        log.append(b"." * 60)
-    print(sum(1 for _ in log))
-"""
-
-
-def test_fewer_descriptors_than_segments(log: kstore.PartitionLog) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", FEW, log.path],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == (f"{SEGMENTS} {SEGMENTS} 50\n{SEGMENTS + 60}\n", "")

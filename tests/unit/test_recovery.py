@@ -18,7 +18,7 @@ import pytest
 import kstore
 from kstore.__main__ import main
 from tests.helpers.effort import some
-from tests.unit.logs import filled, flip, offsets
+from tests.unit.logs import filled, findings, flip, offsets
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "data"
 Damage = Callable[[Any, kstore.RecordBatch], object]
@@ -62,58 +62,106 @@ def test_closed_cleanly_and_damaged_at_the_end(tmp_path: Path, name: str, distru
         assert values == [b"v%d" % i for i in range(end)] + [b"new %d" % i for i in range(4)]
 
 
-def five_segments(directory: Path) -> list[kstore.Segment]:
-    log = kstore.open(directory, "a", internal_segment_bytes=2000)
-    for i in range(100):
-        log.append(b"%03d" % i + b"x" * 80)
+# ---- after a crash -------------------------------------------------------------------------------
+
+
+def five_segments(directory: Path, per_batch: int = 1) -> list[kstore.Segment]:
+    """Segments of five records, of which nothing is noted as flushed."""
+    log = kstore.open(directory, "a", internal_segment_bytes=800 if per_batch == 1 else 600)
+    for first in range(0, 25, per_batch):
+        log.extend([b"%03d" % i + b"x" * 80 for i in range(first, first + per_batch)])
     log.abandon()
-    for checkpoint in directory.glob(
-        "recovery-point*"
-    ):  # the background may have flushed segments already, or not
+    for checkpoint in directory.glob("recovery-point*"):  # the background may have flushed segments already
         checkpoint.unlink()
-    return list(kstore.open(directory, recover=False).segments)
+    segments = list(kstore.open(directory, recover=False).segments)
+    assert [segment.base_offset for segment in segments] == [0, 5, 10, 15, 20]
+    return segments
 
 
-def test_damage_before_sound_batches_after_a_crash(tmp_path: Path) -> None:
-    """Kafka's outcome stays, the log ends at the damage; the sound batches behind it are kept, and said to be."""
+def flip_in(segments: list[kstore.Segment], number: int, batch: int) -> None:
+    """Damages the records of a batch of a segment."""
+    position = int(segments[number].read_headers()["position"][batch])
+    flip(segments[number].path, position + 70)
+
+
+CRASHES: dict[str, tuple[int, Callable[[list[kstore.Segment]], object], int, int]] = {
+    # how many records a batch, the damage, where the log ends then, how many files lose something that is reported
+    "in a segment": (1, lambda segments: flip_in(segments, 1, 3), 8, 4),
+    "at the start of a segment": (1, lambda segments: flip_in(segments, 1, 0), 5, 4),
+    "all of a segment": (5, lambda segments: flip_in(segments, 1, 0), 5, 4),
+    "the first": (5, lambda segments: flip_in(segments, 0, 0), 0, 5),
+    "twice": (5, lambda segments: (flip_in(segments, 1, 0), flip_in(segments, 3, 0)), 5, 4),
+    "the last batch": (5, lambda segments: flip_in(segments, 4, 0), 20, 0),  # as one that was being written
+    "a torn tail": (1, lambda segments: os.truncate(segments[4].path, segments[4].size - 1), 24, 0),
+}
+
+
+@pytest.mark.parametrize("name", CRASHES)
+def test_a_crash_and_damage(tmp_path: Path, name: str) -> None:
+    """The log ends at the damage, as in Kafka. What is not acknowledged as durable, and has nothing sound behind it, goes
+    without a word; else all that is cut off is kept in .cut files and reported."""
+    per_batch, damage, end, losses = CRASHES[name]
     directory = tmp_path / "t-0"
-    segments = five_segments(directory)
-    assert len(segments) > 4
-    batch = segments[1].batch_at(0)
-    damaged = segments[1].translate(batch.base_offset + 3)
-    assert damaged is not None
-    flip(segments[1].path, damaged.position + 70)
-    contents = {s.path: Path(s.path).read_bytes() for s in segments[1:]}
-
+    segments = five_segments(directory, per_batch)
+    damage(segments)
+    before = {Path(segment.path).name: Path(segment.path).read_bytes() for segment in segments}
     reader = kstore.open(directory)
-    assert reader.log_end_offset == damaged.base_offset
-    assert "sound batches, offsets" in reader.recovery.findings[0].text
-    assert f"to {segments[2].base_offset - 1}" in reader.recovery.findings[0].text
-    assert len(reader.recovery.losses) == len(segments) - 1
-    assert len(list(kstore.open(directory, recover=False).records(on_error="skip"))) == 99
-
-    with pytest.warns(kstore.DataLossWarning, match=r"sound batches, offsets .*\.cut"):
+    assert reader.log_end_offset == end
+    assert len(reader.recovery.losses) == losses
+    if losses and per_batch > 1:
+        batches = 2 if name == "twice" else 1
+        assert sum("before sound batches" in loss for loss in reader.recovery.losses) == batches
+    with pytest.warns(kstore.DataLossWarning) if losses else contextlib.nullcontext():
         log = kstore.open(directory, "a")
-    assert [record.offset for record in log] == list(range(damaged.base_offset))
-    assert log.append(b"goes on") == damaged.base_offset
-    log.close()
-    kept = sorted(directory.glob("*.cut"))
-    assert len(kept) == len(segments) - 1
-    assert kept[0].read_bytes() == contents[segments[1].path][damaged.position :]
-    assert [k.read_bytes() for k in kept[1:]] == [contents[s.path] for s in segments[2:]]
-    readers = [kstore.open(k).records(on_error="skip", isolation="read_committed") for k in kept]
-    assert [r.offset for reader in readers for r in reader] == list(range(damaged.base_offset + 1, 100))
+    with log:
+        assert len(log.recovery.losses) == losses
+        assert offsets(log) == list(range(end))
+        assert log.append(b"goes on") == end
+    kept = {path.name: path.read_bytes() for path in sorted(directory.glob("*.cut"))}
+    assert len(kept) == losses
+    for name_of_cut, content in kept.items():
+        stem, _, position, _ = name_of_cut.split(".")
+        assert content == before[f"{stem}.log"][int(position) :]
 
 
-def test_as_it_lies_the_log_goes_on_behind_damage_at_its_end(tmp_path: Path) -> None:
-    """A damaged size in the last segment hides nothing from who asks for the files as they lie."""
+def test_sound_batches_behind_damage_are_readable(tmp_path: Path) -> None:
+    """Where recovery is not asked for, and in the .cut files."""
     directory = tmp_path / "t-0"
-    last = five_segments(directory)[-1]
-    second = last.translate(last.base_offset + 1)
-    assert second is not None
-    flip(last.path, second.position + 9)
-    reader = kstore.open(directory, recover=False).records(on_error="skip")
-    assert [record.offset for record in reader] == [o for o in range(100) if o != second.base_offset]
+    flip_in(five_segments(directory), 1, 2)
+    (text, *_) = (finding.text for finding in kstore.open(directory).recovery.findings)
+    assert "2 sound batches, offsets 8 to 9" in text
+    every = [offset for offset in range(25) if offset != 7]
+    assert offsets(kstore.open(directory, recover=False).records(on_error="skip")) == every
+    with pytest.warns(kstore.DataLossWarning, match=r"sound batches, offsets .*\.cut"):
+        kstore.open(directory, "a").close()
+    cuts = [kstore.open(path) for path in sorted(directory.glob("*.cut"))]
+    readers = [cut.records(on_error="skip", isolation="read_committed") for cut in cuts]
+    assert [offset for reader in readers for offset in offsets(reader)] == every[7:]
+
+
+def test_a_damaged_size_hides_nothing_without_recovery(tmp_path: Path) -> None:
+    segments = five_segments(tmp_path / "t-0")
+    position = int(segments[4].read_headers()["position"][1])
+    flip(segments[4].path, position + 9)
+    reader = kstore.open(tmp_path / "t-0", recover=False).records(on_error="skip")
+    assert offsets(reader) == [offset for offset in range(25) if offset != 21]
+
+
+def test_a_damaged_batch_in_a_segment_without_index_is_kept(tmp_path: Path) -> None:
+    """What follows such a segment stays, as in Kafka."""
+    segments = five_segments(tmp_path / "t-0", 5)
+    flip_in(segments, 1, 0)
+    file = Path(segments[1].path)
+    content = file.read_bytes()
+    file.with_suffix(".index").unlink()
+    with pytest.warns(kstore.DataLossWarning, match="before sound batches"):
+        log = kstore.open(tmp_path / "t-0", "a")
+    with log:
+        assert log.log_end_offset == 25
+    assert [path.read_bytes() for path in (tmp_path / "t-0").glob("*.cut")] == [content]
+
+
+# ---- other files ---------------------------------------------------------------------------------
 
 
 def test_a_single_file(tmp_path: Path) -> None:
@@ -130,50 +178,38 @@ def test_a_single_file(tmp_path: Path) -> None:
         kstore.open(segment.path, "a")
 
 
-def test_a_torn_tail_is_no_loss(tmp_path: Path) -> None:
-    """What was never acknowledged as durable, and holds nothing sound, goes as Kafka lets it go."""
-    directory = tmp_path / "t-0"
-    last = five_segments(directory)[-1]
-    os.truncate(last.path, last.size - 1)
-    with kstore.open(directory, "a") as log:
-        assert (log.recovery.losses, log.log_end_offset) == ([], 99)
-        assert [f.kind for f in log.recovery.findings] == ["torn_tail"]
-    assert list(directory.glob("*.cut")) == []
-
-
-@pytest.mark.parametrize("content", [b"0\n5\n0 0\n", b"x", b"0\n1\n0 zero\n", b"0\n2\n1 0\n", b"\xff" * 40])
-def test_a_damaged_epoch_checkpoint_is_made_again(tmp_path: Path, content: bytes) -> None:
-    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=500) as log:
+def test_a_damaged_epoch_checkpoint_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a", internal_segment_bytes=500) as log:
         for epoch in (0, 3, 7):
             log.assign_leader_epoch(epoch)
             for _ in range(5):
                 log.append(b"x" * 100)
         epochs = log.leader_epochs
-    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(content)
-    assert kstore.open(tmp_path / "t-0").leader_epochs == epochs
-    with kstore.open(tmp_path / "t-0", "a") as log:
-        assert log.leader_epochs == epochs
-        assert [f.kind for f in log.recovery.findings] == ["checkpoint"]
-        assert log.append(b"y") == 15
-    assert not kstore.open(tmp_path / "t-0").recovery.findings
+    for content in (b"0\n5\n0 0\n", b"x", b"0\n1\n0 zero\n", b"0\n2\n1 0\n", b"\xff" * 40):
+        (path / "leader-epoch-checkpoint").write_bytes(content)
+        assert kstore.open(path).leader_epochs == epochs
+        with kstore.open(path, "a") as log:
+            assert log.leader_epochs == epochs
+            assert findings(log) == ["checkpoint"]
+        assert not kstore.open(path).recovery.findings
 
 
-@pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
 @pytest.mark.parametrize("mode", ["r", "a"])
-def test_a_pipe_of_a_files_name_hangs_nobody(tmp_path: Path, kind: str, mode: str) -> None:
-    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=500) as log:
-        for _ in range(10):
-            log.append(b"x" * 100)
-    path = next((tmp_path / "t-0").glob(f"*{kind}"), tmp_path / "t-0" / ("0" * 20 + kind))
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-    try:
-        with kstore.open(tmp_path / "t-0", mode) as log:
-            assert offsets(log) == list(range(10))
-            log.find(timestamp=1)
-            list(log.records(isolation="read_committed"))
-    except (OSError, kstore.KstoreError) as e:
-        assert "regular" in str(e)  # noqa: PT017
+def test_a_pipe_in_the_place_of_a_file_hangs_nobody(tmp_path: Path, mode: Any) -> None:
+    for kind in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+        path = tmp_path / f"{kind}-0"
+        filled(path).close()
+        file = next(path.glob(f"*{kind}"), path / f"{0:020d}{kind}")
+        file.unlink(missing_ok=True)
+        os.mkfifo(file)
+        try:
+            with kstore.open(path, mode) as log:
+                assert offsets(log) == list(range(10))
+                log.find(timestamp=1)
+                list(log.records(isolation="read_committed"))
+        except (OSError, kstore.KstoreError) as e:
+            assert "regular" in str(e)  # noqa: PT017
 
 
 @pytest.mark.parametrize("kind", [".log", ".index", "leader-epoch-checkpoint"])
@@ -284,58 +320,6 @@ def test_a_hole_behind_the_end_is_not_read(tmp_path: Path, data: bytes) -> None:
         (finding,) = view.recovery.findings
         assert (finding.kind, finding.size) == ("preallocated", (1 << 40) - size)
     assert bytes_read() - read < 256 << 20
-
-
-def one_batch_a_segment(directory: Path) -> list[Path]:
-    """A log of five segments after a crash, of which nothing was noted as flushed; the .log files."""
-    log = kstore.open(directory, "a", internal_segment_bytes=600)
-    for n in range(5):
-        log.extend([b"%03d" % i + b"x" * 80 for i in range(n * 5, n * 5 + 5)])
-    log.abandon()
-    for checkpoint in directory.glob("recovery-point*"):
-        checkpoint.unlink()
-    return sorted(directory.glob("*.log"))
-
-
-@pytest.mark.parametrize("damaged", [(1,), (0,), (1, 3)])
-def test_a_damaged_batch_before_sound_segments_is_kept(tmp_path: Path, damaged: tuple[int, ...]) -> None:
-    """Nothing is sound in the segment itself, but in a later one: so this is no torn end."""
-    directory = tmp_path / "t-0"
-    files = one_batch_a_segment(directory)
-    for n in damaged:
-        flip(str(files[n]), 100)
-    contents = [file.read_bytes() for file in files]
-    losses = kstore.open(directory).recovery.losses
-    assert sum("before sound batches" in loss for loss in losses) == len(damaged)
-    with pytest.warns(kstore.DataLossWarning):
-        log = kstore.open(directory, "a")
-    with log:
-        assert log.log_end_offset == 5 * damaged[0]
-        assert len(log.recovery.losses) == 5 - damaged[0]
-    assert [file.read_bytes() for file in sorted(directory.glob("*.cut"))] == contents[damaged[0] :]
-
-
-def test_a_damaged_batch_in_a_segment_without_index_is_kept(tmp_path: Path) -> None:
-    """What follows such a segment stays, as in Kafka."""
-    directory = tmp_path / "t-0"
-    files = one_batch_a_segment(directory)
-    flip(str(files[1]), 100)
-    content = files[1].read_bytes()
-    files[1].with_suffix(".index").unlink()
-    with pytest.warns(kstore.DataLossWarning, match="before sound batches"):
-        log = kstore.open(directory, "a")
-    with log:
-        assert log.log_end_offset == 25
-    assert [file.read_bytes() for file in sorted(directory.glob("*.cut"))] == [content]
-
-
-def test_a_damaged_last_batch_is_let_go(tmp_path: Path) -> None:
-    """It looks like one that was being written."""
-    directory = tmp_path / "t-0"
-    flip(str(one_batch_a_segment(directory)[4]), 100)
-    with kstore.open(directory, "a") as log:
-        assert (log.recovery.losses, log.log_end_offset) == ([], 20)
-    assert not list(directory.glob("*.cut"))
 
 
 @pytest.mark.parametrize("size", [33, 35])
