@@ -1,63 +1,37 @@
-import java.util.Comparator;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Delayed;
-import java.util.concurrent.ScheduledFuture;
-import java.util.concurrent.TimeUnit;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.function.Supplier;
 
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.util.Scheduler;
 
-/** A clock that stands still until told to move, and a scheduler that runs on it in the calling thread. */
+/** A clock that stands still until it is moved, and a scheduler that runs on it in the calling thread. */
 final class Clock implements Time, Scheduler {
     volatile long now;
     private final List<Task> tasks = new ArrayList<>();
 
-    Clock(long now) {
-        this.now = now;
-    }
+    Clock(long now) { this.now = now; }
 
-    @Override
-    public long milliseconds() {
-        return now;
-    }
+    @Override public long milliseconds() { return now; }
+    @Override public long nanoseconds() { return now * 1_000_000L; }
+    @Override public void sleep(long ms) { now += ms; }
+    @Override public void startup() { }
+    @Override public void shutdown() { }
+    @Override public void resizeThreadPool(int size) { }
 
-    @Override
-    public long nanoseconds() {
-        return now * 1_000_000L;
-    }
-
-    @Override
-    public void sleep(long ms) {
-        now += ms;
-    }
-
-    @Override
-    public void waitObject(Object object, Supplier<Boolean> condition, long deadline) {
+    @Override public void waitObject(Object object, Supplier<Boolean> condition, long deadline) {
         throw new UnsupportedOperationException();
     }
 
-    @Override
-    public void startup() { }
-
-    @Override
-    public void shutdown() { }
-
-    @Override
-    public void resizeThreadPool(int size) { }
-
     /** What repeats is left out: nothing happens unasked. */
-    @Override
-    public synchronized ScheduledFuture<?> schedule(String name, Runnable body, long delay, long period) {
+    @Override public synchronized ScheduledFuture<?> schedule(String name, Runnable body, long delay, long period) {
         Task task = new Task(body, now + delay);
         if (period < 0)
             tasks.add(task);
         return task;
     }
 
-    /** Runs, in the order in which they are due, all tasks that are due by now. */
+    /** Runs all tasks that are due by now, in the order in which they are due. */
     void run() {
         for (Task next = next(); next != null; next = next())
             if (!next.isCancelled())
@@ -79,14 +53,7 @@ final class Clock implements Time, Scheduler {
             this.due = due;
         }
 
-        @Override
-        public long getDelay(TimeUnit unit) {
-            return 0;
-        }
-
-        @Override
-        public int compareTo(Delayed other) {
-            return 0;
-        }
+        @Override public long getDelay(TimeUnit unit) { return 0; }
+        @Override public int compareTo(Delayed other) { return 0; }
     }
 }

@@ -1,47 +1,29 @@
-import java.io.BufferedReader;
-import java.io.ByteArrayOutputStream;
-import java.io.File;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
+import java.io.*;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.Optional;
-import java.util.Properties;
-import java.util.TreeMap;
+import java.util.*;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-
 import kafka.log.LogManager;
+import scala.jdk.javaapi.CollectionConverters;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.server.util.FileLock;
 import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
-import org.apache.kafka.storage.internals.log.AppendOrigin;
-import org.apache.kafka.storage.internals.log.Cleaner;
-import org.apache.kafka.storage.internals.log.CleanerConfig;
-import org.apache.kafka.storage.internals.log.LogAppendInfo;
-import org.apache.kafka.storage.internals.log.LogConfig;
-import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
-import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
-import org.apache.kafka.storage.internals.log.LogToClean;
-import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
-import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
-import org.apache.kafka.storage.internals.log.UnifiedLog;
-import org.apache.kafka.storage.internals.log.VerificationGuard;
+import org.apache.kafka.storage.internals.log.*;
 import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
-
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * A real Kafka, asked line by line: a JSON object with "op" comes in, one goes out, with "error" if Kafka threw, and with
@@ -110,6 +92,14 @@ final class Driver {
         reply.put("ratio", todo.totalBytes() == 0 ? 0 : todo.cleanableRatio());
     }
 
+    /** The records of a file, as a broker's group coordinator reads them. */
+    private static void positions(File file, ArrayNode found) throws Exception {
+        try (FileRecords records = FileRecords.open(file)) {
+            for (Record record : records.records())
+                found.add(new GroupCoordinatorRecordSerde().deserialize(record.key(), record.value()).toString());
+        }
+    }
+
     private static LogConfig config(JsonNode op) {
         Map<String, String> config = new TreeMap<>();
         op.path("config").properties().forEach(e -> config.put(e.getKey(), e.getValue().asText()));
@@ -132,7 +122,6 @@ final class Driver {
             }
             case "append" -> append(log, op, reply);
             case "now" -> clock.now = op.get("ms").asLong();
-            case "config" -> log.updateConfig(config(op));
             case "assign_epoch" -> log.assignEpochStartOffset(op.get("epoch").asInt(), log.logEndOffset());
             case "roll" -> reply.put("base_offset", log.roll().baseOffset());
             case "flush" -> log.flush(false);
@@ -151,11 +140,8 @@ final class Driver {
                 for (JsonNode query : op.get("queries"))
                     answers.add(new Report(log).answer(query.asText()));
             }
-            case "topic_id" -> {
-                Uuid id = log.topicId().orElseThrow();
-                reply.put("topic_id",
-                    String.format("%016x%016x", id.getMostSignificantBits(), id.getLeastSignificantBits()));
-            }
+            case "topic_id" -> reply.put("topic_id", log.topicId().orElseThrow().toString());
+            case "positions" -> positions(new File(dir), reply.putArray("positions"));
             case "close" -> {
                 log.flush(true);      // as a broker's shutdown does
                 log.close();

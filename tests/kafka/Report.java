@@ -1,27 +1,15 @@
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.util.Base64;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.TreeMap;
+import java.util.*;
 
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.JsonNodeFactory;
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.fasterxml.jackson.databind.node.*;
 
 import org.apache.kafka.common.header.Header;
-import org.apache.kafka.common.record.internal.ControlRecordType;
-import org.apache.kafka.common.record.internal.EndTransactionMarker;
+import org.apache.kafka.common.record.internal.*;
 import org.apache.kafka.common.record.internal.FileLogInputStream.FileChannelRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
-import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.server.storage.log.FetchIsolation;
-import org.apache.kafka.storage.internals.log.BatchMetadata;
-import org.apache.kafka.storage.internals.log.FetchDataInfo;
-import org.apache.kafka.storage.internals.log.LogSegment;
-import org.apache.kafka.storage.internals.log.OffsetPosition;
-import org.apache.kafka.storage.internals.log.TimestampOffset;
-import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.log.*;
 
 /** What Kafka says of an open log, in the form that tests/golden/answers.py gives kstore's answers. */
 final class Report {
@@ -217,9 +205,10 @@ final class Report {
             }
             Map<Integer, Long> lastOffsets = new HashMap<>();
             Map<Long, Long> largest = new HashMap<>();     // last offset of a batch -> largest timestamp so far
-            long position = 0, most = -1;
+            int position = 0;
+            long most = -1;
             for (FileChannelRecordBatch b : s.log().batches()) {
-                lastOffsets.put((int) position, b.lastOffset());
+                lastOffsets.put(position, b.lastOffset());
                 position += b.sizeInBytes();
                 most = Math.max(most, b.maxTimestamp());
                 largest.put(b.lastOffset(), most);
@@ -229,19 +218,17 @@ final class Report {
             }
             if (position != s.size())
                 wrong.add(s.log().file() + ": bytes behind the last batch");
-            for (int i = 0; i < s.offsetIndex().entries(); i++) {
-                OffsetPosition e = s.offsetIndex().entry(i);
-                if (!Long.valueOf(e.offset()).equals(lastOffsets.get(e.position())))
-                    wrong.add(s.offsetIndex().file() + ": " + e);
-            }
+            for (int i = 0; i < s.offsetIndex().entries(); i++)
+                if (!Long.valueOf(s.offsetIndex().entry(i).offset()).equals(lastOffsets.get(s.offsetIndex().entry(i).position())))
+                    wrong.add(s.offsetIndex().file() + ": " + s.offsetIndex().entry(i));
+            TimestampOffset last = TimestampOffset.UNKNOWN;
             for (int i = 0; i < s.timeIndex().entries(); i++) {
-                TimestampOffset e = s.timeIndex().entry(i);
-                if (!Long.valueOf(e.timestamp()).equals(largest.get(e.offset())))
-                    wrong.add(s.timeIndex().file() + ": " + e);
+                last = s.timeIndex().entry(i);
+                if (!Long.valueOf(last.timestamp()).equals(largest.get(last.offset())))
+                    wrong.add(s.timeIndex().file() + ": " + last);
             }
-            if (most >= 0 && s.timeIndex().entries() > 0 && s != log.activeSegment()
-                    && s.timeIndex().lastEntry().timestamp() != most)
-                wrong.add(s.timeIndex().file() + ": ends with " + s.timeIndex().lastEntry() + ", not " + most);
+            if (most >= 0 && s.timeIndex().entries() > 0 && s != log.activeSegment() && last.timestamp() != most)
+                wrong.add(s.timeIndex().file() + ": ends with " + last + ", not " + most);
         }
         return wrong;
     }

@@ -1,4 +1,4 @@
-"""A real Kafka in one JVM for the whole session (Driver.java), asked line by line; its jars come through Maven."""
+"""Kafka's own classes in one JVM for the whole session (Driver.java), asked line by line; Maven fetches the jars."""
 
 import base64
 import fcntl
@@ -11,14 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.helpers.effort import times
-
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "kafka"
 JARS = BUILD / "jars"
 CLASSES = BUILD / "classes"
 NOW = 1_700_000_000_000
-SEEDS = times(3)
 
 
 class KafkaMissingError(Exception):
@@ -84,16 +81,9 @@ class Kafka:
 
     def __init__(self) -> None:
         build()
-        options = [
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Dorg.slf4j.simpleLogger.logFile=System.err",
-        ]
-        options += [
-            "-Dorg.slf4j.simpleLogger.showThreadName=false",
-            "-Dorg.slf4j.simpleLogger.showShortLogName=true",
-        ]
+        logger = "-Dorg.slf4j.simpleLogger"
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"{logger}.logFile=System.err"]
+        options += [f"{logger}.showThreadName=false", f"{logger}.showShortLogName=true"]
         command = ["java", *options, "-cp", f"{CLASSES}:{JARS}/*", "Driver"]
         try:
             self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -123,7 +113,7 @@ class Kafka:
         return [line for line in self.log if line.startswith(("WARN", "ERROR")) and "deprecated" not in line]
 
     def recovered(self) -> list[str]:
-        """What of that tells of recovery."""
+        """What of that is about recovery."""
         return [line for line in self.log if "ecovering unflushed" in line or "Rebuilding" in line]
 
     def open(self, directory: Path, config: Mapping[str, str] | None = None, **given: Any) -> "KafkaLog":
@@ -159,18 +149,14 @@ class KafkaLog:
         """Batches as bytes; `origin` is client, coordinator or follower."""
         return self.ask("append", data=base64.b64encode(data).decode(), **{"as": origin}, **given)
 
-    def records(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("records")["records"]
-        return found
+    def records(self) -> Any:
+        return self.ask("records")["records"]
 
-    def summary(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("summary")["summary"]
-        return found
+    def summary(self) -> Any:
+        return self.ask("summary")["summary"]
 
-    def wrong(self) -> list[str]:
-        found: list[str] = self.ask("check")["wrong"]
-        return found
+    def wrong(self) -> Any:
+        return self.ask("check")["wrong"]
 
-    def answers(self, queries: Iterable[str]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("lookups", queries=list(queries))["answers"]
-        return found
+    def answers(self, queries: Iterable[str]) -> Any:
+        return self.ask("lookups", queries=list(queries))["answers"]

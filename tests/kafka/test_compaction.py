@@ -1,9 +1,6 @@
-"""Random logs cleaned by Kafka's cleaner and by ours, round after round: the same files, batches and indexes.
+"""Random logs cleaned by Kafka's cleaner and by ours, round after round: the same files, batches and indexes; and what
+Kafka reads after an erasure."""
 
-KSTORE_KAFKA_COMPACTIONS says how many logs.
-"""
-
-import os
 import random
 import shutil
 from pathlib import Path
@@ -14,11 +11,11 @@ import pytest
 import kstore
 from tests.compaction.stages import names, overflowed
 from tests.golden.batches import shape
+from tests.helpers.effort import SEED, times
 from tests.helpers.markers import marker
 from tests.kafka.compare import Account
 from tests.kafka.jvm import NOW, Kafka, KafkaError, KafkaLog
 
-LOGS = int(os.environ.get("KSTORE_KAFKA_COMPACTIONS", "20"))
 SLOTS = 43_691  # of the map of keys: the fewest that are allowed
 CODECS = ("none", "none", "none", "gzip", "snappy", "lz4", "zstd")
 
@@ -134,9 +131,9 @@ def write(directories: list[Path], story: Story, count: int) -> None:
 @pytest.mark.filterwarnings(
     "ignore::kstore.DataLossWarning"
 )  # a follower left gaps, before the first cleaning
-@pytest.mark.parametrize("seed", range(LOGS))
+@pytest.mark.parametrize("seed", range(times(15)))
 def test_the_same_as_kafkas(kafka: Kafka, tmp_path: Path, seed: int) -> None:
-    story = Story(random.Random(seed))
+    story = Story(random.Random(f"{SEED} {seed}"))
     ours, theirs = tmp_path / "ours" / "t-0", tmp_path / "theirs" / "t-0"
     for directory in (ours, theirs):
         directory.parent.mkdir()
@@ -272,3 +269,25 @@ def compare(ours: Path, theirs: Path, story: Story) -> None:
     assert [r.offset for r in mine.records(isolation="read_committed")] == [
         r.offset for r in kafkas.records(isolation="read_committed")
     ]
+
+
+@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # a follower left gaps
+@pytest.mark.parametrize("what", ["records", "values"])
+def test_kafka_reads_what_an_erasure_leaves(kafka: Kafka, tmp_path: Path, what: Any) -> None:
+    """Records, batches, producers, lookups by time."""
+    for turn in range(times(2)):
+        story = Story(random.Random(f"{SEED} {what} {turn}"))
+        directory = tmp_path / str(turn) / "t-0"
+        directory.parent.mkdir()
+        (directory.parent / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+        write([directory], story, 60)
+        with opened(directory, story) as log:
+            start, end = log.log_start_offset, log.log_end_offset
+            kept = [r.offset for r in log if r.offset % 3]
+            done = log.erase(where=lambda r: r.offset % 3 == 0, reason="asked", what=what)
+        erased = {offset for segment in done.segments for offset in segment.offsets}
+        assert erased
+        records, _ = read_by_kafka(kafka, directory, story, start, end)
+        found = {record["offset"] for record in records}
+        assert found >= set(kept)
+        assert (found & erased) == (set() if what == "records" else {o for o in erased if o >= start})

@@ -1,6 +1,9 @@
-"""What lies around the partitions: lock, clean marker, checkpoints, as Kafka's own classes see them."""
+"""What lies around the partitions (lock, clean marker, checkpoints, a store's own files), as Kafka's own classes see it."""
 
+import base64
 import json
+import re
+import shutil
 import uuid
 from pathlib import Path
 
@@ -11,29 +14,34 @@ from tests.kafka.compare import Account
 from tests.kafka.jvm import NOW, Kafka, KafkaError, KafkaLog
 from tests.kafka.shapes import SMALL
 
+BROKER = Path(__file__).parents[1] / "golden" / "data" / "broker" / "data"
+CONFIG = kstore.LogConfig(**SMALL)
+
 
 def _clock() -> int:
     return NOW
 
 
 def _open(directory: Path, number: int) -> kstore.LogWriter:
-    config = kstore.LogConfig(**SMALL)
-    return kstore.open(directory / f"orders-{number}", "a", config=config, clock=_clock)
+    return kstore.open(directory / f"orders-{number}", "a", config=CONFIG, clock=_clock)
+
+
+def _fill(log: kstore.LogWriter) -> None:
+    log.extend([b"%d" % i for i in range(200)], batch_bytes=200)
 
 
 def test_marker_and_checkpoints(kafka: Kafka, log_directory: Path) -> None:
     logs = [_open(log_directory, number) for number in range(3)]
     for number, log in enumerate(logs):
-        log.extend([b"%d" % i for i in range(200)], batch_bytes=200)
+        _fill(log)
         log.flush()
         assert not kafka.ask("checkpoints", log_directory)["clean"]
         if number == 1:
             log.delete_records(77)
     ends = {f"orders-{number}": 200 for number in range(3)}
-    logs[0].close()
-    logs[1].close()
-    assert not kafka.ask("checkpoints", log_directory)["clean"]
-    logs[2].close()
+    for log in logs:
+        assert not kafka.ask("checkpoints", log_directory)["clean"]
+        log.close()
     assert kafka.ask("checkpoints", log_directory) == {
         "recovery-point": ends,
         "log-start": {"orders-1": 77},
@@ -57,14 +65,14 @@ def test_marker_and_checkpoints(kafka: Kafka, log_directory: Path) -> None:
         assert log.recovery.findings == []
         assert log.log_start_offset == 150
     # the partitions that were not opened are as clean as they were
-    assert kafka.ask("checkpoints", log_directory)["clean"]
-    assert kafka.ask("checkpoints", log_directory)["log-start"] == {"orders-1": 77, "orders-2": 150}
+    found = kafka.ask("checkpoints", log_directory)
+    assert (found["clean"], found["log-start"]) == (True, {"orders-1": 77, "orders-2": 150})
 
 
 def test_one_of_several_not_closed(kafka: Kafka, log_directory: Path) -> None:
     logs = [_open(log_directory, number) for number in range(2)]
     for log in logs:
-        log.extend([b"%d" % i for i in range(200)], batch_bytes=200)
+        _fill(log)
     logs[0].abandon()
     logs[1].close()
     kafka.start(log_directory)
@@ -76,22 +84,21 @@ def test_one_of_several_not_closed(kafka: Kafka, log_directory: Path) -> None:
 
 def test_kafka_holds_the_lock(kafka: Kafka, log_directory: Path) -> None:
     _open(log_directory, 0).close()
+
+    def check_refused(number: int) -> None:
+        with pytest.raises(kstore.LogLockedError, match=str(kafka.pid)) as e:
+            _open(log_directory, number)
+        assert e.value.pid == kafka.pid
+
     kafka.start(log_directory)
-    with pytest.raises(kstore.LogLockedError) as caught:
-        _open(log_directory, 0)
-    assert caught.value.pid == kafka.pid
-    assert str(kafka.pid) in str(caught.value)
-    with pytest.raises(kstore.LogLockedError):
-        _open(log_directory, 1)
-    with kstore.open(log_directory / "orders-0") as log:  # readers ask for no lock
+    check_refused(0)
+    check_refused(1)
+    with kstore.open(log_directory / "orders-0") as log:  # readers need no lock
         assert log.log_end_offset == 0
     kafka.ask("shutdown", log_directory)
     _open(log_directory, 0).close()
-
     assert kafka.ask("lock", log_directory)["taken"]
-    with pytest.raises(kstore.LogLockedError) as caught:
-        _open(log_directory, 0)
-    assert caught.value.pid == kafka.pid
+    check_refused(0)
     kafka.ask("unlock", log_directory)
     _open(log_directory, 0).close()
 
@@ -110,11 +117,11 @@ def test_kstore_holds_the_lock(kafka: Kafka, log_directory: Path) -> None:
     kafka.ask("unlock", log_directory)
 
 
-def test_partition_that_keeps_its_own_state(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_partition_that_keeps_its_own_state(kafka: Kafka, tmp_path: Path) -> None:
     """Without a log directory around it; Kafka passes over what kstore keeps beside the segments."""
     directory = tmp_path / "orders-0"
     with kstore.open(directory, "a", clock=_clock) as log:
-        log.extend([b"%d" % i for i in range(200)], batch_bytes=200)
+        _fill(log)
         log.delete_records(50)
     account = Account(kstore.open(directory))
     theirs = kafka.open(directory, clean=True, recovery_point=200, log_start_offset=50)
@@ -128,13 +135,139 @@ def test_partition_that_keeps_its_own_state(kafka: Kafka, tmp_path: Path) -> Non
         assert (log.log_start_offset, log.log_end_offset) == (50, 201)
 
 
-def test_topic_id(kafka: Kafka, log_directory: Path) -> None:
+def test_the_topic_id(kafka: Kafka, log_directory: Path) -> None:
     """partition.metadata is read by Kafka when it loads a partition."""
     topic_id = uuid.UUID(int=2**100 + 12345)
     with kstore.open(log_directory / "orders-0", "a", topic_id=topic_id, clock=_clock) as log:
         log.append(b"x")
     kafka.start(log_directory)
     assert not kafka.complaints()
-    found = KafkaLog(kafka, log_directory / "orders-0").ask("topic_id")
-    assert uuid.UUID(hex=found["topic_id"]) == topic_id
+    found = KafkaLog(kafka, log_directory / "orders-0").ask("topic_id")["topic_id"]
+    assert base64.urlsafe_b64decode(found + "==") == topic_id.bytes
     kafka.ask("shutdown", log_directory)
+
+
+# ---- a store --------------------------------------------------------------------------------------------------------
+
+
+def _store(directory: Path) -> kstore.LogStore:
+    return kstore.LogStore(directory, mode="a", config=CONFIG, clock=_clock)
+
+
+def _filled(directory: Path) -> kstore.LogStore:
+    store = _store(directory)
+    store.create_topic("orders", 4)
+    store.create_topic("idle", 2)
+    store.create_topic("gone", 2)
+    keys = [b"%d" % i for i in range(200)]
+    for topic in ("orders", "gone"):
+        for turn in range(5):
+            store.extend(topic, [b"value %d of turn %d" % (i, turn) for i in range(200)], keys, NOW)
+    log = store.log("orders", 2)
+    assert isinstance(log, kstore.LogWriter)
+    log.delete_records(33)
+    return store
+
+
+def _load(kafka: Kafka, directory: Path) -> dict[str, KafkaLog]:
+    return {name: KafkaLog(kafka, directory / name) for name in kafka.start(directory)}
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_store_that_was_closed(kafka: Kafka, log_directory: Path, deleted: bool) -> None:
+    with _filled(log_directory) as store:
+        if deleted:
+            store.delete_topic("gone")
+    names = [
+        *(f"orders-{n}" for n in range(4)),
+        "idle-0",
+        "idle-1",
+        *([] if deleted else ["gone-0", "gone-1"]),
+    ]
+    accounts = {name: Account(kstore.open(log_directory / name)) for name in names}
+    checkpoints = kafka.ask("checkpoints", log_directory)
+    assert (checkpoints["clean"], checkpoints["log-start"]) == (True, {"orders-2": 33})
+    theirs = _load(kafka, log_directory)
+    assert sorted(theirs) == sorted(names)
+    assert not kafka.complaints()
+    assert not kafka.recovered()
+    for name, log in theirs.items():
+        if name.startswith("idle"):  # the store has made no segment there, and Kafka does
+            assert log.summary()["log_end_offset"] == 0
+        else:
+            accounts[name].check(log)
+    for name in ("idle-1", "orders-0"):
+        theirs[name].append(kstore.encode_batch([(NOW, b"k", b"from Kafka", None)]))
+    kafka.ask("shutdown", log_directory)
+
+    with _store(log_directory) as store:
+        assert store.health().ok
+        for topic, number in (("idle", 1), ("orders", 0)):
+            log = store.log(topic, number)
+            assert log.recovery.clean
+            assert log.recovery.findings == []
+            assert log.get(log.log_end_offset - 1).value == b"from Kafka"
+        store.append("idle", b"v", b"k")
+    assert kafka.ask("checkpoints", log_directory)["clean"]
+
+
+def test_a_topic_that_waits_to_be_removed(kafka: Kafka, log_directory: Path) -> None:
+    """A process that died after a deletion leaves directories whose names end in -delete: Kafka schedules them too."""
+    store = _filled(log_directory)
+    store.delete_topic("gone")
+    store.flush()
+    assert len([name for name in store.others if name.endswith("-delete")]) == 2
+    ends = {f"orders-{n}": store.log("orders", n).log_end_offset for n in range(4)}
+    store.abandon()
+    theirs = _load(kafka, log_directory)
+    found = {name: log.summary()["log_end_offset"] for name, log in theirs.items() if name in ends}
+    assert found == ends
+    assert not any(name.startswith("gone") for name in theirs)
+    kafka.ask("shutdown", log_directory)
+    with _store(log_directory) as store:
+        assert {f"orders-{n}": store.log("orders", n).log_end_offset for n in range(4)} == ends
+        assert sorted(store.topics) == ["idle", "orders"]
+    assert not [path for path in log_directory.iterdir() if path.name.endswith("-delete")]
+
+
+def test_partitions_of_a_broker_that_was_killed(kafka: Kafka, log_directory: Path) -> None:
+    """They are recovered by the store as by Kafka itself."""
+    with _filled(log_directory):
+        pass
+    theirs = _load(kafka, log_directory)
+    for turn in range(50):
+        for n in range(4):
+            theirs[f"orders-{n}"].append(kstore.encode_batch([(NOW, b"k", b"turn %d" % turn, None)]))
+    ends = {n: theirs[f"orders-{n}"].summary()["log_end_offset"] for n in range(4)}
+    for log in theirs.values():
+        log.ask("flush")
+    copy = log_directory.parent / "copy"
+    shutil.copytree(log_directory, copy)
+    kafka.ask("shutdown", log_directory)
+    with _store(copy) as store:
+        assert store.health().ok
+        assert {n: store.log("orders", n).log_end_offset for n in range(4)} == ends
+        assert store.log("orders", 2).log_start_offset == 33
+    assert kafka.ask("checkpoints", copy)["clean"]
+
+
+def test_positions_of_groups(kafka: Kafka, tmp_path: Path) -> None:
+    """A group's file is read by Kafka's group coordinator as what is exported is. (tests/broker has a real broker.)"""
+    data = tmp_path / "data"
+    shutil.copytree(BROKER, data)
+    store = kstore.LogStore(data)
+    with store.cursor("readers", ["events"]) as cursor:
+        for _ in cursor:
+            pass
+        cursor.commit(metadata="grüße")
+    commit = re.compile(
+        r"OffsetCommitKey\(group='readers', topic='(.*)', partition=(\d+)\), value=.*OffsetCommitValue\("
+        r"offset=(\d+), leaderEpoch=(-?\d+), metadata='(.*)', commitTimestamp=(\d+), expireTimestamp=-1"
+    )
+    found = {}
+    for text in kafka.ask("positions", data / "kstore-cursors-readers.positions")["positions"]:
+        for topic, number, offset, epoch, metadata, time in commit.findall(text):
+            found[topic, int(number)] = kstore.OffsetAndMetadata(int(offset), int(epoch), metadata, int(time))
+    assert found == store.cursors()["readers"]
+    assert found["events", 0].offset == 104
+    assert found["events", 0].metadata == "grüße"

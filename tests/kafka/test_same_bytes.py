@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.log.files.log_dir_state import read_state
+from tests.helpers.effort import SEED, times
 from tests.helpers.markers import marker
 from tests.kafka.compare import Account, check_same_files
-from tests.kafka.jvm import SEEDS, Kafka, KafkaError
+from tests.kafka.jvm import Kafka, KafkaError
 from tests.kafka.shapes import CODECS, SMALL, Clock, encoded
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -27,12 +27,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
 SYNONYMS = {"RecordBatchTooLarge": "RecordTooLarge", "CorruptRecord": "CorruptRecord"}
 
 
-@pytest.fixture(autouse=True)
-def _as_kafka_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where kstore goes beyond Kafka: flush() and close() begin a segment at an end that truncation left inside a batch,
-    so that a later opening knows it, and an empty one before it says that nothing is missing there."""
-    monkeypatch.setattr(kstore.LogWriter, "_tell_end", lambda log: None)
-    monkeypatch.setattr(kstore.LogWriter, "_mark_gap", lambda log: None)
+def checkpointed(path: Path) -> int:
+    """The offset of the one partition in a checkpoint, 0 if it is not there."""
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    return int(lines[0].split()[2]) if lines else 0
 
 
 class Both:
@@ -53,16 +51,14 @@ class Both:
         self.open()
 
     def open(self) -> None:
-        state = read_state(self.ours)  # Kafka is told what kstore will find there
+        around = self.ours.parent  # Kafka gets what kstore will find there
+        known = {
+            "clean": (around / ".kafka_cleanshutdown").exists(),
+            "recovery_point": checkpointed(around / "recovery-point-offset-checkpoint"),
+            "log_start_offset": checkpointed(around / "log-start-offset-checkpoint"),
+        }
         self.log = kstore.open(self.ours, "a", config=self.config, clock=self.clock)
-        self.other = self.kafka.open(
-            self.theirs,
-            self.config.to_topic(),
-            now=self.clock.now,
-            clean=state.clean,
-            recovery_point=state.recovery_point,
-            log_start_offset=state.log_start_offset,
-        )
+        self.other = self.kafka.open(self.theirs, self.config.to_topic(), now=self.clock.now, **known)
 
     def close(self) -> None:
         self.log.close()
@@ -70,12 +66,11 @@ class Both:
         check_same_files(self.ours, self.theirs)
 
     def append(self, data: bytes, origin: str = "client", version: int = -1) -> None:
-        follower = origin == "follower"
         ours: object
         try:
             done = self.log.append_batches(
                 data,
-                keep_offsets=follower,
+                keep_offsets=origin == "follower",
                 leader_epoch=self.epoch,
                 origin="coordinator" if origin == "coordinator" else "client",
                 transaction_version=version,
@@ -94,13 +89,13 @@ class Both:
         self.done.append(str(ours))
 
     def step(self) -> None:
-        """One operation, drawn by lot."""
+        """One operation, chosen at random."""
         rnd = self.rnd
-        kind = rnd.choices(list(STEPS), [weight for weight, _ in STEPS.values()])[0]
+        [kind] = rnd.choices(list(WEIGHTS), list(WEIGHTS.values()))
         self.done.append(kind)
         self.clock.now += rnd.choice([0, 1, 10, 300])
         self.other.ask("now", ms=self.clock.now)
-        STEPS[kind][1](self)
+        getattr(self, kind)()
         if self.log.log_end_offset != self.other.ask("now", ms=self.clock.now)["log_end_offset"]:
             raise AssertionError(self.done[-5:])
 
@@ -114,45 +109,22 @@ class Both:
         self.append(encoded(self.rnd, 1, at=self.clock.now))
 
     def idempotent(self) -> None:
-        producer = self.rnd.choice([1, 2, 3])
-        count, sequence = self.rnd.randrange(1, 6), self.sequences.get(producer, 0)
-        wrong = self.rnd.random()
-        if wrong < 0.1:
-            sequence += 3
-        elif wrong < 0.2:
-            sequence = max(0, sequence - 1)
-        before = self.log.log_end_offset
-        self.append(
-            encoded(
-                self.rnd,
-                count,
-                at=self.clock.now,
-                producer_id=producer,
-                producer_epoch=1,
-                base_sequence=sequence,
-            )
-        )
-        if self.log.log_end_offset > before:
-            self.sequences[producer] = sequence + count
+        self._produce(self.rnd.choice([1, 2, 3]), 1, self.rnd.choices([0, 3, -1], [8, 1, 1])[0])
 
     def transactional(self) -> None:
         producer = self.rnd.choice([11, 12, 13])
-        count = self.rnd.randrange(1, 6)
-        before = self.log.log_end_offset
-        self.append(
-            encoded(
-                self.rnd,
-                count,
-                at=self.clock.now,
-                producer_id=producer,
-                producer_epoch=0,
-                base_sequence=self.sequences.get(producer, 0),
-                transactional=True,
-            )
-        )
-        if self.log.log_end_offset > before:
-            self.sequences[producer] = self.sequences.get(producer, 0) + count
+        if self._produce(producer, 0, transactional=True):
             self.running[producer] = None
+
+    def _produce(self, producer: int, epoch: int, wrong: int = 0, transactional: bool = False) -> bool:
+        """Whether it was appended; its sequence numbers are `wrong` by so many."""
+        count, before = self.rnd.randrange(1, 6), self.log.log_end_offset
+        options = {"producer_id": producer, "producer_epoch": epoch, "transactional": transactional}
+        options["base_sequence"] = sequence = max(0, self.sequences.get(producer, 0) + wrong)
+        self.append(encoded(self.rnd, count, at=self.clock.now, **options))
+        if self.log.log_end_offset > before:
+            self.sequences[producer] = sequence + count
+        return self.log.log_end_offset > before
 
     def end_transaction(self) -> None:
         producer = self.rnd.choice(list(self.running) or [11])
@@ -165,15 +137,9 @@ class Both:
         # Kafka dies (IllegalArgumentException) of several batches for which an index has no room; kstore leaves entries out
         most = 1 if self.config.segment_index_bytes < 1000 else 4
         for _ in range(self.rnd.randrange(1, most + 1)):
-            count = self.rnd.randrange(1, 9)
-            data += encoded(
-                self.rnd,
-                count,
-                at=self.clock.now,
-                base_offset=offset,
-                leader_epoch=self.epoch,
-                codec=self.rnd.choice(CODECS),
-            )
+            count, codec = self.rnd.randrange(1, 9), self.rnd.choice(CODECS)
+            options = {"base_offset": offset, "leader_epoch": self.epoch, "codec": codec}
+            data += encoded(self.rnd, count, at=self.clock.now, **options)
             offset += count + self.rnd.choice([0, 0, 2])
         self.append(data, "follower")
 
@@ -214,8 +180,10 @@ class Both:
         assert self.other.ask("retain")["deleted"] == gone
 
     def truncate(self) -> None:
-        end = self.log.log_end_offset
-        offset = max(self.log.log_start_offset, end - self.rnd.choice([0, 1, 5, 60]))
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        # At the end of a batch: kstore notes other ends in files of its own, which Kafka does not have.
+        ends = [batch.next_offset for batch in self.log.batches() if batch.next_offset >= start]
+        offset = self.rnd.choice([end, *ends[-20:]])
         # or else Kafka, if it has not asked for the largest timestamp since loading, may take it from an index that it has
         # just emptied, and closes without the last entry
         self.other.summary()
@@ -251,32 +219,23 @@ class Both:
         self.new_epoch()
 
 
-STEPS: dict[str, tuple[float, Any]] = {
-    "records": (8, Both.records),
-    "one": (8, Both.one),
-    "idempotent": (6, Both.idempotent),
-    "transactional": (5, Both.transactional),
-    "end_transaction": (3, Both.end_transaction),
-    "as_follower": (6, Both.as_follower),
-    "from_below": (0.5, Both.from_below),
-    "damaged": (0.5, Both.damaged),
-    "new_epoch": (1, Both.new_epoch),
-    "roll": (1, Both.roll),
-    "flush": (1, Both.flush),
-    "delete": (0.7, Both.delete),
-    "retain": (1, Both.retain),
-    "truncate": (0.7, Both.truncate),
-    "start_anew": (0.2, Both.start_anew),
-    "reopen": (0.7, Both.reopen),
-    "crash": (0.7, Both.crash),
+WEIGHTS = dict.fromkeys(("new_epoch", "roll", "flush", "retain"), 1.0)
+WEIGHTS |= {
+    "records": 8,
+    "one": 8,
+    "idempotent": 6,
+    "transactional": 5,
+    "end_transaction": 3,
+    "as_follower": 6,
 }
+WEIGHTS |= {"from_below": 0.5, "damaged": 0.5, "delete": 0.7, "truncate": 0.7, "start_anew": 0.2}
+WEIGHTS |= {"reopen": 0.7, "crash": 0.7}
 
 
-@pytest.mark.filterwarnings("ignore::kstore.DataLossWarning")  # of an end that was forgotten so
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(times(2)))
 @pytest.mark.parametrize("name", CONFIGS)
 def test_same_operations_same_files(name: str, seed: int, kafka: Kafka, tmp_path: Path) -> None:
-    both = Both(kafka, tmp_path, CONFIGS[name], f"{name} {seed}")
+    both = Both(kafka, tmp_path, CONFIGS[name], f"{SEED} {name} {seed}")
     for _ in range(120):
         both.step()
     both.close()

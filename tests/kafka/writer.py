@@ -22,18 +22,14 @@ def main(directory: str, durability: str, seed: str) -> None:
             log.extend([rnd.randbytes(rnd.randrange(2000))] * 50, batch_bytes=5000)
         elif kind == 2 or not running:
             count = rnd.randrange(1, 20)
-            options = {
-                "producer_id": 5,
-                "producer_epoch": 0,
-                "base_sequence": sequence,
-                "transactional": True,
-            }
-            log.append_batches(encoded(rnd, count, codec=rnd.choice(["none", "lz4", "zstd"]), **options))
+            options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
+            codec = rnd.choice(["none", "lz4", "zstd"])
+            log.append_batches(encoded(rnd, count, codec=codec, transactional=True, **options))
             sequence += count
             running = True
         else:
-            kind_of_end = rnd.choice(["ABORT", "COMMIT"])
-            log.append_batches(marker(kind_of_end, 5, NOW), origin="coordinator", transaction_version=1)
+            end = marker(rnd.choice(["ABORT", "COMMIT"]), 5, NOW)
+            log.append_batches(end, origin="coordinator", transaction_version=1)
             running = False
         sys.stdout.write(f"{log.log_end_offset}\n")
         sys.stdout.flush()
