@@ -22,8 +22,8 @@ from kstore.log.cursors.group_file import GroupFile
 from kstore.log.cursors.member_lock import LockFile
 from kstore.log.files.lock import User
 from tests.helpers.calls import some_points
+from tests.helpers.injector import Injector
 from tests.helpers.processes import environment
-from tests.interrupts.injector import Injector
 
 FILE = "kstore-cursors-g.positions"
 

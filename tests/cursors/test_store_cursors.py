@@ -25,9 +25,9 @@ from kstore import TopicPartition
 from kstore.log.cursors import member_lock
 from tests.cursors.test_cursors import in_a_child
 from tests.helpers.calls import some_calls
+from tests.helpers.injector import Injector, raiser
 from tests.helpers.markers import marker
 from tests.helpers.processes import environment
-from tests.interrupts.injector import Injector, raiser
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
-from tests.interrupts.injector import Injector, raiser
+from tests.helpers.injector import Injector, raiser
 
 
 def append_each(log: Any, count: int, mark: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A process that forks while its threads write a log: python forking.py DIRECTORY SEED HOW COUNT.
+"""A process that forks while its threads write a log: python -m tests.interrupts.forking DIRECTORY SEED HOW COUNT.
 
 HOW is what its threads do: "append", "appender" or "all". Prints "sound" if nothing went wrong.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import kstore
 
-LIMIT = 10
+LIMIT = 60
 OPTIONS = {
     "internal_segment_bytes": 3000,
     "segment_index_bytes": 256,
@@ -25,14 +25,14 @@ OPTIONS = {
     "file_delete_delay_ms": 0,
     "retention_bytes": 100_000_000,
 }
+WRITES = ("append", "extend", "append_batches", "roll", "truncate_to")
 
 
 def calls(log: Any, out: Any, directory: Path) -> dict[str, Callable[[], object]]:
     """Every public call that there is."""
     batch = kstore.encode_batch([(-1, None, b"child", None)])
-    near = max(
-        log.log_start_offset, log.log_end_offset - 1000
-    )  # to read all takes as long as the threads have written
+    # To read all would take as long as the threads have written.
+    near = max(log.log_start_offset, log.log_end_offset - 1000)
     return {
         "append": lambda: log.append(b"child"),
         "extend": lambda: log.extend([b"child"] * 3),
@@ -81,13 +81,12 @@ def child(log: Any, out: Any, directory: Path, which: int) -> None:
             answer = call()
         except (kstore.KstoreError, OSError) as e:
             if not str(e):
-                os.write(1, f"{name}: {type(e).__name__} without a word\n".encode())
+                os.write(1, f"{name}: {type(e).__name__} without a message\n".encode())
         except BaseException as e:  # noqa: BLE001
             os.write(1, f"{name}: {type(e).__name__}: {e}\n".encode())
         else:
-            if name in ("append", "extend", "append_batches", "roll", "truncate_to") and call is every[name]:
+            if name in WRITES and call is every[name]:
                 os.write(1, f"{name} in a forked child gave {answer!r}\n".encode())
-    os.write(2, b"in the child: the end\n")
     if which % 2:
         os._exit(0)
 
@@ -124,19 +123,18 @@ def main(directory: Path, seed: int, how: str, count: int) -> None:
     threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
     for thread in threads:
         thread.start()
-    for i in range(count):
-        time.sleep(rng.random() * 0.004)
+    first = rng.randrange(1000)
+    for which in range(first, first + count):
+        time.sleep(rng.random() * 0.004)  # to fork at a random moment
         pid = os.fork()
         if pid == 0:
-            child(log, out, directory, seed + i)
+            child(log, out, directory, which)
             return  # and the interpreter ends as it does
         status = os.waitpid(pid, 0)[1]
         if status:
-            wrong.append(f"child {seed + i} of fork ended with status {status}")
-            break
-        if not (directory / ".lock").exists():
-            wrong.append(f"child {seed + i} removed the lock")
-            break
+            wrong.append(f"child {which} of fork ended with status {status}")
+        elif not (directory / ".lock").exists():
+            wrong.append(f"child {which} removed the lock")
     stopped.set()
     for thread in threads:
         thread.join()

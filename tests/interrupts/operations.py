@@ -1,685 +1,497 @@
-"""Every public operation of a writer, and of its readers: what lies before it, and what it does.
-
-The file is long because it lists every public operation, each with what must be there before it.
-"""
+"""Every public operation of a writer, and of its readers: what is there before it, and what it does."""
 
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import kstore
-from tests.interrupts.operation import Operation
-from tests.interrupts.world import World, require
+from tests.helpers.markers import marker
+from tests.interrupts.state import require
+from tests.interrupts.subject import Operation, Subject
 
-NOW = int(time.time() * 1000)
+NOW = int(time.time() * 1000)  # a producer's last time decides when it is forgotten
 GROUP = "g"
-PRODUCER = {"producer_id": 7, "producer_epoch": 0}
+OPERATIONS: dict[str, Operation] = {}
+Prepare = Callable[[Any], None]
 
 
-OPERATIONS: dict[str, Operation[World]] = {}
+def add(name: str, prepare: Prepare, act: Callable[[Any], object], **how: Any) -> None:
+    OPERATIONS[name] = Operation(name, Subject, prepare, act, **how)
 
 
-def operation(
-    name: str, prepare: Callable[[World], None], *, closes: bool = False
-) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
-    """Takes a function as the act of an operation."""
-
-    def take(act: Callable[[World], None]) -> Callable[[World], None]:
-        OPERATIONS[name] = Operation(name, World, prepare, act, closes=closes)
-        return act
-
-    return take
+def calls(method: str, *given: object, **options: object) -> Callable[[Any], object]:
+    """An operation that only calls a method, of a log or of a store."""
+    return lambda subject: getattr(subject.handle, method)(*given, **options)
 
 
-# ---- what lies before -----------------------------------------------------------------------------------------------
+# ---- what is there before -------------------------------------------------------------------------------------------
 
 
-def eleven(world: World) -> None:
-    """Eleven records in four segments, all synced; the last one has room for one more."""
-    world.open()
-    world.append(11)
-
-
-def twelve(world: World) -> None:
-    """Twelve records; the next one begins a segment."""
-    world.open()
-    world.append(12)
-
-
-def unsynced(world: World) -> None:
-    """Sealed segments and a last one that nobody has synced."""
-    world.options["durability"] = "none"
-    eleven(world)
-
-
-def sockets(world: World) -> None:
-    """Two that are connected: Python does not close them if it is interrupted while it makes them."""
-    eleven(world)
-    world.held += socket.socketpair()
-
-
-def nothing(world: World) -> None:
+def nothing(subject: Subject) -> None:
     """No directory."""
 
 
-def closed(world: World) -> None:
-    eleven(world)
-    world.log.close()
-    world.log = None
+def eleven(subject: Subject) -> None:
+    """Eleven records in three segments, all synced; the last one has room for one more."""
+    subject.open()
+    subject.append(11)
 
 
-def dead(world: World) -> None:
+def twelve(subject: Subject) -> None:
+    """Twelve records; the next one begins a segment."""
+    subject.open()
+    subject.append(12)
+
+
+def unsynced(subject: Subject) -> None:
+    """Sealed segments and a last one, none of them synced."""
+    subject.options["durability"] = "none"
+    eleven(subject)
+
+
+def big_batches(subject: Subject) -> None:
+    """Batches of two records each."""
+    subject.open()
+    for _ in range(5):
+        subject.handle.extend(subject.values(2))
+
+
+def closed(subject: Subject) -> None:
+    eleven(subject)
+    subject.handle.close()
+    subject.handle = None
+
+
+def dead(subject: Subject) -> None:
     """A process died: nothing is synced, and the last batch is cut short. There are producers, too."""
-    world.options["durability"] = "none"
-    with_producers(world)
-    world.log.abandon()
-    world.log = None
-    last = max(world.directory.glob("*.log"))
-    with last.open("ab") as file:
+    subject.options["durability"] = "none"
+    with_producers(subject)
+    subject.handle.abandon()
+    subject.handle = None
+    cut_short(max(subject.directory.glob("*.log")))
+
+
+def cut_short(path: Path) -> None:
+    """Appends half a batch to a file."""
+    with path.open("ab") as file:
         file.write(kstore.encode_batch([(0, None, b"torn", None)], base_offset=99)[:50])
 
 
-def retention_by_size(world: World) -> None:
-    world.options |= {"retention_bytes": 1500, "file_delete_delay_ms": 60_000}
-    eleven(world)
+def retention(**options: object) -> Prepare:
+    def prepare(subject: Subject) -> None:
+        subject.options |= options
+        eleven(subject)
+
+    return prepare
 
 
-def retention_of_all(world: World) -> None:
-    world.options["retention_bytes"] = 0
-    eleven(world)
+def deleted_some(subject: Subject) -> None:
+    """The first segments are deleted, and the log begins at 7, within a segment."""
+    eleven(subject)
+    subject.handle.delete_records(7)
+    subject.handle.retain()
 
 
 def producers_batch(values: list[bytes], sequence: int, *, transactional: bool = False) -> bytes:
+    """A batch of producer 7."""
     return kstore.encode_batch(
-        [(NOW, None, value, None) for value in values],  # a producer's last time decides when it is forgotten
+        [(NOW, None, value, None) for value in values],
+        producer_id=7,
+        producer_epoch=0,
         base_sequence=sequence,
         transactional=transactional,
-        **PRODUCER,
     )
 
 
-def marker(kind: int) -> bytes:
-    """The end of producer 7's transaction: 0 aborts, 1 commits."""
-    return kstore.encode_batch(
-        [(NOW, bytes((0, 0, 0, kind)), bytes(6), ())], transactional=True, control=True, **PRODUCER
-    )
+def end_transaction(kind: str, subject: Subject) -> None:
+    """Appends the marker of producer 7."""
+    subject.handle.append_batches(marker(kind, 7, NOW), origin="coordinator", transaction_version=0)
 
 
-def with_producers(world: World) -> None:
+def with_producers(subject: Subject) -> None:
     """An aborted transaction, an idempotent batch and some records."""
-    world.open()
-    world.append(4)
-    values = world.values(2)
-    world.never_committed |= set(values)
-    world.ack(world.log.append_batches(producers_batch(values, 0, transactional=True)).first_offset, values)
-    world.log.append_batches(marker(0), origin="coordinator", transaction_version=0)
-    values = world.values(1)
-    world.ack(world.log.append_batches(producers_batch(values, 2)).first_offset, values)
-    world.append(4)
+    subject.open()
+    subject.append(4)
+    subject.handle.append_batches(producers_batch(subject.values(2), 0, transactional=True))
+    end_transaction("ABORT", subject)
+    subject.handle.append_batches(producers_batch(subject.values(1), 2))
+    subject.append(4)
 
 
-def open_transaction(world: World) -> None:
-    with_producers(world)
-    values = world.values(2)
-    world.ack(world.log.append_batches(producers_batch(values, 3, transactional=True)).first_offset, values)
-    world.all_or_none_committed = set(values)
+def open_transaction(subject: Subject) -> None:
+    with_producers(subject)
+    subject.handle.append_batches(producers_batch(subject.values(2), 3, transactional=True))
 
 
-def appender(world: World) -> None:
+def appender(subject: Subject) -> None:
     """An appender with records that wait."""
-    eleven(world)
-    out = world.log.appender(linger_ms=100_000, batch_bytes=1_000_000)
-    values = world.values(2)
-    world.tried.append(values)
-    world.pending = True
-    world.held += [out, values, [out.append(value) for value in values]]
+    eleven(subject)
+    out = subject.handle.appender(linger_ms=100_000, batch_bytes=1_000_000)
+    subject.held += [out, [out.append(value) for value in subject.values(2)]]
 
 
-def keyed(world: World) -> None:
+def keyed(subject: Subject) -> None:
     """Eleven records of three keys, in sealed segments but for the last: most of them are superseded."""
-    world.keyed = True
-    world.options |= {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
-    world.open()
-    for value in world.values(11):
-        world.ack(world.log.append(value, b"%d" % (int(value[:5]) % 3)), [value])
-    world.log.roll()
+    subject.options |= {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
+    subject.open()
+    for number, value in enumerate(subject.values(11)):
+        subject.handle.append(value, b"%d" % (number % 3))
+    subject.handle.roll()
 
 
-def with_cursor(world: World) -> None:
+def with_cursor(subject: Subject) -> None:
     """A group that has committed offset 3, and whose cursor is open."""
-    eleven(world)
-    cursor = world.log.cursor(GROUP)
-    require(
-        [next(iter(cursor)).offset for _ in range(3)] == [0, 1, 2], "a new group does not begin at the start"
-    )
+    eleven(subject)
+    cursor = subject.handle.cursor(GROUP)
+    for _ in range(3):
+        next(iter(cursor))
     cursor.commit()
-    world.held.append(cursor)
-    world.checks.append(lambda log: _may_be_committed(world, log, {3}))
+    subject.held.append(cursor)
 
 
-def _may_be_committed(world: World, log: Any, offsets: set[int]) -> None:
-    """Of the group; the next cursor of the group begins there."""
-    found = log.cursors().get(GROUP)
-    offset = 0 if found is None else found.offset
-    require(offset in offsets, f"committed is {offset}, not one of {offsets}")
-    with log.cursor(GROUP) as cursor:
-        require(
-            cursor.position == offset, f"the next cursor begins at {cursor.position}, committed is {offset}"
-        )
-        if offset < log.log_end_offset:
-            cursor.commit(offset)
-            require(log.cursors()[GROUP].offset == offset + 1, "the next commit is lost")
+def of_reader(**options: Any) -> Prepare:
+    """The cursor of a log that is open for reading."""
+
+    def prepare(subject: Subject) -> None:
+        with_cursor(subject)
+        subject.held.pop().close()
+        cursor = kstore.open(subject.directory).cursor(GROUP, **options)
+        subject.held.append(cursor)
+
+    return prepare
 
 
-def reading(prepare: Callable[[World], None], **options: Any) -> Callable[[World], None]:
-    """The same with the cursor of a log that is open for reading."""
-
-    def prepared(world: World) -> None:
-        prepare(world)
-        world.held.pop().close()
-        world.held.append(kstore.open(world.directory).cursor(GROUP, **options))
-
-    return prepared
+def followed(subject: Subject) -> None:
+    """A follower of a log that is open for reading."""
+    eleven(subject)
+    subject.held.append(kstore.open(subject.directory).follow(3, timeout=0))
 
 
-def beside(prepare: Callable[[World], None]) -> Callable[[World], None]:
-    """The same in a log directory, in which this process writes another log, too."""
+def another_file(subject: Subject) -> None:
+    """A .log that another writer left."""
+    eleven(subject)
+    with kstore.open(subject.root / "other-0", "a") as other:
+        other.extend(subject.values(4))
 
-    def prepare_both(world: World) -> None:
-        (world.directory.parent / "meta.properties").write_text("version=1\n")
-        world.neighbour = kstore.open(world.directory.parent / "beside-0", "a")
-        prepare(world)
+
+def sockets(subject: Subject) -> None:
+    """Two that are connected: Python does not close them if it is interrupted while it makes them."""
+    eleven(subject)
+    subject.held += socket.socketpair()
+
+
+def beside(prepare: Prepare) -> Prepare:
+    """In a log directory, in which this process writes another log, too."""
+
+    def prepare_both(subject: Subject) -> None:
+        (subject.root / "meta.properties").write_text("version=1\n")
+        subject.neighbour = kstore.open(subject.root / "beside-0", "a")
+        prepare(subject)
 
     return prepare_both
 
 
-# ---- opening --------------------------------------------------------------------------------------------------------
+def retained(subject: Subject) -> None:
+    """Files of deleted segments wait."""
+    retention(retention_bytes=1500, file_delete_delay_ms=60_000)(subject)
+    subject.handle.retain()
 
 
-@operation("open new", nothing)
-@operation("open clean", closed)
-@operation("open after a crash", dead)
-@operation("open new beside another", beside(nothing))
-@operation("open clean beside another", beside(closed))
-@operation("open after a crash beside another", beside(dead))
-def _(world: World) -> None:
-    world.open()
+# ---- opening and closing --------------------------------------------------------------------------------------------
 
+
+def open_it(subject: Subject) -> None:
+    subject.open()
+
+
+def close(subject: Subject) -> bool:
+    subject.handle.close()
+    return subject.handle.is_closed
+
+
+def append_and_close(subject: Subject) -> None:
+    with subject.handle:
+        subject.append()
+
+
+def forget(subject: Subject) -> None:
+    subject.handle = None
+
+
+add("open new", nothing, open_it)
+add("open clean", closed, open_it)
+add("open after a crash", dead, open_it)
+add("open new beside another", beside(nothing), open_it)
+add("open after a crash beside another", beside(dead), open_it)
+add("close", eleven, close, closes=True)
+add("close, unsynced", unsynced, close, closes=True)
+add("close with producers", with_producers, close, closes=True)
+add("close with an appender", appender, close, closes=True, pending=True)
+add("close beside another", beside(eleven), close, closes=True)
+add("close with files to delete", retained, close, closes=True)
+add("with", eleven, append_and_close, closes=True)
+add("abandon", eleven, calls("abandon"), closes=True)
+add("abandon beside another", beside(eleven), calls("abandon"), closes=True)
+add("garbage", eleven, forget, closes=True, late=True)
 
 # ---- appending ------------------------------------------------------------------------------------------------------
 
 
-@operation("append", eleven)
-@operation("append that rolls", twelve)
-@operation("append that rolls, unsynced", unsynced)
-def _(world: World) -> None:
-    world.append(2)
+def append(subject: Subject) -> int:
+    return subject.handle.append(*subject.values(1))
 
 
-@operation("extend", eleven)
-def _(world: World) -> None:
-    values = world.values(14)
-    world.tried += [[value] for value in values]
-    world.ack(world.log.extend(values, batch_bytes=450)[0], values)
+def extend(subject: Subject) -> list[int]:
+    return list(subject.handle.extend(subject.values(14), batch_bytes=450))
 
 
-@operation("append_batches", eleven)
-def _(world: World) -> None:
-    batches = [world.values(2) for _ in range(4)]
-    world.tried += batches
+def append_batches(subject: Subject) -> int:
+    batches = [subject.values(2) for _ in range(4)]
     encoded = b"".join(kstore.encode_batch([(-1, None, v, None) for v in values]) for values in batches)
-    world.ack(world.log.append_batches(encoded).first_offset, [v for values in batches for v in values])
+    return subject.handle.append_batches(encoded).first_offset
 
 
-@operation("append_batches, idempotent", with_producers)
-def _(world: World) -> None:
-    values = world.values(2)
-    world.tried.append(values)
-    world.retry = producers_batch(values, 3)
-    world.ack(world.log.append_batches(world.retry).first_offset, values)
+def send(count: int, *, transactional: bool = False) -> Callable[[Subject], None]:
+    """A producer sends a batch: the same, if it has to send it again."""
+
+    def act(subject: Subject) -> None:
+        subject.number = 11
+        batch = producers_batch(subject.values(count), 3, transactional=transactional)
+        subject.handle.append_batches(batch)
+
+    return act
 
 
-@operation("append_batches, idempotent, that rolls", beside(with_producers))
-def _(world: World) -> None:
-    values = world.values(4)
-    world.tried.append(values)
-    world.retry = producers_batch(values, 3)
-    world.ack(world.log.append_batches(world.retry).first_offset, values)
+def keep_offsets(subject: Subject) -> int:
+    base = subject.handle.log_end_offset + 1
+    records = [(1, None, value, None) for value in subject.values(2)]
+    encoded = kstore.encode_batch(records, base_offset=base, leader_epoch=3)
+    return subject.handle.append_batches(encoded, keep_offsets=True, leader_epoch=3).first_offset
 
 
-@operation("append_batches, transactional", with_producers)
-def _(world: World) -> None:
-    values = world.values(2)
-    world.tried.append(values)
-    world.never_committed |= set(values)  # nobody ends it
-    world.retry = producers_batch(values, 3, transactional=True)
-    world.ack(world.log.append_batches(world.retry).first_offset, values)
-
-
-@operation("append_batches, commit", open_transaction)
-def _(world: World) -> None:
-    world.log.append_batches(marker(1), origin="coordinator", transaction_version=0)
-    world.committed = world.all_or_none_committed
-
-
-@operation("append_batches, abort", open_transaction)
-def _(world: World) -> None:
-    world.never_committed |= world.all_or_none_committed
-    world.log.append_batches(marker(0), origin="coordinator", transaction_version=0)
-
-
-@operation("append_batches, keep_offsets", eleven)
-def _(world: World) -> None:
-    values = world.values(2)
-    world.tried.append(values)
-    end = world.log.log_end_offset
-    base = end + 1  # a wide gap that a roll falls into would pass for a lost segment
-    world.gap = (
-        f"offsets {end} to {end} are in no segment"  # so would this, should no batch follow it after all
-    )
-    encoded = kstore.encode_batch([(1, None, v, None) for v in values], base_offset=base, leader_epoch=3)
-    world.ack(world.log.append_batches(encoded, keep_offsets=True, leader_epoch=3).first_offset, values)
-
-
-@operation("appender", eleven)
-def _(world: World) -> None:
-    values = world.values(2)
-    world.tried += [[value] for value in values]
-    world.pending = True
-    out = world.log.appender(linger_ms=100_000, batch_bytes=300)
-    world.held.append(out)
-    tickets = [out.append(value) for value in values]
+def use_appender(subject: Subject) -> list[int]:
+    out = subject.handle.appender(linger_ms=100_000, batch_bytes=300)
+    subject.held.append(out)
+    tickets = [out.append(value) for value in subject.values(2)]
     out.flush()
-    for ticket, value in zip(tickets, values, strict=True):
-        world.ack(ticket.wait(), [value])
+    return [ticket.wait() for ticket in tickets]
 
 
-@operation("appender.flush", appender)
-def _(world: World) -> None:
-    out, values, tickets = world.held
-    out.flush()
-    world.ack(tickets[0].wait(), values)
+def flush_appender(subject: Subject) -> list[int]:
+    subject.held[0].flush()
+    return [ticket.wait() for ticket in subject.held[1]]
 
 
-@operation("appender.close", appender)
-def _(world: World) -> None:
-    out, values, tickets = world.held
-    out.close()
-    world.ack(tickets[0].wait(), values)
+def close_appender(subject: Subject) -> list[int]:
+    subject.held[0].close()
+    return [ticket.wait() for ticket in subject.held[1]]
 
 
-# ---- rolling, flushing, settings -------------------------------------------------------------------------------------
+def adopt(subject: Subject) -> list[int]:
+    (path,) = (subject.root / "other-0").glob("*.log")
+    return list(subject.handle.adopt(path))
 
 
-@operation("make_key_files", eleven)
-def _(world: World) -> None:
-    world.log.roll()
-    world.log.make_key_files()
+def moved_or_not(subject: Subject) -> None:
+    """The file of another writer is where it was, or its records are in the log."""
+    there = any((subject.root / "other-0").glob("*.log"))
+    inside = any(record.value.startswith(b"00011") for record in subject.handle)
+    require(there != inside, "a file that was to be adopted is there and in the log, or neither")
 
 
-@operation("roll", eleven)
-@operation("roll, unsynced", unsynced)
-@operation("roll with producers", with_producers)
-def _(world: World) -> None:
-    world.log.roll()
+add("append", eleven, append)
+add("append that rolls", twelve, append)
+add("append that rolls, unsynced", unsynced, append)
+add("extend", eleven, extend)
+add("append_batches", eleven, append_batches)
+add("append_batches, idempotent", with_producers, send(2), retries=True)
+add("append_batches, idempotent, that rolls", beside(with_producers), send(4), retries=True)
+add("append_batches, transactional", with_producers, send(2, transactional=True), retries=True)
+add("append_batches, commit", open_transaction, partial(end_transaction, "COMMIT"))
+add("append_batches, abort", open_transaction, partial(end_transaction, "ABORT"))
+add("append_batches, keep_offsets", eleven, keep_offsets)
+add("appender", eleven, use_appender, pending=True)
+add("appender.flush", appender, flush_appender, pending=True)
+add("appender.close", appender, close_appender, pending=True)
+add("adopt", another_file, adopt, check=moved_or_not)
+
+# ---- rolling, flushing, settings ------------------------------------------------------------------------------------
 
 
-@operation("flush", unsynced)
-def _(world: World) -> None:
-    before = len(world.acked)  # whoever interrupts it may append behind that
-    require(world.log.flush() >= before, "it flushed less")
+def make_key_files(subject: Subject) -> None:
+    subject.handle.roll()
+    subject.handle.make_key_files()
 
 
-@operation("assign_leader_epoch", eleven)
-def _(world: World) -> None:
-    world.log.assign_leader_epoch(5)
-    _check_epoch(world, 5)
+def configure(subject: Subject) -> int:
+    subject.handle.configure(flush_ms=600_000, internal_segment_bytes=700, segment_index_bytes=256)
+    return subject.handle.config.flush_ms
 
 
-def _check_epoch(world: World, epoch: int) -> None:
-    entry = (epoch, world.log.log_end_offset)
-    world.live_checks.append(lambda log: require(entry in log.leader_epochs, f"{entry} is lost"))
-    # an epoch in which nothing was written is forgotten, as in Kafka
-    world.checks.append(
-        lambda log: require(entry in log.leader_epochs or log.log_end_offset == entry[1], f"{entry} is lost")
-    )
+add("make_key_files", eleven, make_key_files)
+add("roll", eleven, calls("roll"))
+add("roll, unsynced", unsynced, calls("roll"))
+add("roll with producers", with_producers, calls("roll"))
+add("flush", unsynced, calls("flush"))
+add("assign_leader_epoch", eleven, calls("assign_leader_epoch", 5))
+add("configure", eleven, configure)
+add("refresh", eleven, calls("refresh"))
+
+# ---- deleting, truncating, compacting -------------------------------------------------------------------------------
 
 
-@operation("configure", eleven)
-def _(world: World) -> None:
-    world.log.configure(flush_ms=600_000, internal_segment_bytes=700, segment_index_bytes=256)
-    require(world.log.config.flush_ms == 600_000, "the configuration is another")
+def retain(subject: Subject) -> None:
+    subject.handle.retain()
 
 
-@operation("refresh", eleven)
-def _(world: World) -> None:
-    world.log.refresh()
+def retain_for_a_group(subject: Subject) -> None:
+    subject.handle.configure(retention_bytes=0)
+    subject.handle.retain(keep_for=[GROUP])
 
 
-# ---- deleting, truncating -------------------------------------------------------------------------------------------
+def delete_and_retain(subject: Subject) -> None:
+    subject.handle.delete_records(7)
+    subject.handle.retain()
 
 
-@operation("retain some", retention_by_size)
-@operation("retain some, beside another", beside(retention_by_size))
-@operation("retain all", retention_of_all)
-def _(world: World) -> None:
-    world.starts |= {segment.base_offset for segment in world.log.segments} | {world.log.log_end_offset}
-    world.log.retain()
-    world.deleted()
-    require(world.starts != {0}, "nothing was deleted")
+def compact(subject: Subject) -> int:
+    return subject.handle.compact().records_removed
 
 
-def _delete_records(before: int) -> Callable[[World], None]:
-    def act(world: World) -> None:
-        world.starts.add(before if before >= 0 else world.log.log_end_offset)
-        world.log.delete_records(before)
-        world.deleted()
-
-    return act
+def erase(subject: Subject) -> int:
+    return subject.handle.erase(keys=[b"1"], reason="asked to").records_erased
 
 
-operation("delete_records", eleven)(_delete_records(5))
-operation("delete_records, all", eleven)(_delete_records(-1))
-operation("delete_records, beside another", beside(eleven))(_delete_records(5))
-
-
-def deleted_some(world: World) -> None:
-    """Its first segments are gone, and the log begins at 7, within a segment."""
-    eleven(world)
-    world.log.delete_records(7)
-    world.log.retain()
-    world.deleted()
-
-
-@operation("retain what delete_records let go", eleven)
-def _(world: World) -> None:
-    world.starts |= {7}
-    world.log.delete_records(7)
-    world.deleted()
-    world.log.retain()
-    world.deleted()
-
-
-def _truncate_to(offset: int, from_: int | None = None) -> Callable[[World], None]:
-    """`from_`: where the batch begins that holds `offset`."""
-    from_ = offset if from_ is None else from_
-
-    def act(world: World) -> None:
-        world.cut_from = from_
-        world.starts.add(offset)
-        require(world.log.truncate_to(offset), "nothing was truncated")
-        world.truncated(from_)
-        world.starts = {world.log.log_start_offset}
-
-    return act
-
-
-def big_batches(world: World) -> None:
-    """Batches of two records each, in segments of one."""
-    world.open()
-    for _ in range(5):
-        values = world.values(2)
-        world.ack(world.log.extend(values)[0], values)
-
-
-operation("truncate_to a batch", eleven)(_truncate_to(4))
-operation("truncate_to a border", eleven)(_truncate_to(6))
-operation("truncate_to the last batch", eleven)(_truncate_to(10))
-operation("truncate_to inside a batch", big_batches)(_truncate_to(5, 4))
-operation("truncate_to below the start", deleted_some)(_truncate_to(3, 0))
-operation("truncate_to, with producers", with_producers)(_truncate_to(9))
-operation("truncate_to, unsynced", unsynced)(_truncate_to(4))
-
-
-def _start_at(offset: int, start: int | None) -> Callable[[World], None]:
-    def act(world: World) -> None:
-        world.cut_from = 0
-        world.starts |= {offset, offset if start is None else start}
-        world.also_starts = {
-            offset
-        }  # as there is no file for what lies below; also if it is interrupted at its very end
-        world.log.truncate_fully_and_start_at(offset, start)
-        world.truncated(0)
-        world.starts = {offset if start is None else start}
-
-    return act
-
-
-operation("truncate_fully_and_start_at", eleven)(_start_at(100, None))
-operation("truncate_fully_and_start_at, start given", eleven)(_start_at(100, 50))
-operation("truncate_fully_and_start_at, lower", with_producers)(_start_at(5, None))
-
-
-# ---- compaction, erasure --------------------------------------------------------------------------------------------
-
-
-@operation("compact", keyed)
-@operation("compact, beside another", beside(keyed))
-def _(world: World) -> None:
-    last = {int(value[:5]) % 3: offset for offset, value in world.acked.items()}
-    world.may_go = world.acked.keys() - last.values()
-    done = world.log.compact()
-    require(done.records_removed == len(world.may_go), f"{done.records_removed} records are compacted away")
-    _are_gone(world, world.may_go)
-
-
-@operation("erase", keyed)
-@operation("erase, beside another", beside(keyed))
-def _(world: World) -> None:
-    world.may_go = {offset for offset, value in world.acked.items() if int(value[:5]) % 3 == 1}
-    done = world.log.erase(keys=[b"1"], reason="asked to")
-    require(done.records_erased == len(world.may_go), f"{done.records_erased} records are erased")
-    _are_gone(world, world.may_go)
-
-
-def _are_gone(world: World, offsets: set[int]) -> None:
-    """For good."""
-
-    def check(log: Any) -> None:
-        back = offsets & {record.offset for record in log.records()}
-        require(not back, f"{sorted(back)} are back")
-
-    world.live_checks.append(check)
-    world.checks.append(check)
-
+add("retain some", retention(retention_bytes=1500, file_delete_delay_ms=60_000), retain)
+add("retain some, beside another", beside(retention(retention_bytes=1500)), retain)
+add("retain all", retention(retention_bytes=0), retain)
+add("retain, keeping for a group", with_cursor, retain_for_a_group)
+add("retain what delete_records let go", eleven, delete_and_retain)
+add("delete_records", eleven, calls("delete_records", 5))
+add("delete_records, all", eleven, calls("delete_records", -1))
+add("delete_records, beside another", beside(eleven), calls("delete_records", 5))
+add("truncate_to a batch", eleven, calls("truncate_to", 4))
+add("truncate_to a border", eleven, calls("truncate_to", 8))
+add("truncate_to the last batch", eleven, calls("truncate_to", 10))
+add("truncate_to inside a batch", big_batches, calls("truncate_to", 5))
+add("truncate_to below the start", deleted_some, calls("truncate_to", 3))
+add("truncate_to, with producers", with_producers, calls("truncate_to", 9))
+add("truncate_to, unsynced", unsynced, calls("truncate_to", 4))
+add("truncate_fully_and_start_at", eleven, calls("truncate_fully_and_start_at", 100))
+add("truncate_fully_and_start_at, start given", eleven, calls("truncate_fully_and_start_at", 100, 50))
+add("truncate_fully_and_start_at, lower", with_producers, calls("truncate_fully_and_start_at", 5))
+add("compact", keyed, compact, compacts=True)
+add("compact, beside another", beside(keyed), compact, compacts=True)
+add("erase", keyed, erase, compacts=True)
+add("erase, beside another", beside(keyed), erase, compacts=True)
 
 # ---- positions of groups --------------------------------------------------------------------------------------------
 
 
-@operation("cursor", eleven)
-def _(world: World) -> None:
-    world.checks.append(lambda log: _may_be_committed(world, log, {0}))
-    with world.log.cursor(GROUP) as cursor:
-        require(cursor.position == 0, "a new group does not begin at the start")
+def open_cursor(subject: Subject) -> int:
+    with subject.handle.cursor(GROUP) as cursor:
+        return cursor.position
 
 
-@operation("cursor.commit", with_cursor)
-def _(world: World) -> None:
-    allowed = {3, 8}
-    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
-    world.held[0].commit(7)
-    allowed.remove(3)
+def commit(subject: Subject) -> None:
+    subject.held[0].commit(7)
 
 
-@operation("cursor, iterated and committed", with_cursor)
-def _(world: World) -> None:
-    cursor, end = world.held[0], world.log.log_end_offset
-    allowed = {3, end}
-    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
-    require([record.offset for record in cursor] == list(range(3, end)), "other records than those after 3")
+def iterate(subject: Subject) -> list[int]:
+    return [record.offset for record in subject.held[0]]
+
+
+def iterate_and_commit(subject: Subject) -> list[int]:
+    found = iterate(subject)
+    subject.held[0].commit()
+    subject.held[0].close()
+    return found
+
+
+def take_batch(subject: Subject) -> list[int]:
+    with subject.held[0].batch(4) as records:
+        return [record.offset for record in records]
+
+
+def skips_none(subject: Subject) -> None:
+    """A cursor that was interrupted gives what comes from its position on, and commits it."""
+    cursor, end = subject.held[0], subject.handle.log_end_offset
+    position = cursor.position
+    require(3 <= position <= end, f"the cursor is at {position}")
+    found = [record.offset for record in cursor]
+    require(found == list(range(position, end)), f"from {position} on it gives {found}")
     cursor.commit()
-    allowed.remove(3)
-    cursor.close()
+    require(subject.handle.cursors()[GROUP].offset == end, "the next commit is lost")
 
 
-def _goes_on(world: World, begun: tuple[int, ...], allowed: set[int]) -> Callable[[Any], None]:
-    """A check: an interrupted cursor stands at one of these offsets, and gives and commits what comes from there on."""
+def checked(prepare: Prepare, check: Callable[[Subject], None]) -> Prepare:
+    def prepared(subject: Subject) -> None:
+        prepare(subject)
+        subject.checks.append(partial(check, subject))
 
-    def check(log: Any) -> None:
-        cursor = world.held[0]
-        position = cursor.position
-        require(position in (*begun, *allowed), f"the cursor is at {position}, not at one of {begun}")
-        found = [record.offset for record in cursor]
-        require(found == list(range(position, log.log_end_offset)), f"from {position} on it gives {found}")
-        allowed.add(cursor.position)
-        cursor.commit()
-
-    return check
+    return prepared
 
 
-@operation("cursor.batch", with_cursor)
-@operation("cursor.batch, of a reader", reading(with_cursor))
-def _(world: World) -> None:
-    allowed = {3, 7}
-    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
-    world.live_checks.append(_goes_on(world, (3, 7), allowed))
-    with world.held[0].batch(4) as records:
-        _expect([record.offset for record in records], [3, 4, 5, 6])
-    allowed.discard(3)
-
-
-@operation("cursor, followed", reading(with_cursor, follow=True, timeout=0))
-@operation("cursor, iterated by a reader", reading(with_cursor))
-def _(world: World) -> None:
-    end = world.log.log_end_offset
-    allowed = {3, end}
-    world.checks[:] = [lambda log: _may_be_committed(world, log, allowed)]
-    world.live_checks.append(_goes_on(world, tuple(range(3, end)), allowed))
-    _expect([record.offset for record in world.held[0]], list(range(3, end)))
-
-
-@operation("retain, keeping for a group", with_cursor)
-def _(world: World) -> None:
-    world.log.configure(retention_bytes=0)
-    world.starts |= {segment.base_offset for segment in world.log.segments if segment.base_offset <= 3}
-    world.log.retain(keep_for=[GROUP])
-    world.deleted()
-
-
-# ---- adopting -------------------------------------------------------------------------------------------------------
-
-
-def another_file(world: World) -> None:
-    """A .log that another writer left."""
-    eleven(world)
-    values = world.values(4)
-    elsewhere = world.directory.parent / "other-0"
-    with kstore.open(elsewhere, "a") as other:
-        other.extend(values)
-    world.moved = (next(iter(elsewhere.glob("*.log"))), values)
-    world.tried.append(values)
-
-
-@operation("adopt", another_file)
-def _(world: World) -> None:
-    assert world.moved is not None
-    path, values = world.moved
-    world.ack(world.log.adopt(path)[0], values)
-
-
-# ---- closing --------------------------------------------------------------------------------------------------------
-
-
-@operation("close", eleven, closes=True)
-@operation("close, unsynced", unsynced, closes=True)
-@operation("close with producers", with_producers, closes=True)
-@operation("close with an appender", appender, closes=True)
-@operation("close beside another", beside(eleven), closes=True)
-@operation("close with files to delete", lambda world: (retention_by_size(world), retain(world)), closes=True)
-def _(world: World) -> None:
-    world.log.close()
-    require(world.log.is_closed, "closed, and is_closed is false")
-
-
-def retain(world: World) -> None:
-    world.log.retain()
-    world.deleted()
-
-
-@operation("with", eleven, closes=True)
-def _(world: World) -> None:
-    with world.log:
-        world.append()
-
-
-@operation("abandon", eleven, closes=True)
-@operation("abandon beside another", beside(eleven), closes=True)
-def _(world: World) -> None:
-    world.log.abandon()
-
-
-@operation("garbage", eleven, closes=True)
-def _(world: World) -> None:
-    world.patience = 5  # a thread of the log may hold it for a moment
-    world.log = None
-
+add("cursor", eleven, open_cursor)
+add("cursor.commit", with_cursor, commit)
+add("cursor, iterated and committed", with_cursor, iterate_and_commit)
+add("cursor.batch", checked(with_cursor, skips_none), take_batch)
+add("cursor.batch, of a reader", checked(of_reader(), skips_none), take_batch)
+add("cursor, followed", checked(of_reader(follow=True, timeout=0), skips_none), iterate)
+add("cursor, iterated by a reader", checked(of_reader(), skips_none), iterate)
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def _expect(found: Any, expected: Any) -> None:
-    require(found == expected, f"read {found!r} instead of {expected!r}")
+def look_up(subject: Subject) -> list[object]:
+    log = subject.handle
+    found: list[object] = [bytes(log.get(offset).value) for offset in (0, 4, 8)]
+    found += [log.find(offset=offset).offset for offset in (0, 4, 8)]
+    return [*found, log.find(timestamp=0).offset, log.find(timestamp="latest").offset]
 
 
-@operation("get, find", eleven)
-def _(world: World) -> None:
-    for offset, value in list(world.acked.items())[::4]:
-        _expect(bytes(world.log.get(offset).value), value)
-        _expect(world.log.find(offset=offset).offset, offset)
-    _expect(world.log.find(timestamp=0).offset, 0)
-    _expect(world.log.find(timestamp="latest").offset, len(world.acked))
+def read_all(subject: Subject) -> list[object]:
+    log = subject.handle
+    found: list[object] = [(record.offset, bytes(record.value)) for record in log.records()]
+    found += [bytes(record.value) for record in log.records(isolation="read_committed")]
+    return [*found, [record.offset for batch in log.batches(3) for record in batch.records()]]
 
 
-@operation("records, batches", with_producers)
-def _(world: World) -> None:
-    _expect({r.offset: bytes(r.value) for r in world.log.records()}, world.acked)
-    committed = [bytes(r.value) for r in world.log.records(isolation="read_committed")]
-    _expect(committed, [v for v in world.acked.values() if v not in world.never_committed])
-    _expect([r.offset for b in world.log.batches(3) for r in b.records()][-1], max(world.acked))
+def scan(subject: Subject) -> int:
+    return sum(len(batch) for batch in subject.handle.scan(threads=2))
 
 
-@operation("scan", eleven)
-def _(world: World) -> None:
-    _expect(sum(len(batch) for batch in world.log.scan(threads=2)), len(world.acked))
+def follow(subject: Subject) -> list[int]:
+    return [record.offset for record in subject.handle.follow(3, timeout=0, records=True)]
 
 
-@operation("follow", eleven)
-def _(world: World) -> None:
-    _expect(
-        [r.offset for r in world.log.follow(3, timeout=0, records=True)], list(range(3, len(world.acked)))
-    )
+def follow_as_reader(subject: Subject) -> None:
+    subject.held.append([])
+    subject.held[1].extend(iterate(subject))
 
 
-def followed(world: World) -> None:
-    """Eleven records, and a follower in a log that is open for reading."""
-    eleven(world)
-    world.held.append(kstore.open(world.directory).follow(3, timeout=0))
+def follows_on(subject: Subject) -> None:
+    """A follower that was interrupted gives what it had not given; the record that was under way is lost."""
+    given = [*subject.held[1], *iterate(subject)]
+    missing = set(range(3, subject.handle.log_end_offset)).difference(given)
+    require(len(missing) < 2 and given == sorted(set(given)), f"a follower gave {given}")
 
 
-@operation("follower, of a reader", followed)
-def _(world: World) -> None:
-    given: list[int] = []
-
-    def check(log: Any) -> None:
-        given.extend(record.offset for record in world.held[0])
-        missing = set(range(3, log.log_end_offset)).difference(given)
-        # the one that was under way is lost
-        require(len(missing) < 2 and given == sorted(set(given)), f"a follower gave {given}")
-
-    world.live_checks.append(check)
-    given.extend(record.offset for record in world.held[0])
-
-
-@operation("read, send", sockets)
-def _(world: World) -> None:
-    _expect(bytes(world.log.read(0, whole_batches=True))[:8], bytes(8))
-    ours, theirs = world.held
+def read_and_send(subject: Subject) -> list[object]:
+    log = subject.handle
+    ours, theirs = subject.held
     with ours, theirs:
-        _expect(world.log.send(ours, 0, 1000).size > 0, True)
-    _expect(world.log.last_stable_offset(), world.log.log_end_offset)
-    _expect(world.log.producers(), {})
-    before = len(world.log.segments)
-    told = len(world.log.residency())
-    # a signal handler may roll meanwhile
-    require(before <= told <= len(world.log.segments), "a segment is missing")
+        sent = log.send(ours, 0, 1000).size
+    found = [bytes(log.read(0, whole_batches=True))[:8], sent > 0, log.last_stable_offset(), log.producers()]
+    return [*found, len(log.segments) <= len(log.residency())]  # a signal handler may roll meanwhile
+
+
+add("get, find", eleven, look_up)
+add("records, batches", with_producers, read_all)
+add("scan", eleven, scan)
+add("follow", eleven, follow)
+add("follower, of a reader", checked(followed, follows_on), follow_as_reader)
+add("read, send", sockets, read_and_send)

@@ -9,31 +9,24 @@ import pytest
 
 import kstore
 from tests.helpers.children import run, say
+from tests.helpers.effort import SEED, some, times
 from tests.helpers.processes import environment
 from tests.interrupts.forking import OPTIONS, calls, child
-from tests.interrupts.points import ALL, SEED
-from tests.interrupts.world import require
-
-FORKS = 400 if ALL else 31
+from tests.interrupts.state import require
 
 
 @pytest.mark.parametrize("how", ["append", "appender", "all"])
 def test_forks_beside_threads(ram: Path, how: str) -> None:
+    command = [sys.executable, "-m", "tests.interrupts.forking", ram, str(SEED), how, str(times(6))]
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("forking.py")), str(ram), str(SEED), how, str(FORKS)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60 + FORKS,
-        check=False,
+        command, env=environment(), capture_output=True, text=True, timeout=280, check=False
     )
-    calls_made = [line for line in done.stderr.splitlines() if not line.startswith("in the child")]
-    assert (done.returncode, done.stdout) == (0, "sound\n"), done.stderr[-3000:]
-    assert not calls_made, done.stderr[-3000:]
+    more = [line for line in done.stderr.splitlines() if not line.startswith("in the child")]
+    assert (done.returncode, done.stdout, more) == (0, "sound\n", []), f"SEED={SEED}\n{done.stderr[-3000:]}"
 
 
 def contents(directory: Path) -> dict[str, tuple[int, bytes]]:
-    """All files. The lock's is not opened: to close it would give the lock up, as POSIX has it."""
+    """All files. The lock's is not opened: to close it would release the lock, as POSIX has it."""
     return {
         str(path.relative_to(directory)): (
             path.stat().st_mtime_ns,
@@ -45,7 +38,7 @@ def contents(directory: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def test_children_leave_everything_as_it_is(ram: Path) -> None:
-    """Every call, close and the end of a child, while records wait in an appender and nothing is synced."""
+    """Calls, close and the end of a child, while records wait in an appender and nothing is synced."""
 
     def work() -> None:
         log = kstore.open(ram / "t-0", "a", **OPTIONS)
@@ -56,17 +49,18 @@ def test_children_leave_everything_as_it_is(ram: Path) -> None:
         log.flush()
         log.append(b"40")
         ticket = out.append(b"waits")
-        for which in range(len(calls(log, out, ram))):
+        names = list(calls(log, out, ram))
+        for which in some(range(len(names)), 16, "calls of children"):
             before = contents(ram)
             pid = os.fork()
             if pid == 0:
                 child(log, out, ram, which)
                 os._exit(0)
             status = os.waitpid(pid, 0)[1]
-            require(status == 0, f"child {which} ended with status {status}")
+            require(status == 0, f"the child that calls {names[which]} ended with status {status}")
             after = contents(ram)
             changed = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
-            require(not changed, f"child {which} ({list(calls(log, out, ram))[which]}) has changed {changed}")
+            require(not changed, f"the child that calls {names[which]} has changed {changed}")
             pid = os.fork()
             if pid == 0:
                 try:
@@ -76,7 +70,8 @@ def test_children_leave_everything_as_it_is(ram: Path) -> None:
                 except BaseException as e:  # noqa: BLE001
                     say(f"another process: {type(e).__name__}: {e}")
                 os._exit(1)
-            require(os.waitpid(pid, 0)[1] == 0, f"after child {which} another process was not kept out")
+            locked_out = os.waitpid(pid, 0)[1] == 0
+            require(locked_out, f"after {names[which]} another process was not kept out")
         require(log.append(b"41") == 41, "the parent does not go on")
         out.flush()
         require(ticket.wait() == 42, "the parent's appender does not go on")
@@ -86,7 +81,7 @@ def test_children_leave_everything_as_it_is(ram: Path) -> None:
             values = [r.value for r in read.records()]
         require(values == [*(b"%d" % i for i in range(42)), b"waits"], "other records")
 
-    ended = run(work, 60)
+    ended = run(work)
     assert not ended.wrong, ended.wrong + "\n" + ended.text[-3000:]
     lines = [line for line in ended.text.splitlines() if line and not line.startswith("in the child")]
     assert not lines, "\n".join(lines[-30:])

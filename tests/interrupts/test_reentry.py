@@ -1,202 +1,188 @@
 """Python code of others runs while a thread is inside a log: signal handlers, clocks, finalizers, what arguments do.
 
-Whatever it does with that log, it ends, with an answer or an error of kstore's, and nothing is lost.
+Whatever it does with that log, it ends, with an answer or an error of kstore's, and nothing is lost. At EFFORT=1 a few
+pairs of an operation and an action are tried, at EFFORT=N N times as many.
 """
 
+import contextlib
 import gc
-import itertools
 import random
 import signal
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 import kstore
-from tests.helpers.children import run, say
-from tests.interrupts.actions import ACTIONS
-from tests.interrupts.injector import Injector
-from tests.interrupts.operation import Operation
+from tests.helpers.children import Ended, run
+from tests.helpers.effort import SEED, some, times
+from tests.helpers.injector import Injector
+from tests.interrupts.attempts import TRIED, attempt, undisturbed, within
 from tests.interrupts.operations import OPERATIONS, eleven
-from tests.interrupts.points import ALL, SEED, called_at, count_points, in_directories, outcome
-from tests.interrupts.world import World, require
+from tests.interrupts.state import Refusal, fail_softly, require
+from tests.interrupts.subject import Operation, Subject
 
-KIND = "check"  # CPython runs handlers there
-POINTS = 40 if ALL else 1  # of each operation and action
-SHARE = 1 if ALL else 4  # only every fourth of the combinations, otherwise
-ALLOCATIONS = 50 if ALL else 5
-READING = (  # they count the records
-    "get, find",
-    "records, batches",
-    "scan",
-    "follow",
-    "read, send",
-    "follower, of a reader",
-    "cursor, followed",
-    "cursor, iterated and committed",
-    "cursor, iterated by a reader",
-    "cursor.batch",
-    "cursor.batch, of a reader",
-)
-WRITING = [name for name in OPERATIONS if not name.startswith("open")]
+LOGS = [name for name in OPERATIONS if not name.startswith("open")]
+
+# ---- what is done with a log while the same thread is inside it -----------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_handlers_at_points(ram: Path, name: str) -> None:
-    """A handler of a signal that comes at a point of the operation."""
-    operation = OPERATIONS[name]
-    total = count_points(operation, KIND, ram)
-    tasks: list[tuple[int, Callable[[Path], None]]] = []
-    names: list[str] = []
-    for number, (what, action) in enumerate(ACTIONS.items()):
-        if (number + list(OPERATIONS).index(name)) % SHARE:
-            continue
-        if name in READING and what in ("append", "appender"):
-            continue
-        for nth in _chosen(total, POINTS, SEED + number):
-            tasks.append(
-                (len(tasks), lambda own, nth=nth, action=action: called_at(operation, action, KIND, nth, own))
-            )
-            names.append(f"{what} at {KIND} {nth}")
-    found = [
-        f"{names[key]}: {_first(ended.text)}: {ended.wrong}"
-        for key, ended in in_directories(ram, tasks)
-        if ended.wrong
-    ]
-    assert not found, f"{len(found)} of {len(tasks)}, seed {SEED}\n" + "\n".join(found[:10])
+def append(subject: Subject) -> None:
+    value = subject.extra()
+    subject.extras[value] = "t-0", subject.handle.append(value, value[:5])
 
 
-def _chosen(total: int, most: int, seed: int) -> list[int]:
-    """Of each part of equal size one."""
-    rng = random.Random(seed)
-    edges = [i * total // most for i in range(most + 1)]
-    return sorted({rng.randint(a + 1, max(a + 1, b)) for a, b in itertools.pairwise(edges)})
+def use_appender(subject: Subject) -> None:
+    value = subject.extra()
+    with subject.handle.appender(linger_ms=1000) as out:
+        ticket = out.append(value, value[:5])
+        out.flush()
+        offset = ticket.wait()
+    subject.extras[value] = "t-0", offset
 
 
-def _first(text: str) -> str:
-    return next((line for line in text.splitlines() if line.startswith("at ")), "nowhere")
+def close(subject: Subject) -> None:
+    subject.was_closed = True
+    subject.handle.close()
 
 
-def _points_in(operation: Operation[World], files: Sequence[str], directory: Path) -> list[int]:
-    """The points of the operation that lie in some files, or in what is called from there."""
-
-    def work() -> None:
-        world = operation.world(directory / "looked at")
-        with Injector(KIND) as injector:
-            operation.act(world)
-        say(
-            "points "
-            + " ".join(str(i + 1) for i, where in enumerate(injector.where) if any(f in where for f in files))
-        )
-
-    ended = run(work)
-    assert not ended.wrong, ended.text
-    return [int(word) for word in ended.text.partition("points ")[2].split()]
+def read(subject: Subject) -> None:
+    log = subject.handle
+    offsets = [record.offset for record in log.records()]
+    require(offsets == sorted(set(offsets)), f"a reader sees the offsets {offsets}")
+    log.find(timestamp=0)
 
 
-def _find_first(world: World) -> None:
-    require(world.log.find(timestamp=0).offset == 0, "another record is the first")
+def open_another(subject: Subject) -> None:
+    with contextlib.suppress(*Refusal):
+        kstore.open(subject.root / "third-0", "a").close()
+    kstore.open(subject.directory).close()
 
 
-@pytest.mark.parametrize(
-    ("name", "action", "files"),
-    [
-        ("close, unsynced", ACTIONS["close"], ["log/write/flusher.py", "log/background.py"]),
-        ("get, find", _find_first, ["log/read/max_timestamp_index.py"]),
-    ],
-)
-def test_handlers_wherever_a_thread_may_wait(
-    ram: Path, name: str, action: Callable[[World], None], files: list[str]
-) -> None:
-    """The handler waits for what the thread that it interrupts waits for, or has taken."""
-    points = _points_in(OPERATIONS[name], files, ram)
-    assert points
-    tasks: list[tuple[int, Callable[[Path], None]]] = [
-        (nth, lambda own, nth=nth: called_at(OPERATIONS[name], action, KIND, nth, own)) for nth in points
-    ]
-    found = [
-        f"{nth}: {_first(ended.text)}: {ended.wrong}"
-        for nth, ended in in_directories(ram, tasks, 10)
-        if ended.wrong
-    ]
-    assert not found, f"{len(found)} of {len(tasks)}\n" + "\n".join(found[:10])
+ACTIONS: dict[str, Callable[[Subject], None]] = {
+    "append": append,
+    "flush": lambda subject: subject.handle.flush(),
+    "close": close,
+    "read": read,
+    "roll": lambda subject: subject.handle.roll(),
+    "appender": use_appender,
+    "open": open_another,
+}
+
+
+def act(what: str, subject: Subject) -> None:
+    """Does it: kstore may refuse; anything else that goes wrong is noted, since the caller may swallow it."""
+    if subject.handle is None:
+        return
+    try:
+        ACTIONS[what](subject)
+    except Refusal as e:
+        if not str(e):
+            subject.complaints.append(f"{type(e).__name__} without a message")
+    except BaseException as e:  # noqa: BLE001
+        subject.complaints.append(f"{type(e).__name__}: {e}")
+
+
+def require_sound(ended: Ended, case: object) -> None:
+    where = [line for line in ended.text.splitlines() if line.startswith("at ")][:1]
+    assert not ended.wrong, f"SEED={SEED}, {case} {where}: {ended.wrong}\n{ended.text[-3000:]}"
+
+
+# ---- signal handlers ------------------------------------------------------------------------------------------------
+
+
+def handled(what: str, name: str, nth: int) -> None:
+    """A handler of a signal that comes at the nth point of an operation."""
+
+    def disturb(subject: Subject) -> Injector:
+        return Injector("check", nth, partial(act, what, subject))
+
+    require_sound(attempt(name, within(disturb)), (what, "at point", nth, "of", name))
 
 
 @pytest.mark.parametrize("what", ACTIONS)
+def test_handlers_at_points(what: str) -> None:
+    rng = random.Random(f"{SEED} {what}")
+    for _ in range(times(2)):
+        name = rng.choice(LOGS)
+        total = len(undisturbed(name, "check").places)
+        if total:  # else all is C
+            handled(what, name, rng.randint(1, total))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("what", "name"), [("close", "close, unsynced"), ("read", "get, find")])
+def test_handlers_that_wait_for_what_they_interrupt(what: str, name: str) -> None:
+    for nth in some(range(1, len(undisturbed(name, "check").places) + 1), 60, what):
+        handled(what, name, nth)
+
+
+@pytest.mark.parametrize("what", some(list(ACTIONS), 3, "real"))
 def test_handlers_of_real_signals(ram: Path, what: str) -> None:
-    """A timer's signals, hundreds a second, while the main thread appends, rolls, flushes, retains and reads."""
+    """A timer's signals, some hundred in a second, while the main thread appends, rolls, flushes, retains and reads."""
 
     def work() -> None:
-        world = World(ram)
-        world.options |= {"durability": "group", "retention_bytes": 20_000}
-        world.open()
-        calls = depth = 0
+        subject = Subject(ram)
+        subject.options |= {"durability": "group", "retention_bytes": 20_000}
+        log = subject.open()
+        acked: dict[int, bytes] = {}
+        calls = 0
 
         def handle(*_: object) -> None:
-            nonlocal calls, depth
+            nonlocal calls
             calls += 1
-            # On a slow machine the next signal comes before this one is done, and so on: nothing else would ever go on.
-            if depth > 3 or time.monotonic() > until or (what == "close" and calls <= 20):
-                return
-            depth += 1
-            try:
-                if what == "read":
-                    list(world.log.records())
-                else:
-                    ACTIONS[what](world)
-            finally:
-                depth -= 1
+            if what != "close" or calls > 20:
+                act(what, subject)
+            signal.setitimer(signal.ITIMER_PROF, 0.002)  # s of this process, so that the main thread gets on
 
-        until = time.monotonic() + (5 if ALL else 0.5)
-        signal.signal(signal.SIGALRM, handle)
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0017)
+        signal.signal(signal.SIGPROF, handle)
+        signal.setitimer(signal.ITIMER_PROF, 0.001)
         try:
-            while time.monotonic() < until:
-                world.append()
-                values = world.values(6)
-                world.ack(world.log.extend(values)[0], values)
-                world.log.roll()
-                world.log.flush()
-                world.log.retain()
-                world.log.get(world.log.log_end_offset - 1)
+            for _ in range(times(100)):
+                values = subject.values(7)
+                acked[log.append(values[0])] = values[0]
+                acked |= zip(log.extend(values[1:]), values[1:], strict=True)
+                log.roll()
+                log.flush()
+                log.retain()
+                log.get(log.log_end_offset - 1)
         except kstore.LogClosedError:
-            require(what == "close", "nobody closed it")
+            require(what == "close", "it was not closed")
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
         require(calls > 0, "no signal came")
-        say(f"{calls} signals")
-        require(not world.complaints, "; ".join(world.complaints[:3]))
-        acked = world.acked
-        if not world.log.is_closed:
-            world.log.close()
-        with kstore.open(world.directory) as log:
+        require(not subject.complaints, "; ".join(subject.complaints[:3]))
+        acked |= {offset: value for value, (_, offset) in subject.extras.items() if offset is not None}
+        log.close()
+        with kstore.open(subject.directory) as log:
             require(log.recovery.clean, "closed, and not clean")
-            there = {r.offset: bytes(r.value) for r in log.records()}
+            there = {record.offset: bytes(record.value) for record in log.records()}
             start = log.log_start_offset
-        missing = [o for o in acked if o >= start and there.get(o) != acked[o]]
+        missing = [offset for offset in acked if offset >= start and there.get(offset) != acked[offset]]
         require(not missing, f"acknowledged, and gone: {missing[:9]} of {start} to {max(there, default=0)}")
         require(len(set(there.values())) == len(there), "a value is there twice")
 
-    ended = run(work)
-    assert not ended.wrong, ended.wrong + "\n" + ended.text[-3000:]
+    require_sound(run(work), what)
 
 
-# ---- what arguments do ----------------------------------------------------------------------------------------------
+# ---- arguments and clocks -------------------------------------------------------------------------------------------
 
 
 class Index(int):
     """A number that does something when it is asked for."""
 
-    def __new__(cls, number: int, do: Callable[[], None]) -> Self:
+    do: Callable[[], object]
+
+    def __new__(cls, number: int, do: Callable[[], object]) -> Self:
         made = super().__new__(cls, number)
         made.do = do
         return made
-
-    do: Callable[[], None]
 
     def __index__(self) -> int:
         self.do()
@@ -206,7 +192,7 @@ class Index(int):
 
 
 class Headers(Mapping[str, bytes]):
-    def __init__(self, do: Callable[[], None]) -> None:
+    def __init__(self, do: Callable[[], object]) -> None:
         self.do = do
 
     def __getitem__(self, name: str) -> bytes:
@@ -223,7 +209,7 @@ class Headers(Mapping[str, bytes]):
 
 
 class Values(Sequence[bytes]):
-    def __init__(self, values: list[bytes], do: Callable[[], None]) -> None:
+    def __init__(self, values: list[bytes], do: Callable[[], object]) -> None:
         self.values = values
         self.do = do
 
@@ -237,7 +223,7 @@ class Values(Sequence[bytes]):
 
 
 class FilePath:
-    def __init__(self, path: Path, do: Callable[[], None]) -> None:
+    def __init__(self, path: Path, do: Callable[[], object]) -> None:
         self.path = path
         self.do = do
 
@@ -246,235 +232,138 @@ class FilePath:
         return str(self.path)
 
 
-def with_timestamp(world: World, do: Callable[[], None]) -> None:
-    values = world.values(1)
-    world.tried.append(values)
-    world.ack(world.log.append(values[0], timestamp=Index(int(time.time() * 1000), do)), values)
-
-
-def with_headers(world: World, do: Callable[[], None]) -> None:
-    values = world.values(1)
-    world.tried.append(values)
-    world.ack(world.log.append(values[0], headers=Headers(do)), values)
-
-
-def with_many_headers(world: World, do: Callable[[], None]) -> None:
-    values = world.values(3)
-    world.tried += [[value] for value in values]
-    world.ack(world.log.extend(values, headers=[Headers(do)] * 3)[0], values)
-
-
-def with_values(world: World, do: Callable[[], None]) -> None:
-    values = world.values(6)
-    world.tried += [[value] for value in values]
-    world.ack(world.log.extend(Values(values, do), batch_bytes=300)[0], values)
-
-
-def with_appender(world: World, do: Callable[[], None]) -> None:
-    values = world.values(1)
-    world.tried.append(values)
-    world.pending = True
-    out = world.log.appender(linger_ms=1000)
-    world.held.append(out)
-    ticket = out.append(values[0], headers=Headers(do), timestamp=Index(int(time.time() * 1000), do))
+def with_appender(subject: Subject) -> int:
+    out = subject.handle.appender(linger_ms=1000)
+    subject.held.append(out)
+    now = Index(int(time.time() * 1000), subject.clock)
+    ticket = out.append(*subject.values(1), headers=Headers(subject.clock), timestamp=now)
     out.flush()
-    world.ack(ticket.wait(), values)
+    return ticket.wait()
 
 
-def with_offset(world: World, do: Callable[[], None]) -> None:
-    world.cut_from = 4
-    world.starts |= {4}
-    world.log.truncate_to(Index(4, do))
-    world.truncated(4)
+def with_path(subject: Subject) -> None:
+    with contextlib.suppress(OSError):
+        subject.handle.adopt(FilePath(subject.root / "none.log", subject.clock))
 
 
-def with_start(world: World, do: Callable[[], None]) -> None:
-    world.starts |= {5}
-    world.log.delete_records(Index(5, do))
-    world.deleted()
+ARGUMENTS: dict[str, Callable[[Any], object]] = {
+    "timestamp": lambda s: s.handle.append(*s.values(1), timestamp=Index(int(time.time() * 1000), s.clock)),
+    "headers": lambda s: s.handle.append(*s.values(1), headers=Headers(s.clock)),
+    "many headers": lambda s: s.handle.extend(s.values(3), headers=[Headers(s.clock)] * 3),
+    "values": lambda s: s.handle.extend(Values(s.values(6), s.clock), batch_bytes=300),
+    "of an appender": with_appender,
+    "offset": lambda s: s.handle.truncate_to(Index(4, s.clock)),
+    "start": lambda s: s.handle.delete_records(Index(5, s.clock)),
+    "epoch": lambda s: s.handle.assign_leader_epoch(Index(3, s.clock)),
+    "path": with_path,
+}
+for name, call in ARGUMENTS.items():
+    pending = name == "of an appender"
+    TRIED[f"argument: {name}"] = Operation(f"argument: {name}", Subject, eleven, call, pending=pending)
 
 
-def with_epoch(world: World, do: Callable[[], None]) -> None:
-    world.log.assign_leader_epoch(Index(3, do))
+def hooked(what: str, subject: Subject, do: Callable[[], object]) -> object:
+    """The clock of a log, or an argument, does something with that log."""
+    subject.hook = partial(act, what, subject)
+    return do()
 
 
-def with_path(world: World, do: Callable[[], None]) -> None:
-    world.log.adopt(FilePath(world.directory / "none", do))
+@pytest.mark.parametrize(
+    ("name", "what"),
+    some([(name, what) for name in ARGUMENTS for what in ACTIONS], 9, "arguments"),
+)
+def test_arguments_that_call_the_log(name: str, what: str) -> None:
+    require_sound(attempt(f"argument: {name}", partial(hooked, what)), (name, what))
 
 
-ARGUMENTS = [
-    with_timestamp,
-    with_headers,
-    with_many_headers,
-    with_values,
-    with_appender,
-    with_offset,
-    with_start,
-    with_epoch,
-    with_path,
-]
-
-
-@pytest.mark.parametrize("what", ACTIONS)
-def test_arguments_that_call_the_log(ram: Path, what: str) -> None:
-    def work(own: Path, call: Callable[[World, Callable[[], None]], None]) -> None:
-        world = World(own)
-        eleven(world)
-        try:
-            call(world, lambda: ACTIONS[what](world))
-        except (kstore.KstoreError, OSError, TypeError, ValueError) as e:
-            say(f"{type(e).__name__}: {e}")
-        require(not world.complaints, "; ".join(world.complaints[:3]))
-        world.go_on()
-
-    tasks = [(i, lambda own, call=call: work(own, call)) for i, call in enumerate(ARGUMENTS)]
-    found = [
-        f"{ARGUMENTS[key].__name__}: {ended.wrong}\n{ended.text[-1500:]}"
-        for key, ended in in_directories(ram, tasks)
-        if ended.wrong
-    ]
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize("what", ACTIONS)
-def test_clocks_that_call_the_log(ram: Path, what: str) -> None:
-    """A clock is called within operations."""
-    names = [name for name in WRITING if name != "garbage" and name not in READING]
-    names = names[list(ACTIONS).index(what) % SHARE :: SHARE]
-
-    def work(own: Path, name: str) -> None:
-        operation = OPERATIONS[name]
-        armed = inside = False
-        calls = 0
-
-        def clock() -> int:
-            nonlocal inside, calls
-            if armed and not inside:
-                inside = True
-                calls += 1
-                ACTIONS[what](worlds[0])
-                inside = False
-            return int(time.time() * 1000)
-
-        worlds: list[World] = []
-        made = World.__init__
-
-        def make(world: World, directory: Path) -> None:
-            made(world, directory)
-            world.options["clock"] = clock
-            worlds.append(world)
-
-        World.__init__ = make  # type: ignore[method-assign]
-        world = operation.world(own)
-        armed = True
-        outcome(operation, world)
-        armed = False
-        say(f"{calls} calls of the clock")
-        require(not world.complaints, "; ".join(world.complaints[:3]))
-        del world.options["clock"]  # which no other process can have
-        world.go_on()
-
-    tasks = [(i, lambda own, name=name: work(own, name)) for i, name in enumerate(names)]
-    found = [f"{names[key]}: {ended.wrong}" for key, ended in in_directories(ram, tasks) if ended.wrong]
-    assert not found, "\n".join(found)
+@pytest.mark.parametrize(
+    ("name", "what"),
+    some([(name, what) for name in LOGS for what in ACTIONS if name != "garbage"], 9, "clocks"),
+)
+def test_clocks_that_call_the_log(name: str, what: str) -> None:
+    require_sound(attempt(name, partial(hooked, what), clocked=True), (name, what))
 
 
 # ---- garbage --------------------------------------------------------------------------------------------------------
 
-
-class Trash:
-    """Garbage that only the collector finds, with a last word: in __del__, or in the callback of a weak reference."""
-
-    def __init__(self, last_word: Callable[[], None], *, dels: bool) -> None:
-        self.itself = self
-        self.last_word = last_word
-        if not dels:
-            REFERENCES.append(weakref.ref(self, lambda _: last_word()))
-            self.last_word = lambda: None
-
-    def __del__(self) -> None:
-        self.last_word()
-
-
 REFERENCES: list[object] = []
 
 
-def last_word_of(action: Callable[[World], None], world: World, *, dels: bool) -> threading.Event:
-    """Leaves garbage that does the action; the event is set once it is done.
+class Trash:
+    """Garbage that only the collector finds, with a last call: in __del__, or in the callback of a weak reference."""
 
-    A thread of the log may be the one that collects. The world's books know one thread: another one only flushes, and
-    leaves the garbage to be found again.
-    """
-    said = threading.Event()
+    def __init__(self, last_call: Callable[[], None], *, dels: bool) -> None:
+        self.itself = self
+        self.last_call = last_call
+        if not dels:
+            REFERENCES.append(weakref.ref(self, lambda _: last_call()))
+            self.last_call = lambda: None
 
-    def last_word() -> None:
+    def __del__(self) -> None:
+        self.last_call()
+
+
+@contextlib.contextmanager
+def collected(what: str, nth: int, subject: Subject) -> Iterator[None]:
+    """The collector runs at about the nth allocation, and finds what calls the log."""
+    done = threading.Event()
+
+    def last_call() -> None:
+        # A thread of the log may collect. Another thread leaves the garbage to be found again.
         if threading.current_thread() is threading.main_thread():
-            action(world)
-            said.set()
+            act(what, subject)
+            done.set()
         else:
-            ACTIONS["flush"](world)
-            Trash(last_word, dels=dels)
+            Trash(last_call, dels=nth % 2 == 0)
 
-    Trash(last_word, dels=dels)
-    return said
+    gc.disable()
+    Trash(last_call, dels=nth % 2 == 0)
+    gc.set_threshold(gc.get_count()[0] + nth)
+    gc.enable()
+    try:
+        yield
+    finally:
+        gc.set_threshold(700)
+        until = time.monotonic() + 60
+        while not done.is_set() and time.monotonic() < until:
+            gc.collect()
+        require(done.is_set(), "the garbage was never collected")
 
 
-def opened_at_last(path: Path) -> kstore.LogWriter:
-    """A log that was open for writing, and is collected just now, perhaps by another thread."""
-    until = time.monotonic() + 60
-    while True:
-        try:
-            return kstore.open(path, "a")
-        except kstore.LogLockedError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(0.01)
+@contextlib.contextmanager
+def lost_writer(where: str, nth: int, subject: Subject) -> Iterator[None]:
+    """The collector finds another log that was open for writing."""
+    third = subject.root / where / "t-0"
+    third.parent.mkdir()
+    gc.disable()
+    lost: list[Any] = [kstore.open(third, "a")]
+    lost[0].append(b"x")
+    lost.append(lost)
+    del lost
+    gc.set_threshold(gc.get_count()[0] + nth)
+    gc.enable()
+    try:
+        yield
+    finally:
+        gc.set_threshold(700)
+        gc.collect()
+        until = time.monotonic() + 60
+        while True:  # another thread may collect just now
+            try:
+                log = kstore.open(third, "a")
+                break
+            except kstore.LogLockedError as e:
+                fail_softly(e)
+                require(time.monotonic() < until, "the lock of a collected log stays")
+        require([record.value for record in log] == [b"x"], "the record of the other log is gone")
+        log.close()
 
 
 @pytest.mark.parametrize("what", ["append", "close", "read", "a writer of its own", "a writer beside"])
-def test_finalizers(ram: Path, what: str) -> None:
-    """The collector is let loose at the nth allocation within an operation, and finds what calls the log."""
-    names = [n for n in WRITING if n not in READING] if what in ACTIONS else list(OPERATIONS)
-
-    def work(own: Path, name: str, nth: int) -> None:
-        operation = OPERATIONS[name]
-        world = operation.world(own)
-        gc.collect()
-        gc.disable()
-        lost: Any = None
-        third = own / ("third-0" if what == "a writer beside" else "own") / "t-0"
-        said = threading.Event()
-        if what in ACTIONS:
-            said = last_word_of(ACTIONS[what], world, dels=nth % 2 == 0)
-        else:
-            third.parent.mkdir()
-            lost = [kstore.open(third, "a")]
-            lost.append(lost)
-            lost[0].append(b"x")
-        del lost
-        gc.set_threshold(gc.get_count()[0] + nth)
-        gc.enable()
-        outcome(operation, world)
-        gc.set_threshold(700)
-        gc.collect()
-        while what in ACTIONS and not said.is_set():  # another thread collects, or did
-            time.sleep(0.001)
-            gc.collect()
-        require(not world.complaints, "; ".join(world.complaints[:3]))
-        if what not in ACTIONS:
-            with opened_at_last(third) as log:
-                require([r.value for r in log.records()] == [b"x"], "the record of the other log is gone")
-            del log  # its descriptors go with the last reference
-        world.go_on()
-
-    rng = random.Random(SEED)
-    chosen = [
-        (name, nth) for name in names for nth in sorted({rng.randrange(1, 150) for _ in range(ALLOCATIONS)})
-    ]
-    if not ALL:
-        chosen = rng.sample(chosen, 30)
-    tasks = [
-        (i, lambda own, name=name, nth=nth: work(own, name, nth)) for i, (name, nth) in enumerate(chosen)
-    ]
-    found = [f"{chosen[key]}: {ended.wrong}" for key, ended in in_directories(ram, tasks) if ended.wrong]
-    assert not found, f"{len(found)} of {len(tasks)}, seed {SEED}\n" + "\n".join(found[:20])
+def test_finalizers(what: str) -> None:
+    rng = random.Random(f"{SEED} {what}")
+    for _ in range(times(2)):
+        name, nth = rng.choice(LOGS), rng.randrange(1, 150)
+        where = "third-0" if what == "a writer beside" else "own"
+        disturb = partial(collected, what, nth) if what in ACTIONS else partial(lost_writer, where, nth)
+        require_sound(attempt(name, within(disturb)), (what, nth, name))

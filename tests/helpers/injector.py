@@ -2,14 +2,13 @@
 
 Kinds of points:
 
-"line": every line that begins in a file of kstore. Left out is the moment in which a `with` statement calls
-`__exit__`, which the tracer reports as a line once more, the word `try`, at which nothing is done, and the moment in
-which an `except` clause is left by a `return`: CPython runs no signal handler there, and knows no `with` or `try` around
-it (after an exception in the third, the one that was handled would stay the current one for ever).
+"line": every line that begins in a file of kstore. Left out are lines at which CPython runs no signal handler, and knows
+no `with` or `try` around it: the moment in which a `with` statement calls `__exit__`, the word `try`, and the moment in
+which an `except` clause is left by a `return`.
 
 "check": every moment in which CPython runs the handlers of signals that have come (after a call, at the start of a
 function, at the end of a loop's turn), in kstore and in the library functions that it calls. The tracer comes one
-instruction later. Left out is the last call in a `with` or `try`: CPython raises within it, and the tracer behind it.
+instruction later. Left out is the last call in a `with` or `try`: CPython raises within it, and the tracer after it.
 """
 
 import dis
@@ -23,9 +22,8 @@ from typing import Any, Self
 import kstore
 from tests.helpers.children import say
 
-KINDS = ("line", "check")
 PACKAGE = str(Path(kstore.__file__).parent) + "/"
-HERE = str(Path(__file__).parent) + "/"
+TESTS = str(Path(__file__).parents[1]) + "/"
 LOOKS_FOR_SIGNALS = ("CALL", "PRECALL", "RESUME", "JUMP_BACKWARD", "INSTRUMENTED_CALL", "INSTRUMENTED_RESUME")
 
 
@@ -37,7 +35,7 @@ class InjectedMemoryError(MemoryError):
     """No memory."""
 
 
-_code_of = functools.cache(lambda code: code.co_code)  # asking for it makes a copy
+_code_of = functools.cache(lambda code: code.co_code)  # reading it makes a copy
 
 
 def _at(code: CodeType, at: int) -> str:
@@ -84,7 +82,10 @@ def _looks_for_signals(code: CodeType, at: int) -> bool:
 
 
 class Injector:
-    """`with Injector(kind, nth, what):` calls `what` at the nth point; `count` is how many points there were."""
+    """`with Injector(kind, nth, what):` calls `what` at the nth point; `count` is how many points there were.
+
+    Without `nth`, `where` has the place of each point.
+    """
 
     def __init__(self, kind: str, nth: int = 0, what: Callable[[], None] | None = None) -> None:
         self.kind = kind
@@ -110,7 +111,7 @@ class Injector:
             return None
         if self.kind == "line":
             return self._line if file.startswith(PACKAGE) else None
-        if file.startswith((HERE, "<")) or "/importlib/" in file:
+        if file.startswith((TESTS, "<")) or "/importlib/" in file:
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
@@ -122,7 +123,7 @@ class Injector:
         return self._line
 
     def _check(self, frame: FrameType, event: str, _: Any) -> Any:
-        # Where CALL still comes, its PRECALL has not called yet: no signal is looked for between the two.
+        # Where CALL still comes, its PRECALL has not called yet: CPython looks for no signal between the two.
         code, at = frame.f_code, frame.f_lasti
         wanted = event == "opcode" and not self.done and _at(code, at) != "CALL"
         if wanted and _looks_for_signals(code, at):
@@ -144,17 +145,15 @@ def place(frame: FrameType) -> str:
     """File, line and function, and who called it, as far as that is kstore."""
     parts: list[str] = []
     at: FrameType | None = frame
-    while at is not None and len(parts) < 3:
+    while at is not None and len(parts) < 3 and not at.f_code.co_filename.startswith(TESTS):
         file = at.f_code.co_filename
-        if file.startswith(HERE):
-            break
         parts.append(f"{file.removeprefix(PACKAGE).rpartition('/lib/')[2]}:{at.f_lineno} {at.f_code.co_name}")
         at = at.f_back
     return " < ".join(parts)
 
 
 def raiser(error: type[BaseException]) -> Callable[[], None]:
-    """What raises it."""
+    """A function that raises it."""
 
     def raise_it() -> None:
         raise error("Injected")

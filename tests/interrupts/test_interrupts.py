@@ -1,0 +1,64 @@
+"""Ctrl-C and MemoryError at points of every operation: it is done or not done, or the log refuses writes; nothing is lost.
+
+At EFFORT=1 one point of some operations is tried, at EFFORT=N N points of N times as many.
+"""
+
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.helpers.effort import SEED, some, times
+from tests.helpers.injector import InjectedInterrupt, raiser
+from tests.interrupts.attempts import EVERY, at_point, attempt, explain, undisturbed, within
+
+SIGNALS = 5  # of each operation
+Tried = Callable[[int], None]
+
+
+@pytest.mark.parametrize("name", some(list(EVERY), 28, "interrupts"))
+def test_interrupted(name: str, tried: Tried) -> None:
+    """Where CPython runs the handlers of signals."""
+    try_points(name, "KeyboardInterrupt", "check", tried)
+
+
+@pytest.mark.parametrize("name", some(list(EVERY), 8, "memory"))
+def test_no_memory_at_a_line(name: str, tried: Tried) -> None:
+    try_points(name, "MemoryError", "line", tried)
+
+
+@pytest.mark.parametrize("kind", ["check", "line"])
+def test_there_are_points(kind: str) -> None:
+    assert len(undisturbed("truncate_to a batch", kind).places) > 100
+
+
+def try_points(name: str, what: str, kind: str, tried: Tried) -> None:
+    total = len(undisturbed(name, kind).places)  # none where all is C
+    points = some(range(1, total + 1), 1, (name, what))
+    ended = {nth: at_point(name, what, kind, nth) for nth in points}
+    wrong = [explain(name, what, kind, nth, each) for nth, each in ended.items() if each.wrong]
+    assert not wrong, f"SEED={SEED}, {len(wrong)} of {len(ended)} points:\n" + "\n".join(wrong[:10])
+    tried(len(ended))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", EVERY)
+def test_signalled(name: str, tried: Tried) -> None:
+    """A timer's signals, also between system calls and in waits."""
+    rng = random.Random(f"{SEED} {name}")
+
+    @contextmanager
+    def signalled(_: object) -> Iterator[None]:
+        signal.signal(signal.SIGALRM, lambda *_: raiser(InjectedInterrupt)())
+        try:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 0.01))
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    for number in range(times(SIGNALS)):
+        ended = attempt(name, within(signalled))
+        assert not ended.wrong, f"SEED={SEED}, signal {number}: {ended.wrong}\n{ended.text[-3000:]}"
+    tried(times(SIGNALS))
