@@ -1,5 +1,6 @@
 """A library that stands before pthread_create: it counts the threads that a process begins, and refuses or loses them."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -46,9 +47,12 @@ def run_with_library(program: str, directory: Path) -> "subprocess.CompletedProc
     source.write_text(SOURCE)
     build = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(build, check=True)
+    preload = ":".join(
+        filter(None, (os.environ.get("LD_PRELOAD"), str(library)))
+    )  # AddressSanitizer comes first
     return subprocess.run(
         [sys.executable, "-P", "-c", BEGIN + program, str(library), str(directory / "t-0")],
-        env=environment(LD_PRELOAD=str(library)),
+        env=environment(LD_PRELOAD=preload),
         capture_output=True,
         text=True,
         timeout=120,

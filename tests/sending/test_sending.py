@@ -411,7 +411,7 @@ def test_truncated_and_grown_again_meanwhile(
 
 
 def test_reading_what_was_truncated_away(log: kstore.LogWriter) -> None:
-    """Reading a slice tells as sending it does; one that ends inside a batch, because it was to be no larger, does not."""
+    """Reading a slice raises as sending it does, also one that ends inside a batch because it was to be no larger."""
     base = log.segments[-1].base_offset
     log.extend([b"%d" % i for i in range(500)], batch_bytes=500)
     cut = log.read(base, 1777)

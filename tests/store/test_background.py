@@ -243,9 +243,9 @@ def test_the_dirtiest_partition_is_compacted_first(
     caplog.set_level(logging.INFO, "kstore.log")
 
     def compacted() -> list[str]:
-        told = [r.getMessage() for r in caplog.records if "compacted" in r.getMessage()]
+        messages = [r.getMessage() for r in caplog.records if "compacted" in r.getMessage()]
         caplog.clear()
-        return [Path(text.partition(": ")[0]).name for text in told]
+        return [Path(text.partition(": ")[0]).name for text in messages]
 
     with compacting(tmp_path, clock) as store:
         for name in ("once", "twice", "clean", "off"):
@@ -301,9 +301,9 @@ def test_a_damaged_partition_is_set_aside(
         damaged = sorted((tmp_path / "t-1").glob("*.log"))[3]
         flip(damaged, 80)
         clock.pass_on(store, 15_000, runs=4)
-        (told,) = store.health().background.items()
-        assert told[0] == "cleaning of t-1"
-        assert told[1].startswith("set aside until")
+        ((task, reason),) = store.health().background.items()
+        assert task == "cleaning of t-1"
+        assert reason.startswith("set aside until")
         assert len(warnings_in(caplog)) == 1
         assert [count(store, "t", number) < 15 for number in (0, 2)] == [True, True]
         flip(damaged, 80)

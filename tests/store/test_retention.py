@@ -124,7 +124,7 @@ def test_a_policy_of_the_store(copied: Path) -> None:
 
 
 def test_a_log(copied: Path) -> None:
-    """What lies below the log start is deleted, since the call said so; only the rest is refused."""
+    """Records below the log start are deleted; only the rest is refused."""
     with kstore.open(copied, "r+", **RETENTION) as log:
         with pytest.raises(kstore.InvalidConfigError, match="known to be compacted, and was opened without"):
             log.retain()

@@ -135,7 +135,7 @@ class TableMachine(RuleBasedStateMachine):
         for table in (*getattr(self, "tables", ()), *getattr(self, "asked", ())):
             for key in (*KEYS, b"none"):
                 assert (key in table) == (key in expected)
-                # which of the other partitions' values counts is not said
+                # which of the other partitions' values counts is not specified
                 if key in last[partition_of(key, len(last))]:
                     assert table.get(key) == expected.get(key)
 

@@ -52,7 +52,7 @@ DAMAGED = ["", "{}", "[]", "1", '{"version": 2}', "\xff", "[" * 100_000] + [
 
 
 def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
-    """A reader warns, and reads what it finds. The error tells what to do."""
+    """A reader warns, and reads what it finds. The error says what to do."""
     with opened(tmp_path) as store:
         store.create_topic("t")
     table = tmp_path / TABLE

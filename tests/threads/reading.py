@@ -12,13 +12,13 @@ from kstore.errors import CorruptRecordError, OffsetOutOfRangeError
 
 
 def check(record: kstore.Record) -> None:
-    """Values tell their own checksum; a torn or mixed-up one does not."""
+    """A value begins with its own checksum; a torn or mixed-up one does not."""
     value = record.value or b""
     assert value[:16] == hashlib.md5(value[16:]).hexdigest()[:16].encode(), record
 
 
 def value_of(number: int, size: int) -> bytes:
-    """A value that tells its checksum."""
+    """A value that begins with its checksum."""
     body = b"%d:" % number + b"." * size
     return hashlib.md5(body).hexdigest()[:16].encode() + body
 
@@ -27,13 +27,13 @@ def refresh(directory: str, until: float) -> int:
     """Reads what comes, from where it stopped: offsets rise, and only deletion leaves gaps. What is truncated and
     written anew is read anew."""
     log = kstore.open(directory)
-    seen, next_offset, faults, looked = 0, log.log_start_offset, 0, False
+    seen, next_offset, faults, refreshed_once = 0, log.log_start_offset, 0, False
     while time.monotonic() < until:
         try:
-            if not log.refresh() and looked:
+            if not log.refresh() and refreshed_once:
                 time.sleep(0.001)
                 continue
-            looked = True
+            refreshed_once = True
             next_offset = min(max(next_offset, log.log_start_offset), log.log_end_offset)
             for record in log.records(next_offset):
                 check(record)

@@ -1,6 +1,6 @@
 """The interpreter ends while logs, stores, cursors, followers and appenders are in use; other interpreters; spawned processes.
 
-Nothing hangs, nothing is said on stderr, and what was acknowledged is there afterwards.
+Nothing hangs, stderr is empty, and what was acknowledged is there afterwards.
 """
 
 import itertools
@@ -258,7 +258,7 @@ class Last:
         self.things, self.vars = things, vars
         self.modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "kstore"]
 
-    def __del__(self):  # as CPython does at the end: names of a module become None, whoever still needs them
+    def __del__(self):  # as CPython does at the end: names of a module become None, though they are needed
         for module in self.modules:
             for name in list(self.vars(module)):
                 self.vars(module)[name] = None
@@ -293,9 +293,9 @@ except ImportError:
     except ImportError:
         import _xxsubinterpreters as interpreters
     def run(code):
-        told = interpreters.run_string(interpreters.create(), code)
-        if told is not None:
-            raise RuntimeError(told)
+        error = interpreters.run_string(interpreters.create(), code)
+        if error is not None:
+            raise RuntimeError(error)
 log = kstore.open(path, "a", **OPTIONS)
 say(log.append(b"v"))
 code = f'''
@@ -355,8 +355,8 @@ if __name__ == "__main__":
     for method in ("spawn", "forkserver", "fork"):
         context = multiprocessing.get_context(method)
         with context.Pool(1) as pool:
-            told = pool.apply(read_and_try_to_write, (path,))
-        assert told or method == "forkserver", method  # its parent is the server
+            refused = pool.apply(read_and_try_to_write, (path,))
+        assert refused or method == "forkserver", method  # its parent is the server
     try:
         multiprocessing.get_context("spawn").Process(target=print, args=(log,)).start()
     except TypeError as e:

@@ -77,7 +77,9 @@ with kstore.LogStore(path + ".store", mode="a", **options) as store:
 """
 
 
-@pytest.mark.parametrize("how", ["refused", "lost"])
+@pytest.mark.parametrize(
+    "how", ["refused", pytest.param("lost", marks=pytest.mark.nightly)]
+)  # lost: waits of a second
 @pytest.mark.parametrize("program", [LOGS, STORE], ids=["logs", "store"])
 def test_nothing_waits(tmp_path: Path, program: str, how: str) -> None:
     """What needs a thread is refused, what does not goes on; and later there is one."""

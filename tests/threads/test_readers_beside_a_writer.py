@@ -39,7 +39,7 @@ class Stress:
         )
         self.log.append(value_of(0, 10))
         self.until = time.monotonic() + SECONDS
-        self.truncations = 0  # raised before and after each: a reader whom one met may stumble
+        self.truncations = 0  # raised before and after each: a reader that met one may fail
         self.errors: list[BaseException] = []
         self.seen: dict[str, int] = {}
 
@@ -206,7 +206,7 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["append", "extend"])
 def test_closed_while_threads_append(tmp_path: Path, call: str) -> None:
-    """LogClosedError says that nothing was appended: who appends it elsewhere then makes no second one."""
+    """LogClosedError means that nothing was appended: to append it elsewhere makes no second one."""
     for round_ in range(times(6)):
         path = tmp_path / f"t-{round_}"
         log = kstore.open(path, "a", durability="group")

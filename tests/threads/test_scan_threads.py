@@ -27,7 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_scan_that_is_left_keeps_no_thread(path: Path) -> None:
-    """It goes on when somebody reads on, with threads again. The caller may use the processors as before."""
+    """It goes on when it is read on, with threads again. The caller may use the processors as before."""
     before, processors = set(threading.enumerate()), os.sched_getaffinity(0)
 
     def helpers() -> int:
