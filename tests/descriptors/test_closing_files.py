@@ -1,13 +1,11 @@
 """Files are closed in time: those of deleted segments, and those that stay open for reading when others need a descriptor."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 SEGMENTS = 100
 OPTIONS = {
@@ -24,14 +22,7 @@ def append(log: kstore.LogWriter, count: int, text: bytes = b"") -> None:
 
 
 def run(script: str, *arguments: object) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "error", "-c", script, *map(str, arguments)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(script, *arguments, options=["-W", "error"])
     assert done.stdout + done.stderr == "done\n"
 
 

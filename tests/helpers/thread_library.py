@@ -3,12 +3,11 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -50,11 +49,4 @@ def run_with_library(program: str, directory: Path) -> "subprocess.CompletedProc
     preload = ":".join(
         filter(None, (os.environ.get("LD_PRELOAD"), str(library)))
     )  # AddressSanitizer comes first
-    return subprocess.run(
-        [sys.executable, "-P", "-c", BEGIN + program, str(library), str(directory / "t-0")],
-        env=environment(LD_PRELOAD=preload),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_python(BEGIN + program, library, directory / "t-0", LD_PRELOAD=preload)

@@ -3,8 +3,6 @@
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ import pytest
 import kstore
 from kstore import LogStore
 from tests.helpers.effort import times
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 from tests.helpers.waiting import until
 from tests.store.stores import count, opened, writer
 
@@ -160,10 +158,7 @@ print("ends")
 
 
 def test_the_interpreter_ends_within_a_compaction(ram: Path) -> None:
-    command = [sys.executable, "-P", "-c", ENDS, str(ram)]
-    done = subprocess.run(
-        command, check=False, env=environment(), capture_output=True, text=True, timeout=120
-    )
+    done = run_python(ENDS, ram)
     assert (done.returncode, done.stdout) == (0, "ends\n")
     assert all("ResourceWarning" in line or "store" in line for line in done.stderr.splitlines())
     with opened(ram) as store:

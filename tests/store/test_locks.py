@@ -11,7 +11,7 @@ import pytest
 
 import kstore
 from kstore import LogStore
-from tests.helpers.processes import environment
+from tests.helpers.processes import environment, run_python
 from tests.helpers.store_clock import StoreClock
 from tests.helpers.waiting import until
 from tests.store.stores import opened, values
@@ -27,8 +27,8 @@ except kstore.LogLockedError:
 
 def is_locked(path: Path) -> bool:
     """Whether another process finds it locked."""
-    command = [sys.executable, "-P", "-c", OTHER, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
+    done = run_python(OTHER, path)
+    assert not done.stderr
     return done.stdout.strip() == "locked"
 
 
@@ -195,7 +195,7 @@ def test_a_renamed_directory(tmp_path: Path, kind: str) -> None:
     if kind == "a copy":
         shutil.copytree(tmp_path / "old", path)
     elif kind == "another store":
-        subprocess.run([sys.executable, "-P", "-c", OTHER_STORE, str(path)], check=True, env=environment())
+        assert run_python(OTHER_STORE, path).returncode == 0
     before = everything(path)
     for call in CALLS:
         with pytest.raises(kstore.LogFailedError, match="was renamed or removed while it was open"):

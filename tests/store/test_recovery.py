@@ -2,8 +2,6 @@
 partitions that were written by themselves before they were put into the directory of a store."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 
 import kstore
 from kstore import LogStore, TopicPartition
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 from tests.store.stores import flip, opened, values, writer
 
 MARKER = ".kafka_cleanshutdown"
@@ -39,8 +37,7 @@ def make(data: Path, count: int) -> None:
 
 
 def die(data: Path, most: int, stored: str = "stored") -> None:
-    command = [sys.executable, "-P", "-c", DIES, str(data), str(most), stored]
-    subprocess.run(command, env=environment(), check=True, timeout=60)
+    assert run_python(DIES, data, most, stored).returncode == 0
 
 
 def recovered(store: LogStore) -> int:

@@ -1,14 +1,13 @@
 """Threads share a store; and more partitions than a process may have descriptors."""
 
-import subprocess
-import sys
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kstore import LogStore
 from tests.helpers.effort import times
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
+from tests.helpers.waiting import threads_doing
 
 THREADS, EACH = 6, times(50)
 
@@ -16,38 +15,30 @@ THREADS, EACH = 6, times(50)
 def test_threads_append_to_many_partitions(ram: Path) -> None:
     """Of which few logs may be open, beside a busy background: each record is where its append said."""
     placed: list[list[tuple[int, int, bytes]]] = [[] for _ in range(THREADS)]
-    failures: list[BaseException] = []
 
     def work(store: LogStore, me: int) -> None:
-        try:
-            for i in range(EACH):
-                value = b"%d of %d" % (i, me)
-                if i % 10:
-                    placed[me].append((*store.append("t", value, b"%d" % (i * me)), value))
-                else:
-                    values = [value + b" %d" % n for n in range(20)]
-                    keys = [b"%d" % n for n in range(20)]
-                    for number, offsets in store.extend("t", values, keys).items():
-                        log = store.log("t", number)
-                        placed[me] += [(number, offset, log.get(offset).value or b"") for offset in offsets]
-                if i % 25 == 24:
-                    topic = f"of.{me}.{i}"
-                    store.create_topic(topic, 2)
-                    assert store.append(topic, b"x") in ((0, 0), (1, 0))
-                    store.delete_topic(topic)
-        except BaseException as e:  # noqa: BLE001 - for the main thread
-            failures.append(e)
+        for i in range(EACH):
+            value = b"%d of %d" % (i, me)
+            if i % 10:
+                placed[me].append((*store.append("t", value, b"%d" % (i * me)), value))
+            else:
+                values = [value + b" %d" % n for n in range(20)]
+                keys = [b"%d" % n for n in range(20)]
+                for number, offsets in store.extend("t", values, keys).items():
+                    log = store.log("t", number)
+                    placed[me] += [(number, offset, log.get(offset).value or b"") for offset in offsets]
+            if i % 25 == 24:
+                topic = f"of.{me}.{i}"
+                store.create_topic(topic, 2)
+                assert store.append(topic, b"x") in ((0, 0), (1, 0))
+                store.delete_topic(topic)
 
     busy: dict[str, Any] = {"flush_ms": 5, "segment_ms": 5, "idle_roll_ms": 1, "file_delete_delay_ms": 0}
     busy |= {"log_retention_check_interval_ms": 1, "retention_ms": -1, "internal_segment_bytes": 2000}
     with LogStore(ram, mode="a", max_open_partitions=3, **busy) as store:
         store.create_topic("t", 12)
-        threads = [threading.Thread(target=work, args=(store, me)) for me in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        with threads_doing(*(partial(work, store, me) for me in range(THREADS))):
+            pass
         assert store.health().ok
         expected = sorted(place for places in placed for place in places)
         assert len(expected) == THREADS * (EACH - EACH // 10 + 20 * EACH // 10)
@@ -86,12 +77,5 @@ assert all(store.open("t", number).recovery.clean for number in range(count))
 
 
 def test_more_partitions_than_descriptors(ram: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "error", "-c", FEW_DESCRIPTORS, str(ram / "data")],
-        check=False,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    done = run_python(FEW_DESCRIPTORS, ram / "data", options=["-W", "error"], timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kstore import LogStore
 from tests.helpers.effort import SEED, times
 from tests.helpers.markers import marker
 from tests.helpers.murmur2 import partition_of
+from tests.helpers.waiting import threads_doing
 from tests.store.stores import opened, writer
 
 SHM = Path("/dev/shm")
@@ -298,7 +300,7 @@ def test_threads_beside_a_writer(ram: Path, *, by_files: bool) -> None:
     compacted all the time, and the record of a key gives way to a later one."""
     with opened(ram, **OPTIONS) as store:
         store.create_topic("t", 2)
-        acked, failures, ended = [0], [], threading.Event()
+        acked, ended = [0], threading.Event()
         tables = [store.table("t"), LogStore(ram).table("t")]
         others = {b"%d" % i for i in range(20)}
         store.extend("t", [b"v"] * 20, keys=sorted(others))
@@ -319,30 +321,21 @@ def test_threads_beside_a_writer(ram: Path, *, by_files: bool) -> None:
             assert dict(table.items()).keys() == others | {b"k"}
 
         def work(table: kstore.Table, read: Any) -> None:
-            try:
-                while not ended.is_set():
-                    read(table)
-            except BaseException as e:  # noqa: BLE001 - for the main thread
-                failures.append(e)
+            while not ended.is_set():
+                read(table)
 
-        reads = [(tables[0], get), (tables[1], get), (tables[0], list_keys), (tables[1], list_keys)]
-        threads = [threading.Thread(target=work, args=each) for each in reads]
-        for thread in threads:
-            thread.start()
-        for i in range(1, times(200)):
-            store.append("t", b"%d" % i, key=b"k")
-            acked[0] = i
-            store.append("t", b"%d" % i, key=b"%d" % (i % 20))
-            if i % 20 == 0:
-                for log in logs:
-                    log.roll()
-                    log.compact()
-                    if by_files:
-                        log.make_key_files()
-        ended.set()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        works = [partial(work, table, read) for table in tables for read in (get, list_keys)]
+        with threads_doing(*works, ended=ended):
+            for i in range(1, times(200)):
+                store.append("t", b"%d" % i, key=b"k")
+                acked[0] = i
+                store.append("t", b"%d" % i, key=b"%d" % (i % 20))
+                if i % 20 == 0:
+                    for log in logs:
+                        log.roll()
+                        log.compact()
+                        if by_files:
+                            log.make_key_files()
 
 
 # ---- changes just while a table reads -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import kstore
 from kstore import LogClosedError, LogFailedError, LogStore, LogWriter
 from kstore.testing import count_calls, failing
 from tests.helpers.effort import SEED, times
-from tests.helpers.waiting import until
+from tests.helpers.waiting import threads_doing, until
 
 NOW = 1_700_000_000_000
 both = pytest.mark.parametrize("durability", ["none", "group"])
@@ -277,12 +277,11 @@ def test_several_loops(tmp_path: Path) -> None:
     async def main(log: LogWriter) -> None:
         found.append(await asyncio.gather(*(log.append_async(b"v") for _ in range(200))))
 
-    with opened(tmp_path, durability="group") as log:
-        threads = [threading.Thread(target=lambda: asyncio.run(main(log))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with (
+        opened(tmp_path, durability="group") as log,
+        threads_doing(*[lambda: asyncio.run(main(log))] * 4),
+    ):
+        pass
     assert all(each == sorted(each) for each in found)
     assert sorted(offset for each in found for offset in each) == list(range(800))
 

@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from tests.helpers.effort import SEED, some, times
-from tests.helpers.processes import environment
+from tests.helpers.processes import environment, run_python
 
 BEGIN = """
 import asyncio, atexit, builtins, gc, os, sys, threading, time, types
@@ -178,16 +178,7 @@ def ended(
 ) -> tuple[int, list[list[int]], str]:
     """The exit code of a program, what it acknowledged in each part, and what it wrote to stderr."""
     script = begin + "".join(f"do({number}, {part!r})\n" for number, part in enumerate(parts)) + end
-    options = ["-W", "ignore::ResourceWarning", "-X", "faulthandler"]
-    done = subprocess.run(
-        [sys.executable, "-P", *options, "-c", script, str(root)],
-        cwd=root,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(script, root, options=["-W", "ignore::ResourceWarning", "-X", "faulthandler"])
     acknowledged: list[list[int]] = [[] for _ in parts]
     for line in done.stdout.splitlines():
         number, offset = map(int, line.split())

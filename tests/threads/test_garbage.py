@@ -1,13 +1,11 @@
 """The garbage collector runs in any thread at any moment, and empties objects before it frees them, in any order."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 BEGIN = """
 import gc, os, sys, threading, time, weakref
@@ -244,15 +242,8 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_collector_may_run_at_any_moment(tmp_path: Path, name: str) -> None:
     program, said = PROGRAMS[name]
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "ignore", "-X", "faulthandler", "-c", BEGIN + program, str(tmp_path)],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    options = ["-W", "ignore", "-X", "faulthandler"]
+    done = run_python(BEGIN + program, tmp_path, options=options)
     assert (done.stdout.strip(), done.stderr) == (said, "")
 
 

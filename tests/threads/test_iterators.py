@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import kstore
 from tests.helpers.effort import times
+from tests.helpers.waiting import threads_doing
 
 RECORDS = 30_000
 
@@ -71,12 +73,9 @@ def test_threads_that_share_an_iterator(log: kstore.PartitionLog, kind: str) -> 
         for offsets in found:
             offsets.clear()
         refused.clear()
-        threads = [threading.Thread(target=read, args=(shared, offsets)) for offsets in found]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(refused) < len(threads)
+        with threads_doing(*(partial(read, shared, offsets) for offsets in found)):
+            pass
+        assert len(refused) < len(found)
         assert sorted(chain(*found)) == list(range(RECORDS))
         assert all("already" in str(e) for e in refused)
 

@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import kstore
 from tests.helpers.effort import SEED, times
 from tests.helpers.markers import marker
 from tests.helpers.processes import environment
+from tests.helpers.waiting import threads_doing
 from tests.threads.reading import check, follow_on, value_of
 
 SECONDS = times(2)
@@ -223,14 +225,10 @@ def test_closed_while_threads_append(tmp_path: Path, call: str) -> None:
                     return
                 done.append(value)
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-        for thread in threads:
-            thread.start()
-        while not done:
-            time.sleep(0.0001)
-        log.close()
-        for thread in threads:
-            thread.join()
+        with threads_doing(*(partial(work, number) for number in range(3))):
+            while not done:
+                time.sleep(0.0001)
+            log.close()
         assert sorted(r.value or b"" for r in kstore.open(path)) == sorted(done)
         assert len(refused) == 3
 
@@ -243,36 +241,24 @@ def transactional(value: bytes, sequence: int, at: int) -> bytes:
 
 def test_aborted_transactions(tmp_path: Path) -> None:
     """A reader of committed records sees none of them at any moment, and all else that is stable."""
-    failures: list[BaseException] = []
     ended = threading.Event()
 
     def read(log: kstore.PartitionLog) -> None:
-        try:
-            while not ended.is_set():
-                log.refresh()
-                expected = [offset for offset in range(log.last_stable_offset()) if offset % 4 in (0, 2)]
-                offsets = [record.offset for record in log.records(isolation="read_committed")]
-                assert offsets[: len(expected)] == expected
-                assert all(offset % 4 in (0, 2) for offset in offsets)
-        except BaseException as e:  # noqa: BLE001 - for the main thread
-            failures.append(e)
+        while not ended.is_set():
+            log.refresh()
+            expected = [offset for offset in range(log.last_stable_offset()) if offset % 4 in (0, 2)]
+            offsets = [record.offset for record in log.records(isolation="read_committed")]
+            assert offsets[: len(expected)] == expected
+            assert all(offset % 4 in (0, 2) for offset in offsets)
 
     with kstore.open(tmp_path / "t-0", "a", max_message_bytes=200) as log:
-        threads = [
-            threading.Thread(target=read, args=(view,)) for view in (log, kstore.open(tmp_path / "t-0"))
-        ]
-        for thread in threads:
-            thread.start()
         now = int(time.time() * 1000)
-        for sequence in range(times(300)):
-            log.append(b"plain")
-            log.append_batches(transactional(b"aborted", sequence, now))
-            log.append(b"plain")
-            log.append_batches(marker("ABORT", 7, now), origin="coordinator", transaction_version=0)
-        ended.set()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        with threads_doing(partial(read, log), partial(read, kstore.open(tmp_path / "t-0")), ended=ended):
+            for sequence in range(times(300)):
+                log.append(b"plain")
+                log.append_batches(transactional(b"aborted", sequence, now))
+                log.append(b"plain")
+                log.append_batches(marker("ABORT", 7, now), origin="coordinator", transaction_version=0)
         with pytest.raises(kstore.RecordTooLargeError):  # what was refused holds no reader back
             log.append_batches(transactional(b"." * 500, times(300), now))
         log.append(b"plain")

@@ -4,8 +4,6 @@ tests/interrupts tries handlers at all points, and those of real signals.
 """
 
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 
 NOW = 1_700_000_000_000
 CALLS: dict[str, Callable[[kstore.LogWriter], object]] = {
@@ -182,14 +180,7 @@ PROGRAMS = {"an appender": APPENDER, "closing at the end": CLOSES_LAST}
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_ends(tmp_path: Path, name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAMS[name], str(tmp_path / "t-0")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(PROGRAMS[name], tmp_path / "t-0")
     assert (done.returncode, done.stderr) == (0, "")
     if name == "closing at the end":
         log = kstore.open(tmp_path / "t-0")

@@ -1,8 +1,6 @@
 """Scans on several threads: these come when there is work, and go."""
 
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 
 import kstore
 from tests.helpers.effort import times
-from tests.helpers.processes import environment
+from tests.helpers.processes import run_python
 from tests.helpers.waiting import until
 
 ROWS = 60_000
@@ -79,12 +77,5 @@ print(sum(len(batch) for batch in log.scan(["offset"], threads=3)))
 
 def test_interrupted_scans(path: Path) -> None:
     """No thread is left in the midst of its start, which would keep the interpreter from ending."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", INTERRUPTED, str(path), str(times(100))],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(INTERRUPTED, path, times(100))
     assert (done.stdout, done.stderr) == (f"{ROWS}\n", "")
