@@ -15,7 +15,7 @@ import pytest
 import kstore
 from kstore import LogStore
 from tests.helpers.effort import SEED, some
-from tests.interrupts.injector import InjectedInterrupt, Injector
+from tests.helpers.injector import InjectedInterrupt, Injector
 from tests.store.stores import opened, writer
 
 CHANGES: dict[str, Callable[[LogStore], object]] = {
@@ -76,7 +76,7 @@ OPERATIONS: dict[str, tuple[bool, Callable[[Path], Any], Callable[[Any], object]
 )  # raised in a weak reference's callback
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_interrupt_keeps_nothing_locked(ram: Path, name: str) -> None:
-    """Neither the exception that somebody keeps, nor uncollected garbage has a lock. A store that was open goes on, but for
+    """Neither an exception that is kept, nor uncollected garbage has a lock. A store that was open goes on, but for
     changes of topics, if one is unfinished."""
     clean, prepare, operate = OPERATIONS[name]
     make(ram / "made", clean=clean)
