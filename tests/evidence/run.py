@@ -1,6 +1,7 @@
-"""Run as `python -m tests.evidence.run MINUTES [NAME…]`, which `make evidence` does: every search has its part of the time.
+"""Run as `python -m tests.evidence.run MINUTES [NAME…]`, which `make evidence` does: each search gets its part of the time.
 
-What was tried and what was found is written to docs/evidence.md; a failure prints what its test says, and the exit code is 1.
+What was tried and what was found is written to docs/evidence.md. A failure prints what its test says and how to run it
+again; the exit code is 1 then.
 """
 
 import os
@@ -13,39 +14,48 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.evidence.lanes import LANES, Lane
 from tests.evidence.page import Row, write_page
+from tests.evidence.searches import SEARCHES, Search
 
 FUZZING = "fuzzing"
 FUZZING_SHARE = 4
+PAGE = Path("docs/evidence.md")
 
 
-def run_piece(lane: Lane, row: Row) -> bool:
+def run_piece(search: Search, row: Row) -> bool:
     """Tries one piece more; whether there may be another. A failure is printed."""
-    seed = random.randrange(1, 1 << 30)
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **lane.piece}
-    if lane.seed:
-        environment[lane.seed] = str(seed)
+    chosen = {"EFFORT": str(search.effort), "SEED": str(random.randrange(1, 1 << 30))}
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **chosen}
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0"]
-        command += ["--show-capture=no", "-o", "junit_family=xunit1"]  # which knows properties of a test
-        command += [f"--junitxml={report.name}", f"--hypothesis-seed={seed}", *lane.tests]
+        command += ["-n", str(os.cpu_count()), "--show-capture=no"]
+        command += [
+            "-o",
+            "junit_family=xunit1",
+            f"--junitxml={report.name}",
+        ]  # which knows properties of a test
+        command += [f"--hypothesis-seed={chosen['SEED']}", *search.tests]
         begun = time.monotonic()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         row.seconds += time.monotonic() - begun
         suite = ElementTree.parse(report.name).getroot()
     row.pieces += 1
-    row.tried += sum(
-        int(found.attrib["value"]) for found in suite.iter("property") if found.get("name") == "tried"
-    )
-    wrong = [case.get("name", "") for case in suite.iter("testcase") if case.find("failure") is not None]
-    wrong += [case.get("name", "") for case in suite.iter("testcase") if case.find("error") is not None]
+    properties = [found for found in suite.iter("property") if found.get("name") == "tried"]
+    row.tried += sum(int(found.attrib["value"]) for found in properties)
+    cases = list(suite.iter("testcase"))
+    wrong = [
+        case.get("name", "") for kind in ("failure", "error") for case in cases if case.find(kind) is not None
+    ]
     row.failures += len(wrong)
     row.skipped = next((found.get("message", "") for found in suite.iter("skipped")), "")
     if wrong:
+        again = " ".join(f"{name}={value}" for name, value in chosen.items())
         print(done.stdout[-20_000:], flush=True)
-        print(f"{lane.name}: again with {lane.seed or 'seed'}={seed}: {', '.join(wrong)}", flush=True)
-    return not lane.once and row.tried > 0
+        print(
+            f"{search.name}: again with {again} pytest {' '.join(search.tests)}: {', '.join(wrong)}",
+            flush=True,
+        )
+    return not search.once and row.tried > 0
 
 
 def run_fuzzers(seconds: int, row: Row) -> None:
@@ -64,15 +74,21 @@ def run_fuzzers(seconds: int, row: Row) -> None:
 
 def main(arguments: list[str]) -> int:
     minutes = float(arguments[0])
-    names = arguments[1:] or [*(lane.name for lane in LANES), FUZZING]
-    shares = {lane.name: lane.share for lane in LANES} | {FUZZING: FUZZING_SHARE}
+    names = arguments[1:] or [*(search.name for search in SEARCHES), FUZZING]
+    shares = {search.name: search.share for search in SEARCHES} | {FUZZING: FUZZING_SHARE}
+    unknown = set(names) - set(shares)
+    if unknown:
+        print(
+            f"no search is named {', '.join(sorted(unknown))}: there are {', '.join(shares)}", file=sys.stderr
+        )
+        return 2
     whole = sum(shares[name] for name in names)
     rows = []
-    for lane in [lane for lane in LANES if lane.name in names]:
-        row = Row(lane.name, lane.what)
+    for search in [search for search in SEARCHES if search.name in names]:
+        row = Row(search.name, search.what)
         rows.append(row)
-        until = time.monotonic() + 60 * minutes * lane.share / whole
-        while run_piece(lane, row) and time.monotonic() + row.seconds / row.pieces < until:
+        until = time.monotonic() + 60 * minutes * search.share / whole
+        while run_piece(search, row) and time.monotonic() + row.seconds / row.pieces < until:
             pass
         print(row, flush=True)
     if FUZZING in names:
@@ -80,7 +96,7 @@ def main(arguments: list[str]) -> int:
         rows.append(row)
         run_fuzzers(int(60 * minutes * FUZZING_SHARE / whole), row)
         print(row, flush=True)
-    write_page(Path("docs/evidence.md"), rows)
+    write_page(PAGE, rows)
     return 1 if any(row.failures for row in rows) else 0
 
 

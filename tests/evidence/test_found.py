@@ -1,25 +1,28 @@
 """Every search finds what it is for: a defect that is put in by hand is met within few cases.
 
-Those of crash states, power cuts and fuzzing are in their folders. docs/evidence.md has the table of all.
+No defect is put into kstore: it is an operation, a wrapped method or a changed file that behaves as a defect would. Those
+of crash states, power cuts and fuzzing are in their folders. docs/evidence.md has the table of all.
 """
 
+import contextlib
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 import kstore
-from kstore import LogWriter
-from kstore.log.compact import compactor
-from kstore.log.producers import states
 from tests.compaction.test_model import test_rounds as compact_and_compare
-from tests.crash.test_killed import test_killed_at_every_call as kill_at_every_call
+from tests.crash.test_killed import test_killed_at_calls as kill_at_calls
+from tests.evidence.searches import SEARCHES
 from tests.faults.story import Story
+from tests.helpers.effort import some
+from tests.helpers.forge import crc32c
 from tests.helpers.processes import environment
 from tests.hostile.test_every_bit import (
     answers,
@@ -27,9 +30,11 @@ from tests.hostile.test_every_bit import (
     home,  # noqa: F401 - a fixture
     outcome,
 )
-from tests.interrupts.actions import append as append_within
-from tests.interrupts.operations import OPERATIONS
-from tests.interrupts.points import called_at, count_points, failures, in_directories
+from tests.interrupts.attempts import TRIED, attempt, interrupt, undisturbed, within
+from tests.interrupts.operations import closed, eleven
+from tests.interrupts.state import require
+from tests.interrupts.subject import Operation, Subject
+from tests.interrupts.test_reentry import handler
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 
@@ -43,99 +48,138 @@ def _nothing(*given: object, **options: object) -> None:
 
 def test_kills_find_an_append_that_returns_too_early(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its record is written by the next call."""
-    append = LogWriter.append
+    append = kstore.LogWriter.append
     held: list[tuple[Any, ...]] = []
 
-    def write_held(log: LogWriter) -> None:
-        while held:
-            append(log, *held.pop())
-
-    def append_late(self: LogWriter, *values: Any) -> int:
-        write_held(self)
-        held.append(values)
-        return self.log_end_offset
-
     def after_held(call: Callable[..., Any]) -> Callable[..., Any]:
-        def run(self: LogWriter, *given: Any, **options: Any) -> Any:
-            write_held(self)
+        def run(self: kstore.LogWriter, *given: Any, **options: Any) -> Any:
+            while held:
+                append(self, *held.pop())
             return call(self, *given, **options)
 
         return run
 
+    def hold(self: kstore.LogWriter, *given: Any) -> int:
+        held.append(given)
+        return self.log_end_offset
+
     for name in ("extend", "flush", "truncate_to", "close"):
-        monkeypatch.setattr(LogWriter, name, after_held(getattr(LogWriter, name)), raising=False)
-    monkeypatch.setattr(LogWriter, "append", append_late, raising=False)
-    Story(ram / "whole-0").tell()  # nobody is killed, and nothing is wrong
+        call = after_held(getattr(kstore.LogWriter, name))
+        monkeypatch.setattr(kstore.LogWriter, name, call, raising=False)
+    monkeypatch.setattr(kstore.LogWriter, "append", after_held(hold), raising=False)
+    Story(ram / "whole-0").tell()  # no process is killed, and nothing is wrong
     with pytest.raises((AssertionError, kstore.KstoreError)):
-        kill_at_every_call(ram, "kill", _nothing)
-    assert len(list(ram.glob("t*-0"))) <= 60  # the logs of writers that were killed until then
+        kill_at_calls(ram, "kill", _nothing)
 
 
 # ---- interrupts -----------------------------------------------------------------------------------------------------
 
-
-class _Careless:
-    """In place of what lets a log refuse to write after half a change."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    undone = _nothing
+KEPT: list[object] = []
 
 
-def test_interrupts_find_a_half_change_that_nobody_notes(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LogWriter, "_unfinished", lambda self, what: _Careless())
-    _, tried, found = failures(OPERATIONS["truncate_to a batch"], "KeyboardInterrupt", "line", ram, 40)
-    assert found
-    assert tried <= 40
+def half_done(subject: Subject) -> None:
+    """A change in two steps, with nothing in the log between them."""
+    values = [record.value for record in subject.handle]
+    subject.handle.truncate_fully_and_start_at(0)
+    subject.handle.extend(values)
 
 
-def test_interrupts_find_a_lock_that_is_not_taken(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal handler appends in the middle of a roll."""
-    monkeypatch.setattr(LogWriter, "_held", lambda self: _Careless())
-    operation = OPERATIONS["roll, unsynced"]
-    total = count_points(operation, "check", ram)
-    assert total <= 300
-    tasks: list[tuple[int, Callable[[Path], None]]] = [
-        (nth, partial(called_at, operation, append_within, "check", nth)) for nth in range(1, total + 1)
-    ]
-    assert any(ended.wrong for _, ended in in_directories(ram, tasks))
+def swallows(subject: Subject) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        subject.handle.roll()
+
+
+def hangs(subject: Subject) -> None:
+    try:
+        subject.handle.roll()
+    except KeyboardInterrupt:
+        time.sleep(1000)
+
+
+def keeps_the_lock(subject: Subject) -> None:
+    log = kstore.open(subject.directory, "a", **subject.options)
+    try:
+        log.roll()
+    except KeyboardInterrupt:
+        KEPT.append(log)
+        raise
+    subject.handle = log
+
+
+def without_a_lock(subject: Subject) -> None:
+    """What it has read may be stale when it appends."""
+    end = subject.handle.log_end_offset
+    subject.handle.roll()
+    require(subject.handle.append(*subject.values(1)) == end, "another offset than was expected")
+
+
+for name, prepare, act in [
+    ("half done", eleven, half_done),
+    ("swallows", eleven, swallows),
+    ("hangs", eleven, hangs),
+    ("keeps the lock", closed, keeps_the_lock),
+    ("without a lock", eleven, without_a_lock),
+]:
+    TRIED[f"defect: {name}"] = Operation(f"defect: {name}", Subject, prepare, act)
+
+
+def points(name: str, count: int) -> list[int]:
+    return some(range(1, len(undisturbed(name, "check").places) + 1), count, name)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("what", ["half done", "swallows", "hangs", "keeps the lock"])
+def test_interrupts_find(what: str) -> None:
+    name = f"defect: {what}"
+
+    def is_found(nth: int) -> bool:
+        disturb = lambda _, act: interrupt("KeyboardInterrupt", "check", nth, act)
+        return bool(attempt(name, disturb, limit=5 if what == "hangs" else 60).wrong)
+
+    assert any(is_found(nth) for nth in points(name, 40))
+
+
+def test_interrupts_find_a_lock_that_is_not_taken() -> None:
+    """A signal handler appends in the middle of an operation."""
+    name = "defect: without a lock"
+    assert any(attempt(name, within(partial(handler, "append", nth))).wrong for nth in points(name, 300))
 
 
 # ---- allocations ----------------------------------------------------------------------------------------------------
 
 
-def test_allocations_find_a_retry_that_doubles(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def tries_again(subject: Subject) -> object:
+    """What was appended before the lack of memory is appended twice."""
+    values = subject.values(14)
+    try:
+        return subject.handle.extend(values, batch_bytes=450)
+    except MemoryError:
+        return subject.handle.extend(values, batch_bytes=450)
+
+
+TRIED["defect: tries again"] = Operation("defect: tries again", Subject, eleven, tries_again)
+
+
+def test_allocations_find_a_retry_that_doubles() -> None:
     allocations = pytest.importorskip("tests.interrupts.test_allocations")
-    extend = LogWriter.extend
-
-    def again(self: LogWriter, *values: Any, **options: Any) -> Any:
-        try:
-            return extend(self, *values, **options)
-        except MemoryError:
-            return extend(self, *values, **options)
-
-    monkeypatch.setattr(LogWriter, "extend", again, raising=False)
-    operation = OPERATIONS["extend"]
-    tasks: list[tuple[int, Callable[[Path], None]]] = [
-        (nth, partial(allocations.fail, operation, nth, 1)) for nth in range(1, 200, 3)
-    ]
-    assert any(ended.wrong for _, ended in in_directories(ram, tasks))
+    tried = [partial(allocations.without_memory, nth, 1) for nth in range(1, 200, 3)]
+    assert any(attempt("defect: tries again", each, may_leave=True).wrong for each in tried)
 
 
 # ---- compaction -----------------------------------------------------------------------------------------------------
 
 
-def test_the_model_finds_a_bound_of_compaction_that_is_off_by_one(
+def test_the_model_finds_a_bound_of_compaction_that_is_wrong(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    between = compactor.between
-    monkeypatch.setattr(
-        compactor, "between", lambda segments, start, stop: between(segments, start, stop)[:-1]
-    )
+    """A compaction claims more than it has cleaned."""
+    compact = kstore.LogWriter.compact
+
+    def claim_more(self: kstore.LogWriter, **options: Any) -> Any:
+        done = compact(self, **options)
+        return done._replace(end_offset=self.log_end_offset, first_uncleanable_offset=self.log_end_offset)
+
+    monkeypatch.setattr(kstore.LogWriter, "compact", claim_more)
     compare: Any = compact_and_compare.hypothesis.inner_test  # type: ignore[attr-defined]
 
     def is_found(seed: int) -> bool:
@@ -151,55 +195,43 @@ def test_the_model_finds_a_bound_of_compaction_that_is_off_by_one(
 # ---- bits -----------------------------------------------------------------------------------------------------------
 
 
-class _Fits(int):
-    """A checksum that is like any other."""
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = int.__hash__
-
-
-def test_bits_find_a_checksum_that_is_not_looked_at(
-    home: Path,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_bits_find_a_checksum_that_is_not_compared(home: Path) -> None:  # noqa: F811
+    """A producer snapshot with a turned bit has the checksum that fits."""
     right = answers(home / "t-0")
-    checksum = states.crc32c
-    monkeypatch.setattr(states, "crc32c", lambda data: _Fits(checksum(data)))
-    assert answers(home / "t-0") == right
     tried, believed = 0, []
     for path in sorted((home / "t-0").glob("*.snapshot")):
         data = path.read_bytes()
-        for bit in range(0, 8 * len(data), 61):
+        for bit in range(8 * 6, 8 * len(data), 61):
             changed = bytearray(data)
             changed[bit // 8] ^= 1 << bit % 8
+            changed[2:6] = crc32c(bytes(changed[6:])).to_bytes(4, "big")
             path.write_bytes(changed)
             tried += 1
             if outcome(home / "t-0", right, path).startswith("believed"):
                 believed.append(bit)
         path.write_bytes(data)
-    assert believed
-    assert tried <= 500
     assert believed_by_the_page()[".snapshot"][1] == 0
+    assert tried <= 500
+    assert believed
 
 
 # ---- descriptors ----------------------------------------------------------------------------------------------------
 
 KEEPS_FILES = """
 import sys
-from kstore.log.writer import LogWriter
+import kstore
 from tests.descriptors.many_segments import main
-kept, roll = [], LogWriter._roll
-def roll_and_keep(self, *given):
-    kept.extend(self.active.files())
-    return roll(self, *given)
-LogWriter._roll = roll_and_keep
+kept, append = [], kstore.LogWriter.append
+def append_and_keep(self, *given, **options):
+    offset = append(self, *given, **options)
+    kept.append(open(self.segments[-1].path))
+    return offset
+kstore.LogWriter.append = append_and_keep
 main(sys.argv[1], 400, 64)
 """
 
 
-def test_descriptors_find_files_that_are_not_let_go(ram: Path) -> None:
+def test_descriptors_find_files_that_are_not_closed(ram: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", KEEPS_FILES, str(ram / "many")],
         env=environment(),
@@ -215,6 +247,7 @@ def test_descriptors_find_files_that_are_not_let_go(ram: Path) -> None:
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_the_page_names_a_test_for_every_search() -> None:
     """And the tests are there."""
     page = PAGE.read_text("utf-8")
@@ -223,5 +256,8 @@ def test_the_page_names_a_test_for_every_search() -> None:
     assert len(named) >= 10
     assert all((PAGE.parents[1] / path).is_file() for path in named)
     searches = re.findall(r"^\| ([a-z0-9 -]+?) \| [^|]+ \| [0-9,]+", page, re.MULTILINE)
-    assert len(searches) >= 9
+    assert {search.name for search in SEARCHES} <= set(searches)
     assert [name for name in searches if f"| {name} |" not in part] == []
+    assert all(
+        (PAGE.parents[1] / test.partition("::")[0]).exists() for search in SEARCHES for test in search.tests
+    )

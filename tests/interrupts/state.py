@@ -132,9 +132,9 @@ class Between:
             allowed = before.groups.get(group), after.groups.get(group)
             if found.groups.get(group) not in allowed:
                 wrong.append(f"{group} is at {found.groups.get(group)}, not one of {allowed}")
-        epochs = before.epochs | after.epochs
-        if not extras and not before.epochs & after.epochs <= found.epochs <= epochs:
-            wrong.append(f"the leader epochs are {found.epochs}, of {epochs}")
+        one, other = (_epochs_from(found.start, shown.epochs) for shown in (before, after))
+        if not extras and not one & other <= found.epochs <= one | other:
+            wrong.append(f"the leader epochs are {found.epochs}, of {one | other}")
         return wrong
 
     def _compare_bounds(
@@ -173,6 +173,12 @@ def _compare_committed(
     if found.committed & by_marker not in (set(), by_marker):
         wrong.append("a part of a transaction is committed")
     return wrong
+
+
+def _epochs_from(start: int, epochs: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """The leader epochs that are left when a log starts there: the last one below it starts there, too."""
+    first = {max(offset, start): epoch for epoch, offset in sorted(epochs)}
+    return {(epoch, offset) for offset, epoch in first.items()}
 
 
 def short(offsets: Iterable[int]) -> str:

@@ -96,13 +96,14 @@ def require_sound(ended: Ended, case: object) -> None:
 # ---- signal handlers ------------------------------------------------------------------------------------------------
 
 
+def handler(what: str, nth: int, subject: Subject) -> Injector:
+    """A handler of a signal that comes at the nth point."""
+    return Injector("check", nth, partial(act, what, subject))
+
+
 def handled(what: str, name: str, nth: int) -> None:
-    """A handler of a signal that comes at the nth point of an operation."""
-
-    def disturb(subject: Subject) -> Injector:
-        return Injector("check", nth, partial(act, what, subject))
-
-    require_sound(attempt(name, within(disturb)), (what, "at point", nth, "of", name))
+    ended = attempt(name, within(partial(handler, what, nth)))
+    require_sound(ended, (what, "at point", nth, "of", name))
 
 
 @pytest.mark.parametrize("what", ACTIONS)
