@@ -1,7 +1,9 @@
 """Every code block of README and docs runs, and prints what the page says.
 
-The blocks of a page run in order in one empty directory. `python` and `sh` blocks are run, and an `output` block is what
-the one before it must have printed ("..." stands for anything). `text` is neither. `<!-- skip: next "reason" -->` before a
+The blocks of a page run in order in one empty directory. `python` and `sh` blocks are run, and an `output`
+block is what
+the one before it must have printed ("..." stands for anything). `text` is neither. `<!-- skip: next
+"reason" -->` before a
 block leaves it out. A page that speaks of `kafka-data` finds a log directory there that a real broker wrote.
 """
 
@@ -59,7 +61,8 @@ class Page:
         self._document = Sybil([*parsers, SkipParser()]).parse(path)
 
     def run(self) -> int:
-        """Runs all blocks and returns how many were run. AssertionError for an output that is not as the page says."""
+        """Runs all blocks and returns how many were run. AssertionError for an output that is not as the page
+        says."""
         ran = 0
         for example in self._document.examples():
             try:

@@ -1,4 +1,5 @@
-"""What is generated is up to date: pages and stubs from the code, pictures and tables from the figures of benchmarks."""
+"""What is generated is up to date: pages and stubs from the code, pictures and tables from the figures of
+benchmarks."""
 
 import ast
 import importlib
@@ -99,7 +100,10 @@ def test_public_names_have_docstrings() -> None:
 
 def test_a_docstring_is_replaced_and_the_rest_is_kept() -> None:
     stubs = generator("generate_stubs")
-    bare = 'class A:  # one\n    @property\n    def b(self) -> int: ...  # ü\n\ndef c(x: str = "ü") -> None: ...\n'
+    bare = (
+        "class A:  # one\n    @property\n    def b(self) -> int: ...  # ü\n\n"
+        'def c(x: str = "ü") -> None: ...\n'
+    )
     told = (
         'class A:  # one\n    """Old.\n\n    More."""\n\n    @property\n    def b(self) -> int:\n'
         '        """Old."""  # ü\n\ndef c(x: str = "ü") -> None:\n    """Old: ü"""\n'

@@ -1,7 +1,10 @@
-"""The dump as Kafka's own tool (4.3.1) gave it, under many options and of files made for it; and the dump for programs.
+"""The dump as Kafka's own tool (4.3.1) gave it, under many options and of files made for it; and the dump for
+programs.
 
-recorded/cases.py has the cases, recorded/record.py says how they were recorded. Where Kafka's tool died with an
-exception, kstore prints as much on stdout, then a line of its own on stderr, and ends with 1. It also ends with 1, where
+recorded/cases.py has the cases, recorded/record.py says how they were recorded. Where Kafka's tool died
+with an
+exception, kstore prints as much on stdout, then a line of its own on stderr, and ends with 1. It also ends
+with 1, where
 Kafka's tool ends with 0, after an unknown or damaged file; a wrong checksum has a line of its own on stderr.
 """
 

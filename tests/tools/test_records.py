@@ -138,7 +138,8 @@ def test_seconds_are_warned_of(partition: Path, capsysbinary: pytest.CaptureFixt
 
 
 def test_records_that_cannot_be_read(tmp_path: Path, run: Run) -> None:
-    """A checksum that is right, and a record that says it has a header, and has none: the records before it are given."""
+    """A checksum that is right, and a record that says it has a header, and has none: the records before it
+    are given."""
     path = tmp_path / "t-0"
     batch = bytearray(kstore.encode_batch([(T, None, b"%d" % i, None) for i in range(4)], base_offset=1))
     batch[-1] = 2
@@ -181,7 +182,8 @@ def test_what_follows_the_last_batch_is_reported(tmp_path: Path, how: str, run: 
 
 
 def rows(isolation: str = "read_uncommitted") -> list[tuple[int, bytes | None]]:
-    return [(r.offset, r.value) for r in kstore.open(TXN).records(isolation=isolation)]  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    return [(r.offset, r.value) for r in kstore.open(TXN).records(isolation=isolation)]
 
 
 def test_columns_to_a_file(tmp_path: Path, run: Run) -> None:

@@ -33,8 +33,8 @@ def test_what_recovery_would_cut_off_is_said_on_stderr(damaged: Path, run: Run) 
         code, _, err = run(words[0], damaged, *words[1:])
         assert code == int(words == ["stat"])  # which is there to report damage
         assert re.fullmatch(
-            r"kstore: .*t-0 ends at offset 2 here, .*: \d+ bytes in 4 files are left out, from byte 0 of .*002\.log on "
-            r".*--as-is --on-error skip.*recover=False.*\n(kstore: .* look wrong\n)?",
+            r"kstore: .*t-0 ends at offset 2 here, .*: \d+ bytes in 4 files are left out, from byte 0 of "
+            r".*002\.log on .*--as-is --on-error skip.*recover=False.*\n(kstore: .* look wrong\n)?",
             err,
         )
     code, out, err = run("records", damaged, "--as-is", "--on-error", "skip")

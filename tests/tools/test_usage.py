@@ -1,4 +1,5 @@
-"""Wrong usage ends with 2, what is wrong with the data with 1; each has a line on stderr, and nothing is written."""
+"""Wrong usage ends with 2, what is wrong with the data with 1; each has a line on stderr, and nothing is
+written."""
 
 from pathlib import Path
 
@@ -36,11 +37,13 @@ def test_errors_and_exit_codes(tmp_path: Path, partition: Path, run: Run) -> Non
 
 WRONG = [
     # numbers that are out of range, or none
-    ["records", "--start", BIG], ["records", "--start", "-1"], ["records", "--stop", "x"], ["records", "--since", BIG],
-    ["records", "--until", "tomorrow"], ["records", "--start", "1_000"], ["records", "--start", "٣"],
+    ["records", "--start", BIG], ["records", "--start", "-1"], ["records", "--stop", "x"],
+    ["records", "--since", BIG], ["records", "--until", "tomorrow"],
+    ["records", "--start", "1_000"], ["records", "--start", "٣"],
     ["records", "--max-decompressed-bytes", "-1"], ["records", "--index-interval-bytes", "99999999999"],
-    ["find", "--offset", BIG], ["follow", "--timeout", "nan"], ["follow", "--timeout", "-1"], ["follow", "--count", "-1"],
-    ["truncate", "--to", BIG], ["append", "--batch-bytes", "-1"], ["records", "--start=--"], ["truncate", "--to=--"],
+    ["find", "--offset", BIG], ["follow", "--timeout", "nan"], ["follow", "--timeout", "-1"],
+    ["follow", "--count", "-1"], ["truncate", "--to", BIG], ["append", "--batch-bytes", "-1"],
+    ["records", "--start=--"], ["truncate", "--to=--"],
     # options that would be passed over
     ["follow", "--start", "1", "--from-start"], ["records", "--columns", "offset"], ["records", "--base64"],
     ["records", "--format", "jsonl", "--raw"], ["records", "--format", "jsonl", "--base64", "--redact"],

@@ -121,7 +121,7 @@ class Source:
 
 
 class Streaming:
-    """An exporter of a stream of the arrays of some sources, which fails with `error` at its `fails_at`th step."""
+    """An exporter of a stream of arrays of sources; its `fails_at`th step fails with `reason`."""
 
     def __init__(
         self, schema: Source, sources: list[Source], *, fails_at: int = -1, reason: bytes | None = None

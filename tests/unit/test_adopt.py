@@ -1,4 +1,4 @@
-"""log.adopt(): a .log file of another log becomes a segment: renamed, with new offsets and epochs, nothing is copied."""
+"""log.adopt(): a .log file of another log becomes a segment. It is renamed, and nothing is copied."""
 
 import contextlib
 import errno
@@ -212,8 +212,10 @@ def test_power_cuts(ram: Path) -> None:
 
 
 def check_done_or_not(path: Path, file: Path, before: bytes, *, both: bool = False) -> None:
-    """The file is as it was, or gone and part of the log once that was opened for writing; or `both`, as POSIX allows if the
-    power fails while a name moves from a directory to another."""
+    """The file is as it was; or it is gone, and part of the log once that was opened for writing.
+
+    POSIX allows `both` if the power fails while a name moves from one directory to another.
+    """
     with kstore.open(path, "a") as log:
         values = [r.value for r in log if not (r.value or b"").startswith(b"second")]
         assert not list(path.glob("*.moved"))

@@ -1,4 +1,4 @@
-"""append, extend and append_batches: what they refuse before anything is written, and that all ways give the same log."""
+"""append, extend and append_batches: what they refuse before anything is written, and what they write."""
 
 import errno
 import gzip
@@ -23,7 +23,7 @@ RECORD = (T, None, b"v", None)
 
 
 def batch(sequence: int, *values: bytes, producer: int = 1, epoch: int = 0, **more: Any) -> bytes:
-    """A batch of an idempotent producer, of now: else the producer is forgotten when the log is opened again."""
+    """A batch of an idempotent producer, of now: a producer of older records is forgotten at opening."""
     records = [(int(time.time() * 1000), None, value, None) for value in values]
     return kstore.encode_batch(
         records,
@@ -296,8 +296,9 @@ def test_several_batches_over_segments_as_one_by_one(tmp_path: Path) -> None:
     calls = [*several, marker("ABORT", 7, T), marker("COMMIT", 8, T)]
 
     def written(path: Path, calls: list[bytes]) -> dict[str, bytes]:
-        options = {"segment_index_bytes": 800, "message_timestamp_before_max_ms": END, "segment_jitter_ms": 0}
-        with kstore.open(path, "a", internal_segment_bytes=300, **options) as log:  # type: ignore[call-overload]
+        options: Any = {"internal_segment_bytes": 300, "segment_index_bytes": 800, "segment_jitter_ms": 0}
+        options["message_timestamp_before_max_ms"] = END
+        with kstore.open(path, "a", **options) as log:
             for call in calls:
                 log.append_batches(call, origin="coordinator", transaction_version=0)
             assert log.last_stable_offset() == log.log_end_offset == 10

@@ -105,7 +105,7 @@ def test_a_record_that_is_too_large_is_refused_at_once(tmp_path: Path, codec: st
 
 
 def test_limits_that_are_lowered_under_it(log: kstore.LogWriter) -> None:
-    """Each ticket of the refused batch raises, the next call of the appender raises once, and then it goes on."""
+    """Each ticket of the refused batch raises, then the next call of the appender; then it goes on."""
     with log.appender(linger_ms=100_000, batch_bytes=2000) as out:
         tickets = [out.append(os.urandom(500)) for _ in range(3)]
         log.configure(max_message_bytes=600)

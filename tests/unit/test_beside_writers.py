@@ -1,5 +1,4 @@
-"""A log that is opened for reading beside its writer: indexes are trusted as far as the writer has checked them, and what they
-say is still verified."""
+"""A log that is opened beside its writer: indexes are used as far as the writer has checked them."""
 
 import random
 import shutil

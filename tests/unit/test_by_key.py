@@ -1,4 +1,4 @@
-"""log.last() and log.history(): the last record of a key, and all of them. tests/by_key has the files that make them fast."""
+"""log.last() and log.history(). The files that make them fast are tested in tests/by_key."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The headers that `extend` takes: of each record or for all, in every form, or an error that names what is wrong."""
+"""The headers that `extend` takes: in every form, or an error that names what is wrong."""
 
 import gc
 from collections.abc import Iterator

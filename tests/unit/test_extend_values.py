@@ -1,6 +1,7 @@
-"""What `extend` takes as columns of bytes: every container gives the cells that were put in, or an error names what is wrong.
+"""Columns of bytes for `extend`: every container gives its cells, or an error names what is wrong.
 
-Arrays of Arrow come from any library, through the C data interface: they may be damaged, and are released exactly once.
+An array of Arrow comes from any library through the C data interface: it may be damaged, and it must be
+released exactly once.
 """
 
 import array

@@ -1,4 +1,4 @@
-"""What is imported when: numpy brings threads of its own, and takes longer to import than most programs run."""
+"""What is imported when. numpy starts threads, and takes longer to import than most programs run."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What kstore logs through the module logging: a line for each roll, deletion, recovery and truncation; nothing by default."""
+"""What kstore logs: a line for each roll, deletion, recovery and truncation; nothing by default."""
 
 import logging
 import shutil
@@ -20,7 +20,7 @@ CONFIG = kstore.LogConfig(internal_segment_bytes=200, retention_bytes=200, reten
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
-    """Waits until these are the lines since the last call: the log's own thread may be the one that passes them on."""
+    """Waits until these are the lines since the last call, which another thread may write."""
     caplog.set_level(logging.INFO, "kstore")
 
     def check(*expected: str) -> None:

@@ -37,7 +37,7 @@ def right(block: bytes) -> bytes | None:
 
 
 def has_no_distance(block: bytes) -> bool:
-    """Whether a copy of it says that its bytes lie 0 before: LZ4's library makes zeros of that, the format forbids it."""
+    """Whether a match has the distance 0: LZ4's library makes zeros of it, the format forbids it."""
     at = 0
     while at < len(block):
         halves = [block[at] >> 4, block[at] & 15]
@@ -90,7 +90,7 @@ def test_as_the_library() -> None:
 
 
 def test_a_block_that_begins_like_a_size() -> None:
-    """The bytes behind the first four are a sound block, too, and the four are its length: cramjam takes them for that."""
+    """From the fifth byte on it is a sound block too, of the length that the first four say."""
     block = bytes.fromhex("c30e000080010000002200feff01007001820101027600")
     assert right(block[4:]) is not None
     assert unpacked(block) == bytes.fromhex("0e000080010000002200feffffffffffffffff01820101027600")

@@ -1,4 +1,4 @@
-"""Opening reports records that are missing: before, between and behind segments. A gap that a log may have is no finding."""
+"""Opening reports records that are missing before, between and behind segments, and no other gap."""
 
 import os
 import shutil
@@ -165,7 +165,7 @@ def test_gaps_within_segments_are_those_of_a_compacted_log(tmp_path: Path) -> No
 def test_many_files_are_gone(
     tmp_path: Path, policy: dict[str, Any], count: int, is_sure: bool | None
 ) -> None:
-    """The more the surer, unless segments have hardly any records: a follower may always leave out those between."""
+    """Several gaps are a loss, unless segments have hardly any records: a follower may leave records out."""
     with kstore.open(tmp_path / "t-0", "a", **policy) as log:
         for _ in range(10):
             log.extend([b"v"] * count, [b"k"] * count)

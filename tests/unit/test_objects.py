@@ -1,4 +1,4 @@
-"""What kstore's objects can do as Python objects: repr(), equality, truth, copies and pickles; and what errors say."""
+"""repr(), equality, truth, copies and pickles of objects, and what errors say."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Which paths kstore.open takes, by which names a log is the same one, and that nothing is made where it refuses."""
+"""Which paths kstore.open takes, under which names a log is the same, and that a refusal makes nothing."""
 
 import errno
 import os

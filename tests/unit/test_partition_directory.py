@@ -1,4 +1,4 @@
-"""The directory of a partition: its name, what is kept of it elsewhere, and what happens if it moves or loses files."""
+"""The directory of a partition: its name, what is kept elsewhere, and what happens if it moves."""
 
 import contextlib
 import os
@@ -11,9 +11,11 @@ import kstore
 from tests.unit.logs import filled, findings, offsets
 
 NAMES = [
-    b"plain", b"a b", b"a\tb", b"a\nb", b"a\x0bb", "a\u3000b".encode(), "a\u2028b".encode(), b"a\xffb", b"\xff-3",
+    b"plain", b"a b", b"a\tb", b"a\nb", b"a\x0bb", "a\u3000b".encode(), "a\u2028b".encode(), b"a\xffb",
+    b"\xff-3",
     b"-1", b"x--1", b"t-01", b"t-00000000000000000000001", b"t-99999999999999999999", b"a" * 249 + b"-0",
-    "é-0".encode(), b"'q\"", b".hid", b"a.b-c_1", "t-\u0661".encode(), b"topic-0.0123abc-delete", b"log", b"log-0",
+    "é-0".encode(), b"'q\"", b".hid", b"a.b-c_1", "t-\u0661".encode(), b"topic-0.0123abc-delete", b"log",
+    b"log-0",
 ]  # fmt: skip
 
 
@@ -135,10 +137,12 @@ def test_a_directory_that_is_removed_under_its_writer(tmp_path: Path) -> None:
     assert log.is_closed
     log.close()
     assert not (tmp_path / "t-0").exists()
-    with pytest.raises(kstore.LogFailedError, match="was removed"), kstore.open(tmp_path / "t-0", "a") as log:  # noqa: PT012
-        log.extend([b"x"] * 10)
-        log.truncate_to(9)  # so that close() has a checkpoint to write
-        shutil.rmtree(tmp_path / "t-0")
+    log = kstore.open(tmp_path / "t-0", "a")
+    log.extend([b"x"] * 10)
+    log.truncate_to(9)  # so that close() has a checkpoint to write
+    shutil.rmtree(tmp_path / "t-0")
+    with pytest.raises(kstore.LogFailedError, match="was removed"):
+        log.close()
     kstore.open(tmp_path / "t-0", "a").close()
 
 

@@ -16,7 +16,7 @@ T = 1_700_000_000_000
 
 @pytest.fixture(params=["r", "a"])
 def log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[kstore.PartitionLog]:
-    """The log starts at 5: the files still hold 0 to 4. Record 2 has the largest timestamp of the first segment."""
+    """The log starts at 5; its files hold 0 to 4 too. Record 2 has the largest timestamp of its segment."""
     times = [1000 + n if n != 2 else 5000 for n in range(10)]
     with kstore.open(tmp_path / "t-0", "a") as made:
         made.extend([b"v"] * 10, timestamps=times)
@@ -60,7 +60,7 @@ def test_single_offsets_are_refused(log: kstore.PartitionLog, offset: int) -> No
 
 
 def test_times_are_found_as_kafka_finds_them(log: kstore.PartitionLog) -> None:
-    """Kafka's searchOffsetInLocalLog reads only the first segment that reaches the time, by the largest timestamp in its files."""
+    """Kafka's searchOffsetInLocalLog reads the first segment whose largest timestamp reaches the time."""
     found = log.find(timestamp=1000)
     assert found is not None
     assert found.offset == 5

@@ -1,7 +1,7 @@
 """What opening a damaged log finds, removes and keeps.
 
-Nothing is appended behind damage, and bytes that are cut off are kept in .cut files if records may be in them. Each step
-of recovery is tested in tests/conformance and tests/golden against Kafka's own answers.
+Nothing is appended behind damage, and bytes that are cut off are kept in .cut files if records may be in
+them. tests/conformance and tests/golden compare each step of recovery with Kafka.
 """
 
 import contextlib
@@ -38,8 +38,10 @@ LAST: dict[str, Damage] = {
     [(name, False) for name in LAST] + [(name, True) for name in LAST if "behind" not in name],
 )
 def test_closed_cleanly_and_damaged_at_the_end(tmp_path: Path, name: str, distrusts: bool) -> None:
-    """Spec 8.6 trusts the clean marker; then a new batch would complete the damaged one. Who distrusts it and has all batches
-    checked loses no more."""
+    """The clean marker says nothing of the last batch (spec 8.6); a new batch must not complete it.
+
+    An opening that does not trust the marker, and checks all batches, loses no more.
+    """
     options: Any = {"clean": False, "recovery_point": 0} if distrusts else {}
     with kstore.open(tmp_path / "t-0", "a") as log:
         for i in range(10):
@@ -85,7 +87,7 @@ def flip_in(segments: list[kstore.Segment], number: int, batch: int) -> None:
 
 
 CRASHES: dict[str, tuple[int, Callable[[list[kstore.Segment]], object], int, int]] = {
-    # how many records a batch, the damage, where the log ends then, how many files lose something that is reported
+    # records in a batch, the damage, where the log ends then, and how many losses are reported
     "in a segment": (1, lambda segments: flip_in(segments, 1, 3), 8, 4),
     "at the start of a segment": (1, lambda segments: flip_in(segments, 1, 0), 5, 4),
     "all of a segment": (5, lambda segments: flip_in(segments, 1, 0), 5, 4),
@@ -98,8 +100,11 @@ CRASHES: dict[str, tuple[int, Callable[[list[kstore.Segment]], object], int, int
 
 @pytest.mark.parametrize("name", CRASHES)
 def test_a_crash_and_damage(tmp_path: Path, name: str) -> None:
-    """The log ends at the damage, as in Kafka. What is not acknowledged as durable, and has nothing sound behind it, goes
-    without a word; else all that is cut off is kept in .cut files and reported."""
+    """The log ends at the damage, as in Kafka.
+
+    What was not acknowledged as durable, and has nothing sound behind it, is no loss. Anything else that is
+    cut off is reported, and kept in .cut files.
+    """
     per_batch, damage, end, losses = CRASHES[name]
     directory = tmp_path / "t-0"
     segments = five_segments(directory, per_batch)
@@ -345,7 +350,7 @@ def test_a_transaction_index_of_another_size_is_made_again(tmp_path: Path, size:
 
 
 def wrong_transaction_indexes() -> list[tuple[str, str]]:
-    """The name of an index of golden data, and of another that replaces it; or of none, to which it becomes a link."""
+    """The name of an index of golden data, and of the one that replaces it; "" for a link to nowhere."""
     names = sorted(path.name for path in (GOLDEN / "transactions" / "txn-0").glob("*.txnindex"))
     return [(index, other) for index in names for other in ("", *names) if other != index]
 

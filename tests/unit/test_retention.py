@@ -1,4 +1,4 @@
-"""log.retain(): which segments go and why (spec 9.1, 9.2), against Kafka's three loops written down plainly."""
+"""log.retain(): which segments go and why (spec 9.1, 9.2), against a plain model of Kafka's three loops."""
 
 import os
 import tempfile
@@ -123,8 +123,9 @@ def test_a_reason_has_the_numbers(tmp_path: Path) -> None:
         size = log.segments[0].size
         first, second = reasons(log, retention_bytes=2 * size, retention_ms=30)
         assert first == (
-            f"the next segment begins at offset 1, the log start offset is 0; without its {size} bytes the log would "
-            f"have {size}, retention.bytes is {2 * size}; its newest record is stamped 20 ms ago, retention.ms is 30"
+            f"the next segment begins at offset 1, the log start offset is 0; without its {size} bytes the "
+            f"log would have {size}, retention.bytes is {2 * size}; its newest record is stamped 20 ms ago, "
+            "retention.ms is 30"
         )
         assert second == "the older segment 0 stays"
         assert reasons(log)[0].endswith("retention.bytes is -1, no limit; retention.ms is -1, no limit")
@@ -184,7 +185,7 @@ def test_a_size_alone_is_a_configuration(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("limit", [-1, 10**9])
 def test_segments_that_stay_cost_no_system_calls(ram: Path, limit: int) -> None:
-    """A run examines the oldest one only; the first run after opening the sizes of all, if there is a limit to them."""
+    """A run examines the oldest segment; the first after opening the sizes of all, if there is a limit."""
     options: Any = {"retention_ms": 10**12, "retention_bytes": limit, "internal_segment_bytes": 300}
     with kstore.open(ram / "t-0", "a", **options) as writer:
         writer.extend([b"x" * 150] * 200, batch_bytes=0)

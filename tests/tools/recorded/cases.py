@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kstore.engine.record.hashes import crc32c
+from tests.helpers.forge import crc32c
 from tests.helpers.varint import varint
 
 Side = bytes | None
