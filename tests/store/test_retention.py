@@ -7,7 +7,6 @@ import pytest
 import kstore
 from kstore import TopicPartition
 from kstore.__main__ import main
-from kstore.config import LogConfig
 from tests.helpers.store_clock import StoreClock
 from tests.store.stores import DAY, opened, starts, writer
 
@@ -68,7 +67,7 @@ def test_by_size_alone(tmp_path: Path) -> None:
 def copy_of(path: Path, topic: str) -> Path:
     """The only partition of a log directory that a broker wrote: it says nothing of a topic's configuration."""
     name = f"{topic}-0"
-    with kstore.LogWriter(path / "alone" / name, LogConfig(internal_segment_bytes=1000)) as log:
+    with kstore.LogWriter(path / "alone" / name, kstore.LogConfig(internal_segment_bytes=1000)) as log:
         for _ in range(30):
             log.extend([b"v" * 100] * 3, [b"a", b"b", b"c"], timestamps=LONG_AGO)
     data = path / "data"

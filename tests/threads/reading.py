@@ -8,7 +8,7 @@ import sys
 import time
 
 import kstore
-from kstore.errors import CorruptRecordError, OffsetOutOfRangeError
+from kstore import CorruptRecordError, OffsetOutOfRangeError
 
 
 def check(record: kstore.Record) -> None:
