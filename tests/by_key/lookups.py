@@ -34,8 +34,8 @@ def key_files(path: Path) -> list[Path]:
 def check(
     log: kstore.PartitionLog, keys: Iterable[bytes] = KEYS, isolation: Any = "read_uncommitted"
 ) -> None:
-    """Each key, and some that are not there, is found as a plain reading finds it: by .keys files, by reading segments the
-    first time, by maps in memory from the second time on."""
+    """Each key, and some that are not there, is found as a plain reading finds it: by .keys files, by reading
+    segments the first time, by maps in memory from the second time on."""
     records = list(log.records(isolation=isolation))
     for _ in range(3):
         for key in [*keys, b"", b"nobody"]:

@@ -1,4 +1,5 @@
-"""Damaged and forged .keys files, and logs that are damaged beside them: lookups by key are slower, never wrong."""
+"""Damaged and forged .keys files, and logs that are damaged beside them: lookups by key are slower, never
+wrong."""
 
 import os
 import shutil
@@ -120,7 +121,7 @@ NO_FILES = [
 
 @pytest.mark.parametrize("no_file", NO_FILES)
 def test_no_regular_file(partition: Path, no_file: Callable[[Path], None]) -> None:
-    """In the place of a file that was made, of one that is to be made, and of one that goes."""
+    """In the place of a file that was made, of one that is to be made, and of one that is removed."""
     first, second = sorted(partition.glob("*.keys"))
     last = max(partition.glob("*.log")).with_suffix(".keys")
     stray, draft = partition / f"{10**15:020}.keys", partition / f"{10**15:020}.keys.tmp"
@@ -179,7 +180,8 @@ def test_a_file_of_another_log(partition: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
 def test_damage_of_a_log_that_is_open(tmp_path: Path, codec: str) -> None:
-    """A record is read alone, so its own checksum has to detect what is damaged: an error, or the record as it was."""
+    """A record is read alone, so its own checksum has to detect what is damaged: an error, or the record as
+    it was."""
     path = tmp_path / "t-0"
     with kstore.open(path, "a", compression_type=codec) as log:
         log.extend([b"v%d" % i for i in range(4)], keys=[b"key-%d" % i for i in range(4)])

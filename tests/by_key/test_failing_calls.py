@@ -1,4 +1,5 @@
-"""System calls fail, a process is killed, and there are few descriptors: .keys files are made or not, and never wrong."""
+"""System calls fail, a process is killed, and there are few descriptors: .keys files are made or not, and
+never wrong."""
 
 import multiprocessing
 import os

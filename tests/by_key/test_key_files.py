@@ -41,7 +41,8 @@ def test_a_file_for_each_sealed_segment(tmp_path: Path, codec: str) -> None:
 
 
 def test_sealed_segments_are_not_read(tmp_path: Path) -> None:
-    """A key that is not there is looked for in the last segment only, and in the .keys files of the others."""
+    """For a key that is not there, a lookup reads the last segment only, and the .keys files of the
+    others."""
     with opened(tmp_path / "t-0") as log:
         fill(log, 1)
         log.make_key_files()
@@ -100,7 +101,7 @@ def test_records_of_all_sizes(tmp_path: Path, stamp: str, codec: str, batch_byte
     for wanted in records:
         assert wanted.key is not None
         assert reader.last(wanted.key) == wanted
-    # Uncompressed, a record is read by itself, by its place in the .keys file; then compressed batches, as a whole.
+    # Uncompressed, a record is read by itself, by its position in the .keys file.
     if codec == "uncompressed":
         assert count_calls(lambda: reader.last(b"k")) < 6
     assert reader.last(b"nobody") is None
@@ -283,7 +284,7 @@ def test_a_damaged_segment_gets_none(tmp_path: Path) -> None:
             log.last(b"nobody")
 
 
-# ---- files of another state of the log ------------------------------------------------------------------------------
+# ---- files of another state of the log ---------------------------------------------------------------------
 
 
 def changed_in_place(log: Path, content: Path | None = None) -> None:
@@ -341,22 +342,22 @@ def test_a_copy_of_a_log(tmp_path: Path) -> None:
         check(log)
 
 
-def test_strays_are_removed_at_the_next_opening(tmp_path: Path) -> None:
+def test_leftover_files_are_removed_at_the_next_opening(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     with opened(path) as log:
         fill(log, 12)
         log.make_key_files()
         last = log.segments[-1].stem
-    strays = ["00000000000000099999.keys", "00000000000000000000.keys.tmp"]
+    leftovers = ["00000000000000099999.keys", "00000000000000000000.keys.tmp"]
     others = ["notes.keys", "7.keys", "notes.keys.tmp"]
-    for name in [*strays, *others, f"{last}.keys"]:
+    for name in [*leftovers, *others, f"{last}.keys"]:
         (path / name).write_bytes(b"x")
     reader = kstore.open(path)
-    assert [Path(finding.file).name for finding in reader.recovery.findings] == strays[:1]
+    assert [Path(finding.file).name for finding in reader.recovery.findings] == leftovers[:1]
     check(reader)
     with opened(path) as log:
-        assert sorted(Path(finding.file).name for finding in log.recovery.findings) == sorted(strays)
-        for name in [*strays, f"{last}.keys"]:
+        assert sorted(Path(finding.file).name for finding in log.recovery.findings) == sorted(leftovers)
+        for name in [*leftovers, f"{last}.keys"]:
             assert not (path / name).exists()
         assert all((path / name).exists() for name in others)
         check(log)
@@ -375,7 +376,7 @@ def test_a_file_that_is_cut_and_removed_while_it_is_open(tmp_path: Path) -> None
         check(log)
 
 
-# ---- beside others --------------------------------------------------------------------------------------------------
+# ---- beside others -----------------------------------------------------------------------------------------
 
 
 def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
@@ -398,7 +399,7 @@ def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_follows(tmp_path: Path) -> None:
-    """The map that it has made of the segment that grows goes on; not if that was truncated and written anew."""
+    """Its map of the segment that grows is extended; not if the segment was truncated and written anew."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         log.extend([b"v"] * 100, keys=[KEYS[i % 90] for i in range(100)])
         reader = kstore.open(tmp_path / "t-0")
@@ -474,8 +475,8 @@ def test_maps_are_made_and_dropped_in_threads(tmp_path: Path) -> None:
 
 
 def test_everything_at_once(tmp_path: Path) -> None:
-    """Files are made by several threads while records come and the log is compacted, rolled and erased from: a lookup never
-    returns an older record than was acknowledged before."""
+    """Files are made by several threads while records come and the log is compacted, rolled and erased from:
+    a lookup never returns an older record than was acknowledged before."""
     ended = threading.Event()
     options = OPTIONS | {"cleanup_policy": "compact", "internal_segment_bytes": 2000, "key_files": True}
     with kstore.open(tmp_path / "t-0", "a", **options) as log:

@@ -20,7 +20,8 @@ CODECS = ["producer", "lz4", "zstd", "gzip"]
 
 
 class Machine(RuleBasedStateMachine):
-    """What a lookup must find is what a plain reading of the log finds; and compaction is asked for what it keeps."""
+    """What a lookup must find is what a plain reading of the log finds; and compaction is asked for what it
+    keeps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +106,7 @@ class Machine(RuleBasedStateMachine):
         self.forget()
 
     def forget(self) -> None:
-        """What a key's last record is now only the log tells: some are gone."""
+        """What a key's last record is now is taken from the log: some records are gone."""
         self.expected = {r.key: r.offset for r in self.log if r.key is not None}
 
     @rule()
@@ -141,7 +142,8 @@ class Machine(RuleBasedStateMachine):
                 log.refresh()
             wanted = [r for r in log.records(isolation=isolation) if r.key == key]  # type: ignore[arg-type]
             assert list(log.history(key, isolation=isolation)) == wanted  # type: ignore[arg-type]
-            assert log.last(key, isolation=isolation) == (wanted[-1] if wanted else None)  # type: ignore[arg-type]
+            last = log.last(key, isolation=isolation)  # type: ignore[arg-type]
+            assert last == (wanted[-1] if wanted else None)
 
     def teardown(self) -> None:
         if hasattr(self, "log"):

@@ -1,4 +1,5 @@
-"""What a disk may hold after the power failed in the midst of an operation, and in the midst of the opening after that."""
+"""What a disk may hold after the power failed in the midst of an operation, and in the midst of the opening
+after that."""
 
 import shutil
 from collections.abc import Callable
@@ -17,8 +18,8 @@ def check_each(
     moments: int,
     reopen: Callable[[Path], object] | None = None,
 ) -> int:
-    """Gives a directory of each state to `check`; how many differ. At EFFORT=1 two states at each of so many moments; with more
-    effort at every moment, and then more states at each.
+    """Gives a directory of each state to `check`; how many differ. At EFFORT=1 two states at each of so many
+    moments; with more effort at every moment, and then more states at each.
 
     With `reopen`, the power fails once more while it is at work on some of them."""
     wanted = times(moments)

@@ -1,4 +1,5 @@
-"""Run as `python moments.py LIBRARY NAME SEED`, with calls.c preloaded as LIBRARY: readers at moments within a compaction.
+"""Run as `python moments.py LIBRARY NAME SEED`, with calls.c preloaded as LIBRARY: readers at moments within
+a compaction.
 
 NAME is a function below. Nothing is printed but what is wrong, and "done".
 """
@@ -39,7 +40,7 @@ class Moments:
         self.is_busy = True
 
 
-# ---- readers of the directory ---------------------------------------------------------------------------------------
+# ---- readers of the directory ------------------------------------------------------------------------------
 
 
 class Life:
@@ -85,7 +86,7 @@ class Life:
         self.log.roll()
 
     def check(self, reader: kstore.PartitionLog) -> None:
-        """The last record of each key as far as the reader's log goes, and no aborted one."""
+        """The last record of each key up to the end of the reader's log, and no aborted one."""
         end = reader.log_end_offset
         found = [(r.offset, r.key, r.value) for r in reader.records(isolation="read_committed")]
         assert found == sorted(set(found))
@@ -101,8 +102,8 @@ class Life:
 
 
 def readers(library: str, seed: str) -> None:
-    """At every moment of several compactions a reader can be opened, and finds all; one that was opened before does so, too,
-    or is told to refresh."""
+    """At every moment of several compactions a reader can be opened, and finds all; one that was opened
+    before does so, too, or raises LogChangedError and can be refreshed."""
     chance = random.Random(seed)
     life = Life(chance.choice((0, 60_000)), chance.choice((200, 400, 1000)))
     kept: list[kstore.PartitionLog] = []
@@ -117,7 +118,7 @@ def readers(library: str, seed: str) -> None:
             reader.refresh()
             life.check(reader)
 
-    def look(call: str, path: str) -> None:
+    def check_now(call: str, path: str) -> None:
         nonlocal moments
         if call == "open":
             return
@@ -129,7 +130,7 @@ def readers(library: str, seed: str) -> None:
             life.check(fresh)
         kept.append(fresh)
 
-    with Moments(library, guarded(look)) as _, life.log as log:
+    with Moments(library, guarded(check_now)), life.log as log:
         for round_ in range(4):
             life.fill()
             if round_ == 2:
@@ -143,7 +144,7 @@ def readers(library: str, seed: str) -> None:
 
 
 def guarded(function: Callable[[str, str], object]) -> Callable[[str, str], object]:
-    """ctypes prints errors of a callback, and goes on."""
+    """ctypes prints an error of a callback, and continues."""
 
     def run(call: str, path: str) -> None:
         try:
@@ -155,12 +156,13 @@ def guarded(function: Callable[[str, str], object]) -> Callable[[str, str], obje
     return run
 
 
-# ---- readers of the writer ------------------------------------------------------------------------------------------
+# ---- readers of the writer ---------------------------------------------------------------------------------
 
 
 def own_readers(library: str, _: str) -> None:
-    """A reader of the writer opens a file by its name, and then by the name that it has once it was replaced. If it is
-    replaced by one compaction before the first look, and by another before the second, the reader has it all the same."""
+    """A reader of the writer opens a file by its name, and then by the name that it has once it was replaced.
+    If it is replaced by one compaction before the first look, and by another before the second, the reader
+    has it all the same."""
     keys = [b"%d" % i for i in range(5)]
     is_armed = False
     with kstore.open("t-0", "a", cleanup_policy="compact", min_cleanable_dirty_ratio=0) as log:
@@ -188,7 +190,7 @@ def own_readers(library: str, _: str) -> None:
             "scan": lambda: [key for b in log.scan(["key"]) for (key,) in b.rows()],
             "threads": lambda: [key for b in log.scan(["key"], threads=2) for (key,) in b.rows()],
             "read": lambda: [r.key for r in log.read(log.segments[0].base_offset)],
-            "find": lambda: [log.get(log.find(timestamp=0).offset).key, *keys[1:]],  # type: ignore[union-attr]
+            "find": lambda: [log.get(getattr(log.find(timestamp=0), "offset", 0)).key, *keys[1:]],
             "last": lambda: [log.last(key).key for key in keys],  # type: ignore[union-attr]
             "history": lambda: [r.key for key in keys for r in log.history(key)],
             "follow": lambda: [r.key for r in log.follow(0, timeout=0)],

@@ -1,5 +1,5 @@
-"""What rewrites a log: a compaction, an erasure, and a compaction that must split a segment. What must hold of the log at
-every moment of it, and after the next opening."""
+"""What rewrites a log: a compaction, an erasure, and a compaction that must split a segment. What must hold
+of the log at every moment of it, and after the next opening."""
 
 import hashlib
 import random
@@ -54,7 +54,8 @@ def make_key_files(log: kstore.LogWriter) -> None:
 
 
 class Operation:
-    """A log to be rewritten: `source` is its partition, in a log directory of its own, `before` its records."""
+    """A log to be rewritten: `source` is its partition, in a log directory of its own, `before` its
+    records."""
 
     options: ClassVar[dict[str, Any]]
     clean: bool | None = None  # how the log is opened for the operation
@@ -86,7 +87,8 @@ class Operation:
         raise NotImplementedError
 
     def check_reopened(self, partition: Path) -> None:
-        """It is right as it is, and after it was opened for writing; and what was to be done can be done again."""
+        """It is right as it is, and after it was opened for writing; and what was to be done can be done
+        again."""
         self.check(kstore.open(partition))
         with kstore.open(partition, "a", **self.options) as log:
             self.check(log)
@@ -104,8 +106,8 @@ class Operation:
 
 
 class Compacting(Operation):
-    """Keys that come again and again, tombstones, and transactions that were aborted. Two compactions, the second of
-    segments that are small enough to be merged. There are .keys files all the time."""
+    """Keys that come again and again, tombstones, and transactions that were aborted. Two compactions, the
+    second of segments that are small enough to be merged. There are .keys files all the time."""
 
     options: ClassVar = {
         **SMALL,
@@ -206,7 +208,8 @@ class Erasing(Operation):
 
 
 class Splitting(Operation):
-    """A segment whose offsets span more than 2^31 - 1, as Kafka before 2.0 could leave one, met by a compaction."""
+    """A segment whose offsets span more than 2^31 - 1, as Kafka before 2.0 could leave one, met by a
+    compaction."""
 
     options: ClassVar = {
         **SMALL,
@@ -239,7 +242,7 @@ class Splitting(Operation):
 OPERATIONS = (Compacting, Erasing, Splitting)
 
 
-# ---- random logs ----------------------------------------------------------------------------------------------------
+# ---- random logs -------------------------------------------------------------------------------------------
 
 
 def write_random(directory: Path, rng: random.Random, batches: int = 25) -> None:

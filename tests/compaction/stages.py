@@ -25,7 +25,8 @@ def unpacked(scenario: Scenario, into: Path) -> Path:
 
 
 def overflowed(into: Path) -> Path:
-    """A segment of Kafka's whose offsets span more than 2^31 - 1, with empty indexes, so that an opening after a clean stop does not look into it."""
+    """A segment of Kafka's whose offsets span more than 2^31 - 1, with empty indexes, so that an opening
+    after a clean stop does not read it."""
     partition = unpacked(stage("overflow_segment"), into)
     for kind in (".index", ".timeindex"):
         (partition / f"{0:020}{kind}").touch()
@@ -36,7 +37,8 @@ def overflowed(into: Path) -> Path:
 
 
 def cleaning(config: dict[str, str]) -> kstore.LogConfig:
-    """The configuration of a stage, with which every cleaning is due: as in Kafka's own tests of its cleaner."""
+    """The configuration of a stage, with which every cleaning is due: as in Kafka's own tests of its
+    cleaner."""
     return kstore.LogConfig.from_topic(config | {"min.cleanable.dirty.ratio": "0"})
 
 
@@ -63,5 +65,6 @@ def check_same(ours: Path, theirs: Path, interval: int) -> None:
 
 
 def names(directory: Path) -> list[str]:
-    """The files in a partition directory, but for the options that a log keeps there, which Kafka passes over."""
+    """The files in a partition directory, but for the options that a log keeps there, which Kafka passes
+    over."""
     return sorted(path.name for path in directory.iterdir() if path.name != "kstore-config.json")

@@ -250,11 +250,12 @@ def test_a_damaged_segment_is_left_alone(tmp_path: Path) -> None:
         assert log.compact().records_removed == 90
 
 
-# ---- transactions ---------------------------------------------------------------------------------------------------
+# ---- transactions ------------------------------------------------------------------------------------------
 
 
 def test_transactions_aborted_below_the_log_start(tmp_path: Path) -> None:
-    """They count as committed, as in Kafka, and are not taken for a sign that the transaction index is damaged."""
+    """They count as committed, as in Kafka, and are not taken for a sign that the transaction index is
+    damaged."""
     policy = {"cleanup_policy": "compact,delete", "retention_ms": -1, "min_cleanable_dirty_ratio": 0}
     policy["delete_retention_ms"] = 0
     with opened(tmp_path / "t-0", internal_segment_bytes=10**6, **policy) as log:
@@ -265,7 +266,7 @@ def test_transactions_aborted_below_the_log_start(tmp_path: Path) -> None:
         assert log.compact().records_removed == 0
         transaction(log, 1, b"above", b"v", "ABORT")
         transaction(log, 2, b"last", b"v", "ABORT")  # its batch stays for the sequence number
-        for i in range(3):  # the record goes, then the entry of the index, then the marker
+        for i in range(3):  # the record is removed, then the entry of the index, then the marker
             log.append(b"%d" % i, b"k")
             log.roll()
             log.compact()
@@ -343,7 +344,7 @@ def test_markers_contradict_the_transaction_index(tmp_path: Path, damage: str) -
     assert {path.name: path.read_bytes() for path in (tmp_path / "t-0").glob("*.log")} == before
 
 
-# ---- other threads ------------------------------------------------------------------------------------------------
+# ---- other threads -----------------------------------------------------------------------------------------
 
 
 def test_closing_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +363,7 @@ def test_closing_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     thread = threading.Thread(target=work)
     thread.start()
-    begun.wait(10)
+    begun.wait(60)
     log.close()
     thread.join(60)
     assert not thread.is_alive()

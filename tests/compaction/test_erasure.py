@@ -23,7 +23,8 @@ OPTIONS: dict[str, Any] = {**Erasing.options}
 
 
 def shape_of(log: kstore.PartitionLog) -> tuple[object, ...]:
-    """What an erasure leaves as it is, beside records: where batches are, their producers, what is aborted."""
+    """What an erasure leaves as it is, beside records: where batches are, their producers, what is
+    aborted."""
     batches = [
         (b.base_offset, b.last_offset, b.leader_epoch, b.producer_id, b.producer_epoch, b.base_sequence)
         for b in log.batches()
@@ -270,7 +271,8 @@ def test_beside_appends_and_readers(ram: Path) -> None:
 
 
 def test_producers_whose_time_has_come_stay_known(tmp_path: Path) -> None:
-    """An erasure leaves what is known of producers: a batch that is sent once more is a duplicate as before."""
+    """An erasure leaves what is known of producers: a batch that is sent once more is a duplicate as
+    before."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         old = [(10**12, b"ann", b"secret", None), (10**12, b"bob", b"value", None)]
         batch = kstore.encode_batch(old, producer_id=5, producer_epoch=0, base_sequence=0)
@@ -280,7 +282,7 @@ def test_producers_whose_time_has_come_stay_known(tmp_path: Path) -> None:
         assert log.log_end_offset == 2
 
 
-def test_cut_files_that_are_left_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cut_files_that_are_left_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         log.append(b"v", ANN)

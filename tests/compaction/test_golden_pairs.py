@@ -11,7 +11,7 @@ from tests.compaction.stages import check_same, cleaning, names, stage, unpacked
 from tests.golden.batches import shape
 from tests.golden.replay import Replay
 
-# before, after, the time of the cleaning, Kafka's own figures: first dirty, first uncleanable, records and bytes
+# before, after, the time of the cleaning, Kafka's figures: first dirty, first uncleanable, records, bytes
 PAIRS = [
     ("compact_1_dirty", "compact_2_cleaned", 1701111941954, (0, 797, 797, 60, 63806)),
     ("compact_3_grown", "compact_4_tombstones_gone", 1701112980330, (797, 1112, 375, 70, 30635)),
@@ -44,7 +44,7 @@ def test_pair(before: str, after: str, now: int, figures: tuple[int, ...], tmp_p
 
 
 def test_old_formats(tmp_path: Path) -> None:
-    """Two cleanings; the second one goes by the times of the files, which the story sets."""
+    """Two cleanings; the second one uses the times of the files, which the story sets."""
     before, after = stage("compact_magic1_1_dirty"), stage("compact_magic1_2_cleaned")
     whole = unpacked(before, tmp_path / "whole")
     theirs = unpacked(after, tmp_path / "theirs")
@@ -82,7 +82,8 @@ def test_old_formats(tmp_path: Path) -> None:
 
 
 def test_three_cleanings_of_transactions(tmp_path: Path) -> None:
-    """Aborted data goes, then the markers get a horizon, then they go: byte for byte, the whole story replayed."""
+    """Aborted data is removed, then the markers get a horizon, then they are removed: the whole story, byte
+    for byte."""
     last = stage("compact_txn_4_markers_gone")
     theirs = unpacked(last, tmp_path / "theirs")
     ours = tmp_path / "ours" / last.partition

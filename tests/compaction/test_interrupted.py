@@ -1,5 +1,5 @@
-"""A compaction, an erasure or a split that fails, or whose process dies, at a system call, or while the power fails: old
-segments or new ones, nothing between."""
+"""A compaction, an erasure or a split that fails, or whose process dies, at a system call, or while the power
+fails: old segments or new ones, nothing between."""
 
 import errno
 import shutil
@@ -64,7 +64,8 @@ def test_power_cuts(ram: Path, operation: Operation) -> None:
 
 
 def test_a_log_goes_on_after_a_full_disk(ram: Path) -> None:
-    """Whatever call of a compaction finds the disk full: the log is as it was, or refuses to write and says so."""
+    """Whatever call of a compaction finds the disk full: the log is as it was, or refuses to write and says
+    so."""
     operation = Compacting(ram)
     with kstore.open(operation.copy(ram / "whole"), "a", **operation.options) as log:
         total = count_calls(log.compact)

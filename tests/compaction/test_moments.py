@@ -1,4 +1,5 @@
-"""Readers in the midst of a compaction: whatever moment they meet, they read on, or raise LogChangedError and can be refreshed."""
+"""Readers in the midst of a compaction: whatever moment they meet, they read on, or raise LogChangedError and
+can be refreshed."""
 
 import shutil
 import subprocess

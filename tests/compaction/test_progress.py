@@ -1,4 +1,5 @@
-"""`progress` of compactions, erasures and lookups: what it is called with, what it may do, and the bars of the commands."""
+"""`progress` of compactions, erasures and lookups: what it is called with, what it may do, and the bars of
+the commands."""
 
 import contextlib
 import io
@@ -67,7 +68,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "t-0"
 
 
-# ---- what it is called with -----------------------------------------------------------------------------------------
+# ---- what it is called with --------------------------------------------------------------------------------
 
 
 def test_a_compaction(path: Path) -> None:
@@ -131,7 +132,7 @@ def test_lookups(tmp_path: Path) -> None:
     assert none.calls == []
 
 
-# ---- what it may do -------------------------------------------------------------------------------------------------
+# ---- what it may do ----------------------------------------------------------------------------------------
 
 CALLS: list[Callable[..., object]] = [
     lambda log, progress: log.compact(progress=progress),
@@ -147,7 +148,8 @@ class StopError(Exception):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("error", [StopError, StopIteration])
 def test_an_exception_is_passed_on(path: Path, call: Callable[..., object], error: type[Exception]) -> None:
-    """Whichever call of progress raises it, StopIteration too; nothing is done then, and it can be called again."""
+    """Whichever call of progress raises it, StopIteration too; nothing is done then, and it can be called
+    again."""
 
     def stop() -> None:
         raise error
@@ -175,8 +177,8 @@ CHANGES: dict[str, Callable[[kstore.LogWriter], object]] = {
 
 
 def test_changes_meanwhile_are_no_damage(tmp_path: Path) -> None:
-    """A truncation or a retention is met in the middle of a segment, or after its end. The error says to call it again: there is
-    nothing to refresh in a log that is open for writing."""
+    """A truncation or a retention is met in the middle of a segment, or after its end. The error says to call
+    it again: there is nothing to refresh in a log that is open for writing."""
     cases = [
         (number, change, when) for number in range(len(CALLS)) for change in CHANGES for when in range(20)
     ]
@@ -271,7 +273,7 @@ def test_it_is_a_function(path: Path) -> None:
                     call(wrong)
 
 
-# ---- the bars -------------------------------------------------------------------------------------------------------
+# ---- the bars ----------------------------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):

@@ -30,7 +30,8 @@ def records(log: kstore.PartitionLog) -> list[kstore.Record]:
 
 
 def test_opened_beside_cleanings_of_another_process(ram: Path) -> None:
-    """An opening never takes the directory between two steps of a cleaning for the log: all keys are always there."""
+    """An opening never takes the directory between two steps of a cleaning for the log: all keys are always
+    there."""
     directory = ram / "t-0"
     with kstore.open(directory, "a", **OPTIONS) as log:
         fill(log, 0)
@@ -56,7 +57,7 @@ def test_opened_beside_cleanings_of_another_process(ram: Path) -> None:
                 assert {key for batch in reader.scan(["key"]) for (key,) in batch.rows()} == keys
                 whole += 1
             except kstore.LogChangedError:
-                pass  # two cleanings of a segment while it was read: the second takes the first one's .deleted files
+                pass  # two compactions while it was read: the second replaces the first one's .deleted files
             for _ in follower:
                 pass
         child = 0
@@ -101,7 +102,8 @@ def test_files_that_get_their_final_names(ram: Path) -> None:
     ],
 )
 def test_another_reader(ram: Path, delay_ms: int, touch: str, merge: bool) -> None:
-    """One that opened the log before returns the old records, or raises and is refreshed; then it returns the new ones."""
+    """One that opened the log before returns the old records, or raises and is refreshed; then it returns the
+    new ones."""
     with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=delay_ms) as log:
         fill(log, 0)
         fill(log, 1)
@@ -131,7 +133,8 @@ def test_another_reader(ram: Path, delay_ms: int, touch: str, merge: bool) -> No
 
 
 def test_readers_of_the_writer(ram: Path) -> None:
-    """Threads that read the log that is cleaned: in every view each key has one last value, and no view goes back."""
+    """Threads that read the log that is cleaned: in every view each key has one last value, and no view goes
+    back."""
     failures: list[BaseException] = []
     done = threading.Event()
 
@@ -172,7 +175,8 @@ def test_readers_of_the_writer(ram: Path) -> None:
 
 @pytest.mark.parametrize("own", [True, False], ids=["of the writer", "of the directory"])
 def test_followers(ram: Path, own: bool) -> None:
-    """A follower that starts at the beginning, and waits at the end, meanwhile: what survives comes once, in order."""
+    """A follower that starts at the beginning, and waits at the end, meanwhile: what survives comes once, in
+    order."""
     with kstore.open(ram / "t-0", "a", **OPTIONS, file_delete_delay_ms=0) as log:
         fill(log, 0)
         source = log if own else kstore.open(ram / "t-0")

@@ -1,4 +1,5 @@
-"""A writer's life in a few dozen system calls of every kind, and what must hold of the log after any of them failed."""
+"""A writer's life in a few dozen system calls of every kind, and what must hold of the log after any of them
+failed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ OPTIONS = {
 
 
 class Story:
-    """Appends numbered values; `acked` are those whose append returned, by offset, `durable` those flushed then."""
+    """Appends numbered values; `acked` are those whose append returned, by offset, `durable` those flushed
+    then."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -65,7 +67,7 @@ class Story:
         self.durable = log.flush()
         yield
         cut = log.log_end_offset - 2
-        gone = {o: v for o, v in self.acked.items() if o >= cut - 1}  # its whole batch goes
+        gone = {o: v for o, v in self.acked.items() if o >= cut - 1}  # its whole batch is truncated
         for offset in gone:
             del self.acked[offset]
         self.durable = min(self.durable, cut - 1)
@@ -77,7 +79,8 @@ class Story:
         log.close()
 
     def check(self, log: kstore.PartitionLog, *, durable_only: bool = False) -> None:
-        """What is in the log was put there at its offset; nothing acknowledged is missing (or nothing durable)."""
+        """What is in the log was put there at its offset; nothing acknowledged is missing (or nothing
+        durable)."""
         there = {record.offset: record.value for record in log}
         known = {b"%05d" % i + b"." * 40 for i in range(self.number)}
         assert set(there.values()) <= known

@@ -1,4 +1,5 @@
-"""A disk of 4 MB that fills up: an error that says so, a log unchanged, and writing again once there is room."""
+"""A disk of 4 MB that fills up: an error that says so, a log unchanged, and writing again once there is
+room."""
 
 import errno
 import os

@@ -1,4 +1,5 @@
-"""A transaction marker for which the disk has no room is not in the log, and its transaction not in the index."""
+"""A transaction marker for which the disk has no room is not in the log, and its transaction not in the
+index."""
 
 import errno
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Run as `python -m tests.fuzz.arguments SEED SECONDS`: arguments of any kind to every public method.
 
-A method takes them, or says that they are wrong: TypeError, ValueError, OSError or an error of kstore. The log goes on.
+A method takes them, or says that they are wrong: TypeError, ValueError, OSError or an error of kstore. The
+log goes on.
 """
 
 import datetime
@@ -24,7 +25,7 @@ INSIDE = (
     "set_max_timestamp",
     "rebuild",
     "remember_file",
-)  # of a segment: for who makes it
+)  # of a segment: for the code that makes it
 BIG = (2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**30)
 
 

@@ -1,8 +1,9 @@
-"""Run as `python -m tests.fuzz.codecs SEED SECONDS`: payloads of every codec with damage under a checksum that agrees.
+"""Run as `python -m tests.fuzz.codecs SEED SECONDS`: payloads of every codec with damage under a checksum
+that agrees.
 
-A batch is decompressed, or an error of kstore says what is wrong with it: the same, whichever way it is read. What other
-libraries unpack, too, is the same for them, and what they packed is unpacked. What goes wrong otherwise is written to a
-file.
+A batch is decompressed, or an error of kstore says what is wrong with it: the same, whichever way it is read.
+What other libraries unpack, too, is the same for them, and what they packed is unpacked. What goes wrong
+otherwise is written to a file.
 """
 
 import gzip

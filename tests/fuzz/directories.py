@@ -1,7 +1,7 @@
 """Run as `python -m tests.fuzz.directories SEED SECONDS`: whole directories with damage of every kind.
 
-A directory is read and written, or an error says what is wrong with it. What opens for writing can be appended to, closed,
-and is clean then.
+A directory is read and written, or an error says what is wrong with it. What opens for writing can be
+appended to, closed, and is clean then.
 """
 
 import shutil

@@ -41,8 +41,8 @@ class Case:
 def drive(
     name: str, seeds: Sequence[bytes], attempt: Callable[[Case], None], arguments: Sequence[str]
 ) -> int:
-    """Attempts until the time is over: the exit code. `arguments`: a number to begin with, and how many seconds; or a
-    case that a failure has named."""
+    """Attempts until the time is over: the exit code. `arguments`: a number to begin with, and how many
+    seconds; or a case that a failure has named."""
     warnings.simplefilter("ignore")
     first, seconds = arguments[0], float(arguments[1]) if len(arguments) > 1 else 0.0
     end, number = time.monotonic() + seconds, 0

@@ -1,7 +1,7 @@
 """Run as `python -m tests.fuzz.positions SEED SECONDS`: a broker's __consumer_offsets with nonsense in it.
 
-Its positions are taken over as a plain reading of Kafka's rules has them, or an error says what is wrong; what was taken over
-is given back and read again.
+Its positions are taken over as a plain reading of Kafka's rules has them, or an error says what is wrong;
+what was taken over is given back and read again.
 """
 
 import shutil
@@ -123,7 +123,11 @@ class Written:
 
 
 def taken(found: dict[str, dict[kstore.TopicPartition, kstore.OffsetAndMetadata]]) -> dict[Key, Position]:
-    return {(group, *tp): tuple(p) for group, theirs in found.items() for tp, p in theirs.items()}  # type: ignore[misc]
+    return {
+        (group, *tp): tuple(p)  # type: ignore[misc]
+        for group, theirs in found.items()
+        for tp, p in theirs.items()
+    }
 
 
 def exchange(case: Case, source: Path, expected: dict[Key, Position] | None) -> None:

@@ -1,9 +1,10 @@
-"""Run as `python -m tests.fuzz.run [SECONDS] [NAME…]`, which `make fuzz` does: every fuzzer gets an equal part of the time, which
-is two minutes times EFFORT if it is not given.
+"""Run as `python -m tests.fuzz.run [SECONDS] [NAME…]`, which `make fuzz` does: every fuzzer gets an equal
+part of the time, which is two minutes times EFFORT if it is not given.
 
-The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories, arguments and a broker's positions
-in Python, with the same sanitizers in the extension modules. What is found is in build/fuzz/findings, and the exit code
-is 1. What libFuzzer learns stays in build/fuzz/corpus. `--keep` puts the smallest of it into tests/fuzz/corpus.
+The C headers run under libFuzzer with AddressSanitizer and UBSan; codecs, directories, arguments and a
+broker's positions in Python, with the same sanitizers in the extension modules. What is found is in
+build/fuzz/findings, and the exit code is 1. What libFuzzer learns stays in build/fuzz/corpus. `--keep` puts
+the smallest of it into tests/fuzz/corpus.
 """
 
 import os
@@ -61,7 +62,8 @@ def keep_corpus(target: str, program: Path, corpus: Path) -> None:
 
 
 def sanitized() -> dict[str, str]:
-    """The environment in which Python has extension modules with the sanitizers; they are built first, with gcc."""
+    """The environment in which Python has extension modules with the sanitizers; they are built first, with
+    gcc."""
     environment = {**os.environ, "KSTORE_BUILD": "asan"}
     command = [
         sys.executable,

@@ -1,4 +1,5 @@
-"""The corpora of the fuzzers, and what fuzzing has found, go through the fuzzers again; `make fuzz SECONDS=…` looks for more.
+"""The corpora of the fuzzers, and what fuzzing has found, go through the fuzzers again; `make fuzz SECONDS=…`
+looks for more.
 
 A finding becomes a test: its file goes to tests/fuzz/corpus/NAME, or its case to FOUND below.
 """
@@ -61,7 +62,8 @@ def test_positions_find_an_aborted_transaction_that_counts(
 
 
 def test_codecs_find_a_library_that_guesses(findings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """cramjam takes a sound block of lz4 for one with its size before it, if it can: kstore unpacked blocks with it."""
+    """cramjam takes a sound block of lz4 for one with its size before it, if it can: kstore unpacked blocks
+    with it."""
 
     def guessing(codec: int, magic: int, payload: bytes, limit: int) -> bytes:
         out = bytearray(limit)

@@ -1,9 +1,10 @@
 """The .keys files in what a power cut left: which of them a file system would let pass for their .log.
 
-Such a file says for which inode and ctime of the .log it was made. Where a test writes files out, these are others, so no .keys
-file would be believed. On a real file system they are the same, as long as no later change of the .log has reached the disk;
-bytes of it may be missing. So the harshest case is: whatever has the right size, and holds nothing but bytes that were there
-when the .keys file was made, or zeros where they never reached the disk, is taken for the same state."""
+Such a file says for which inode and ctime of the .log it was made. Where a test writes files out, these are
+others, so no .keys file would be believed. On a real file system they are the same, as long as no later
+change of the .log has reached the disk; bytes of it may be missing. So the harshest case is: whatever has the
+right size, and holds nothing but bytes that were there when the .keys file was made, or zeros where they
+never reached the disk, is taken for the same state."""
 
 import struct
 from hashlib import sha256

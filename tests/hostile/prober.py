@@ -1,9 +1,10 @@
-"""Run as `python prober.py`, in an empty directory: makes objects of kstore's compiled classes in ways that nobody should,
+"""Run as `python prober.py`, in an empty directory: makes objects of kstore's compiled classes in wrong ways,
 and tries all that can be done with each.
 
-The classes are those of objects that public calls return, and of what the garbage collector finds within such objects.
-Each class has a forked process of its own, in each way. What is printed is one line for each that did not survive, or in
-which C code broke the rules of Python (SystemError), and last how many classes there were.
+The classes are those of objects that public calls return, and of what the garbage collector finds within such
+objects. Each class has a forked process of its own, in each way. What is printed is one line for each that
+did not survive, or in which C code broke the rules of Python (SystemError), and last how many classes there
+were.
 """
 
 import copy
@@ -25,22 +26,24 @@ from typing import Any
 import kstore
 from tests.helpers.effort import some
 
-TP_CLEAR = 192  # where a type of CPython on a 64-bit machine has the function by which the collector empties an object
+TP_CLEAR = 192  # where a type of 64-bit CPython has the function by which the collector empties an object
 HEAP_TYPE, HAVE_GC = 1 << 9, 1 << 14  # flags of a type: made by Python code; known to the collector
 SECONDS = 60  # for one class
 ENOUGH = 5  # objects of one class
 INTS = (-1, 0, 1, 7, 1 << 31, (1 << 63) - 1, 1 << 64)
 ARGUMENTS: list[tuple[Any, ...]] = [
     *[(None,) * n for n in range(9)], *[(number,) * n for number in INTS for n in (1, 2, 3)],
-    (b"",), (b"x" * 80,), ("",), ("x", "x"), (1.5,), (True, None), ([],), ((),), ((None,),), ((1, 2),), ({},), (0, None),
-    (0, b"x" * 24), (object(), object()),
+    (b"",), (b"x" * 80,), ("",), ("x", "x"), (1.5,), (True, None), ([],), ((),), ((None,),), ((1, 2),), ({},),
+    (0, None), (0, b"x" * 24), (object(), object()),
 ]  # fmt: skip
 PLAIN = (bool, int, float, str, bytes, type(None))
 OPERATORS: list[Callable[[Any], object]] = [
-    repr, str, hash, len, bool, bytes, memoryview, list, int, float, operator.index, abs, operator.neg, next, dir, vars,
-    copy.copy, copy.deepcopy, reversed, gc.get_referents, sys.getsizeof, os.fspath, operator.length_hint,
-    lambda x: x == x, lambda x: x < x, lambda x: x != 1, lambda x: x + x, lambda x: x in x, lambda x: x[0],  # noqa: PLR0124
-    lambda x: x[0:1], lambda x: x(), lambda x: [next(iter(x)) for _ in range(3)], lambda x: {x: x}, lambda x: x @ x,
+    repr, str, hash, len, bool, bytes, memoryview, list, int, float, operator.index, abs, operator.neg, next,
+    dir, vars, copy.copy, copy.deepcopy, reversed, gc.get_referents, sys.getsizeof, os.fspath,
+    operator.length_hint,
+    lambda x: x == x, lambda x: x < x, lambda x: x != 1, lambda x: x + x, lambda x: x in x,  # noqa: PLR0124
+    lambda x: x[0], lambda x: x[0:1], lambda x: x(), lambda x: [next(iter(x)) for _ in range(3)],
+    lambda x: {x: x}, lambda x: x @ x,
     *[lambda x, n=n: pickle.dumps(x, n) for n in range(6)],
 ]  # fmt: skip
 
@@ -68,7 +71,8 @@ class Step:
 
 
 def shown(arguments: tuple[object, ...]) -> str:
-    return f"({', '.join(f'{each!r:.30}' if type(each) in PLAIN else type(each).__name__ for each in arguments)})"
+    parts = (f"{each!r:.30}" if type(each) in PLAIN else type(each).__name__ for each in arguments)
+    return f"({', '.join(parts)})"
 
 
 def poke(step: Step, name: str, thing: Any) -> None:
@@ -90,7 +94,7 @@ def poke(step: Step, name: str, thing: Any) -> None:
     step.ordinary(f"{name}.itself", lambda: setattr(thing, "itself", thing))
 
 
-# ---- shapes ---------------------------------------------------------------------------------------------------------
+# ---- shapes ------------------------------------------------------------------------------------------------
 
 
 def raw(step: Step, kind: type) -> None:
@@ -111,7 +115,8 @@ def raw(step: Step, kind: type) -> None:
 
 
 def derived(step: Step, kind: type) -> None:
-    """Objects of Python classes that forget super().__init__(), that add attributes, and that come back when freed."""
+    """Objects of Python classes that forget super().__init__(), that add attributes, and that come back when
+    freed."""
     resurrected: list[object] = []
     body = {"__init__": lambda self, *_: None, "extra": None}
     for more in ({"__slots__": ("own",)}, {"__del__": lambda self: resurrected.append(self)}):
@@ -131,7 +136,7 @@ def derived(step: Step, kind: type) -> None:
 
 
 def whole(step: Step, kind: type) -> None:
-    """Objects as they should be, with arguments that nobody should give, and __init__ called again."""
+    """Objects as they should be, with wrong arguments, and __init__ called again."""
     made = specimens().get(kind.__name__)
     if made is not None:
         poke(step, f"whole {kind.__name__}", made)
@@ -156,7 +161,7 @@ def cyclic(step: Step, kind: type) -> None:
         things = [specimens()]
         if kind.__name__ not in things[0]:
             return
-        # A collection puts what it reaches after that by which it was reached: so the order is that of the holders.
+        # A collection puts what it reaches after what it was reached by: so the order is that of the holders.
         holders = [[each] for each in things.pop().values()]
         chance.shuffle(holders)
         holders.sort(key=lambda holder: type(holder[0]) is not kind)  # this one is emptied first
@@ -175,7 +180,7 @@ def cyclic(step: Step, kind: type) -> None:
 SHAPES = (raw, derived, whole, cleared, cyclic)
 
 
-# ---- objects and classes --------------------------------------------------------------------------------------------
+# ---- objects and classes -----------------------------------------------------------------------------------
 
 
 def is_compiled(kind: type) -> bool:
@@ -193,8 +198,9 @@ def specimens() -> dict[str, Any]:
     columns = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
     rows = next(iter(log.scan(columns, batch_rows=7)))
     found = [
-        log, kstore.open(log.path), appender, appender.append(b"more"), log.cursor("g"), log.follow(0, timeout=0),
-        log.read(0), log.span(0), segment.offset_index, segment.time_index, segment.transaction_index, segment.file(),
+        log, kstore.open(log.path), appender, appender.append(b"more"), log.cursor("g"),
+        log.follow(0, timeout=0), log.read(0), log.span(0), segment.offset_index, segment.time_index,
+        segment.transaction_index, segment.file(),
         log.last(b"key"), log.history(b"key"), log.get(0), rows, rows.column("key"), rows.column("key").data,
         rows.column("headers"), rows.column("offset").values,
     ]  # fmt: skip
@@ -235,7 +241,7 @@ def main() -> None:
         if child == 0:
             os.chdir(where)
             signal.alarm(SECONDS)
-            gc.freeze()  # or every collection would look at all that was imported
+            gc.freeze()  # or every collection would traverse all that was imported
             null = os.open(os.devnull, os.O_RDWR)  # what File.send sends to descriptors that it guesses
             os.dup2(null, 0)
             os.dup2(null, 1)

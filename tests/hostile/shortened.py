@@ -1,4 +1,5 @@
-"""Run as `python shortened.py NAME…` in an empty directory: index files are shortened under a writer that has them mapped.
+"""Run as `python shortened.py NAME…`, in an empty directory: index files are shortened under a writer that
+has them mapped.
 
 Each name is a function below that does so. `trials` does so to a writer that is about to do each of ACTIONS.
 """
@@ -41,7 +42,7 @@ def check_error(e: Exception, name: str) -> None:
     assert f"{name} was shortened by another program" in str(e), e
 
 
-# ---- a writer is about to do something ------------------------------------------------------------------------------
+# ---- a writer is about to do something ---------------------------------------------------------------------
 
 
 class Trial:
@@ -113,7 +114,7 @@ ACTIONS: dict[str, Callable[[Trial], object]] = {
 
 
 def trials() -> None:
-    # How much of the file is left. If it is made long again, what is gone reads as zeros, and there is no signal.
+    # How much of the file is left. If it is made long again, the rest reads as zeros, and there is no signal.
     ways = [
         (name, keep, again) for name in NAMES for keep, again in ((0, False), (4096, False), (4100, True))
     ]
@@ -246,7 +247,7 @@ def threads() -> None:
             log.close()
 
 
-# ---- who else wants SIGBUS ------------------------------------------------------------------------------------------
+# ---- other handlers of SIGBUS ------------------------------------------------------------------------------
 
 
 def enable_faulthandler() -> None:

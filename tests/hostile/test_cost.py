@@ -41,7 +41,8 @@ def unpacked(codec: str, packed: bytes, limit: int = 1 << 20) -> list[kstore.Rec
     ids=["gzip", "lz4"],
 )
 def test_many_empty_parts_are_refused(codec: str, whole: bytes, nothing: bytes, reason: str) -> None:
-    """Members of 20 bytes, stored blocks of 4, that decompress to nothing: no limit on what comes out stops them."""
+    """Members of 20 bytes, stored blocks of 4, that decompress to nothing: no limit on what comes out stops
+    them."""
     at = 0 if codec == "gzip" else 7  # after the header of a frame
     assert unpacked(codec, whole[:at] + nothing * 1000 + whole[at:], len(BODY))[0].key == b"k"
     with pytest.raises(kstore.CorruptRecordError, match=f"{codec}: {reason}"):
@@ -63,7 +64,8 @@ def test_gzip_members_of_all_sizes(cuts: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])
 def test_an_index_larger_than_its_log(tmp_path: Path, kind: str) -> None:
-    """A hole of 64 GiB on the disk takes no room there, but would in memory: no log of this size has such an index."""
+    """A hole of 64 GiB on the disk takes no room there, but would in memory: no log of this size has such an
+    index."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         log.append(b"x", timestamp=5)
@@ -96,7 +98,8 @@ def test_headers_of_a_log_with_a_hole(tmp_path: Path) -> None:
 
 
 def with_a_gap(directory: Path, size: int, *, hole: bool) -> Path:
-    """A log of 20 batches with `size` bytes of zeros between two of them, as a hole of the file or written out."""
+    """A log of 20 batches with `size` bytes of zeros between two of them, as a hole of the file or written
+    out."""
     with kstore.open(directory, "a") as log:
         for i in range(20):
             log.append(b"%d" % i * 10)
@@ -115,8 +118,8 @@ def with_a_gap(directory: Path, size: int, *, hole: bool) -> Path:
 
 @pytest.mark.parametrize("size", [4096, (1 << 40) + 5, (1 << 40) - 1])
 def test_skipping_passes_over_a_hole_of_a_file(tmp_path: Path, size: int) -> None:
-    """It asks the system where the hole ends: to read a TiB of zeros would take hours. A batch may begin in its last
-    bytes, because its own first ones are zeros too."""
+    """It asks the system where the hole ends: to read a TiB of zeros would take hours. A batch may begin in
+    its last bytes, because its own first ones are zeros too."""
     with_a_gap(tmp_path / "t-0", size, hole=True)
     log = kstore.open(tmp_path / "t-0", recover=False)
     with failing(500, this_thread=True):  # reading it all would take more calls
@@ -146,7 +149,7 @@ def interrupts() -> Iterator[None]:
 
 
 def test_skipping_can_be_interrupted(tmp_path: Path, interrupts: None) -> None:
-    """Half way: nothing was reported yet as skipped. The reader goes on afterwards."""
+    """Half way: nothing was reported yet as skipped. The reader continues afterwards."""
     with_a_gap(tmp_path / "t-0", 48 << 20, hole=False)
     reader = kstore.open(tmp_path / "t-0", recover=False).records(on_error="skip")
     found = [next(reader).offset for _ in range(10)]

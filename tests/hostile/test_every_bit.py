@@ -1,8 +1,9 @@
-"""A directory with all kinds of files, in which one bit is turned, or one file is cut short or lost: an error or a warning that
-says where, or the same answers.
+"""A directory with all kinds of files, in which one bit is turned, or one file is cut short or lost: an error
+or a warning that says where, or the same answers.
 
-The formats have places without a checksum. What is believed there is counted by place, in docs/recovery-and-durability.md
-too. At EFFORT=1 some bits are turned; once EFFORT is large enough for every bit (60), the counts are compared.
+The formats have places without a checksum. What is believed there is counted by place, in
+docs/recovery-and-durability.md too. At EFFORT=1 some bits are turned; once EFFORT is large enough for every
+bit (60), the counts are compared.
 """
 
 import re
@@ -67,7 +68,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def answers(partition: Path) -> dict[str, Any]:
-    """All that a log tells."""
+    """All that a log answers."""
     with kstore.open(partition) as log:
         told: dict[str, Any] = {
             "bounds": (log.log_start_offset, log.log_end_offset),
@@ -98,7 +99,7 @@ def answers(partition: Path) -> dict[str, Any]:
 
 
 def place(path: Path, bit: int, batches: list[tuple[int, int]]) -> str:
-    """What lies there, as the table of the page calls it."""
+    """What is at this bit, as the table of the page calls it."""
     if path.suffix != ".log":
         return path.suffix if path.suffix and path.name[:1].isdigit() else path.name
     at = next(bit // 8 - position for position, size in batches if position <= bit // 8 < position + size)
@@ -107,23 +108,23 @@ def place(path: Path, bit: int, batches: list[tuple[int, int]]) -> str:
 
 
 def outcome(partition: Path, right: dict[str, Any], path: Path) -> str:
-    """ "same", "told", or "believed" with what is answered otherwise."""
+    """ "same", "reported", or "believed" with what is answered otherwise."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             found = answers(partition)
         except kstore.KstoreError as e:
             assert str(e), "an error says what is wrong"
-            return "told"
+            return "reported"
     if any(issubclass(w.category, kstore.DataLossWarning) for w in caught):
-        return "told"
+        return "reported"
     if found == right:
         return "same"
     named = {Path(file).name for _, file in found["findings"]} | {
         Path(file).stem for _, file in found["findings"]
     }
     if found["findings"] != right["findings"] and (path.name in named or path.stem in named):
-        return "told"
+        return "reported"
     return "believed: " + ", ".join(sorted(key for key in right if found[key] != right[key]))
 
 

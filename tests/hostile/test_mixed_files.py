@@ -61,7 +61,7 @@ def rows(scan: Iterable[Any]) -> list[int]:
 
 @pytest.mark.parametrize("mixed", ALL)
 def test_offsets_in_two_segments(tmp_path: Path, mixed: Callable[[Path], None]) -> None:
-    """Wherever reading begins, what is wrong is told before a record is passed over."""
+    """Wherever reading begins, it raises before a record is skipped."""
     directory = tmp_path / "t-0"
     written(directory)
     mixed(directory)
@@ -91,7 +91,8 @@ def test_offsets_in_two_segments(tmp_path: Path, mixed: Callable[[Path], None]) 
 
 @pytest.mark.parametrize("mixed", ALL)
 def test_such_a_log_is_not_written(tmp_path: Path, mixed: Callable[[Path], None]) -> None:
-    """Readers would not know which of two records counts. Recovering all of it ends it there, and keeps what it cuts off."""
+    """Readers would not know which of two records counts. Recovering all of it ends it there, and keeps what
+    it cuts off."""
     directory = tmp_path / "t-0"
     values = written(directory)
     mixed(directory)
@@ -149,7 +150,7 @@ def test_what_was_kept_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
-    """Read as it lies, without recovery, too, the batches tell which transactions were aborted."""
+    """Without recovery, too, the batches show which transactions were aborted."""
     directory = tmp_path / "txn-0"
     shutil.copytree(GOLDEN / "txn-0", directory)
     first, second = sorted(directory.glob("*.txnindex"))[1:3]
@@ -172,7 +173,8 @@ def test_transaction_indexes_that_were_swapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", [1, 3])
 @pytest.mark.parametrize("distance", [1, 1 << 31])
 def test_a_misnamed_segment_after_a_crash(tmp_path: Path, which: int, distance: int) -> None:
-    """Its batches have offsets below its name. They are sound all the same: what recovery cuts off is kept, and can be read."""
+    """Its batches have offsets below its name. They are sound all the same: what recovery cuts off is kept,
+    and can be read."""
     directory = tmp_path / "t-0"
     log = kstore.open(directory, "a", internal_segment_bytes=400)
     for i in range(12):
@@ -197,7 +199,8 @@ def test_a_misnamed_segment_after_a_crash(tmp_path: Path, which: int, distance: 
 @pytest.mark.parametrize("damage", ["bit", "torn", "zeros"])
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: bool) -> None:
-    """A compaction was broken off when its file had its name, and then the file was damaged: the segment is kept."""
+    """A compaction was broken off when its file had its name, and then the file was damaged: the segment is
+    kept."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a", internal_segment_bytes=400, min_cleanable_dirty_ratio=0.0) as log:
         for i in range(10):
@@ -223,7 +226,7 @@ def test_a_damaged_file_replaces_a_segment(tmp_path: Path, damage: str, clean: b
 
 
 def test_an_index_of_another_copy(tmp_path: Path) -> None:
-    """It leads into the midst of a batch. The log is whole, and goes on."""
+    """It points into the middle of a batch. The log is whole, and can be appended to."""
     for number, size in enumerate((300, 301)):
         with kstore.open(tmp_path / f"t-{number}", "a", index_interval_bytes=1) as log:
             for start in (0, 10):
@@ -238,7 +241,7 @@ def test_an_index_of_another_copy(tmp_path: Path) -> None:
 
 
 def test_a_file_that_becomes_shorter_under_a_follower(tmp_path: Path) -> None:
-    """Nobody truncates the log: what is left out is told."""
+    """The log is not truncated, so a follower raises and skips nothing in silence."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         for start in (0, 10, 20):
             log.extend([b"%d" % i + b"x" * 40_000 for i in range(start, start + 10)], batch_bytes=0)

@@ -1,4 +1,5 @@
-"""Control batches of a producer that are no transaction markers: refused by appends, skipped by readers. Markers that are damaged."""
+"""Control batches of a producer that are no transaction markers: refused by appends, skipped by readers.
+Markers that are damaged."""
 
 import os
 import struct
@@ -69,7 +70,8 @@ def two_markers(base_offset: int, *, broken: int) -> bytes:
 @pytest.mark.parametrize("broken", [0, 1])
 @pytest.mark.parametrize("distrusts", [False, True])
 def test_records_that_cannot_be_read(tmp_path: Path, broken: int, distrusts: bool) -> None:
-    """Of a marker the first record counts. If that cannot be read, it ends no transaction, and recovery cuts the log there."""
+    """Of a marker the first record counts. If that cannot be read, it ends no transaction, and recovery cuts
+    the log there."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         log.extend([b"."] * 5)
@@ -91,7 +93,8 @@ def test_records_that_cannot_be_read(tmp_path: Path, broken: int, distrusts: boo
 
 
 def transactions(log: kstore.LogWriter, *ends: bool, first: int = 0) -> None:
-    """Two records of each, of one producer, and its marker. `first`: the sequence number of the first record."""
+    """Two records of each, of one producer, and its marker. `first`: the sequence number of the first
+    record."""
     for at, commits in enumerate(ends):
         log.append_batches(
             kstore.encode_batch(
@@ -116,7 +119,7 @@ def with_damaged_marker(directory: Path) -> kstore.RecordBatch:
 
 
 def test_an_abort_marker_is_damaged(tmp_path: Path) -> None:
-    """Who leaves it out is given what the producer has committed behind it."""
+    """Readers that skip it return what the producer committed after it."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         transactions(log, False, True, False, True)
         log.append(b"tail")
@@ -137,7 +140,7 @@ def test_an_abort_marker_is_damaged(tmp_path: Path) -> None:
 
 
 def test_the_last_stable_offset_cannot_be_known(tmp_path: Path) -> None:
-    """The end of a transaction is damaged, and no snapshot tells of it: then nobody knows what is committed."""
+    """The end of a transaction is damaged, and there is no snapshot: what is committed cannot be known."""
     directory = tmp_path / "t-0"
     with kstore.open(directory, "a") as log:
         transactions(log, True, True)
@@ -152,7 +155,8 @@ def test_the_last_stable_offset_cannot_be_known(tmp_path: Path) -> None:
 
 
 def test_an_abort_marker_is_gone(tmp_path: Path) -> None:
-    """Its segment was cut off before it. The transaction index knows where that transaction ended: the next ones count."""
+    """Its segment was cut off before it. The transaction index knows where that transaction ended: the next
+    ones count."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         transactions(log, False)
         log.roll()

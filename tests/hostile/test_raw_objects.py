@@ -1,4 +1,4 @@
-"""Objects that nobody should make, calls that nobody should make: an ordinary exception, never a crash."""
+"""Objects that are made in wrong ways, wrong calls: an ordinary exception, never a crash."""
 
 import subprocess
 import sys
@@ -18,8 +18,9 @@ PROBER = Path(__file__).with_name("prober.py")
 
 @pytest.mark.timeout(times(300))
 def test_no_object_of_a_compiled_class_crashes(tmp_path: Path) -> None:
-    """raw: without __init__, or with wrong arguments; derived: of subclasses that forget super().__init__(); whole: as
-    they should be, used wrongly; cleared: emptied by the collector; cyclic: freed by it in many orders."""
+    """raw: without __init__, or with wrong arguments; derived: of subclasses that forget super().__init__();
+    whole: as they should be, used wrongly; cleared: emptied by the collector; cyclic: freed by it in many
+    orders."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROBER)],
         cwd=tmp_path,
@@ -88,8 +89,8 @@ def test_iterators_outlive_what_they_came_from(tmp_path: Path) -> None:
 
 
 def test_no_record_is_taken_while_another_is_made(tmp_path: Path) -> None:
-    """Python code that runs while a record is made, as a signal handler may, and a profiler does, asks for the next one: the
-    reader would move the bytes that the record is made of."""
+    """Python code that runs while a record is made, as a signal handler may, and a profiler does, asks for
+    the next one: the reader would move the bytes that the record is made of."""
     with kstore.open(tmp_path / "t-0", "a") as log:
         for n in range(3):
             log.append(b"%d" % n, headers=[("first", b"a" * 100_000), ("second", b"b" * 100_000)])

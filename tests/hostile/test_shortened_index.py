@@ -1,4 +1,5 @@
-"""Another program shortens an index file that a writer has mapped. The system answers a touch of what is gone with SIGBUS."""
+"""Another program shortens an index file that a writer has mapped. The system answers a touch of what is gone
+with SIGBUS."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Records that their batch does not announce: outside its offsets, more or fewer than it counts. All ways of reading agree."""
+"""Records that their batch does not announce: outside its offsets, more or fewer than it counts. All ways of
+reading agree."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -34,7 +35,7 @@ def wrapper(offset: int, inner: list[int], magic: int) -> bytes:
 
 
 FIRST = batch(0, [0, 1, 2, 3, 4], 4)
-# What is between a batch of offsets 0 to 4 and one of 10 to 14; and which of its offsets come before what is wrong.
+# What is between a batch of offsets 0 to 4 and one of 10 to 14; and its offsets before the wrong record.
 WRONG: dict[str, tuple[bytes, list[int]]] = {
     "behind": (batch(5, [0, 1, 7, 3, 4], 4), [5, 6]),
     "behind, but not behind the log": (batch(5, [0, 1, 2, 3, 8], 4), [5, 6, 7, 8]),
@@ -122,9 +123,9 @@ def test_every_way_of_reading(tmp_path: Path, name: str) -> None:
 
     # An offset of the batch is found, or an error says why not; never another one.
     for offset in range(15):
-        for look_up in (lambda o: log.get(o).offset, lambda o: log.find(offset=o).offset):  # type: ignore[union-attr]
+        for find in (log.get, lambda o: log.find(offset=o)):
             try:
-                assert look_up(offset) == offset
+                assert find(offset).offset == offset  # type: ignore[union-attr]
             except kstore.CorruptRecordError as e:
                 assert 5 <= offset < 10
                 assert e.file.endswith(LOG)
@@ -166,7 +167,8 @@ def test_the_error_is_raised_again(tmp_path: Path, read: str) -> None:
 
 
 def test_a_producers_compressed_message_counts_from_0() -> None:
-    """Old producers gave it offset 0, and the broker put that right; bytes in memory may still be a producer's."""
+    """Old producers gave it offset 0, and the broker put that right; bytes in memory may still be a
+    producer's."""
     raw = wrapper(0, [0, 1, 2], 1)
     assert [r.offset for r in kstore.RecordBatch(raw)] == [0, 1, 2]
     with pytest.raises(kstore.CorruptRecordError, match="expected 1 to 0, found 1"):
@@ -204,7 +206,8 @@ def test_records_in_a_dump_are_shown_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_messages_too_far_apart_for_one_segment(tmp_path: Path, magic: int) -> None:
-    """The segment is split: each part begins where the first message in a compressed one does, as in Kafka."""
+    """The segment is split: each part begins where the first message in a compressed one does, as in
+    Kafka."""
     partition = tmp_path / "t-0"
     partition.mkdir()
     far = 2**31 + 100
