@@ -4,7 +4,6 @@ cleaning."""
 import contextlib
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -124,32 +123,3 @@ def test_rounds(seed: int, tmp_path_factory: pytest.TempPathFactory, tried: Call
     model.check(again, end)
     for segment in again.segments:
         assert segment.recovery_walk().error is None
-
-
-def test_every_tombstone_goes_in_the_end(tmp_path: Path) -> None:
-    clock = Clock()
-    with kstore.open(
-        tmp_path / "t-0",
-        "a",
-        clock=clock,
-        cleanup_policy="compact",
-        internal_segment_bytes=2000,
-        min_cleanable_dirty_ratio=0,
-        delete_retention_ms=1000,
-    ) as log:
-        keys = [b"%d" % i for i in range(200)]
-        log.extend([b"v" * 20] * 200, keys=keys, batch_bytes=500)
-        log.extend([None] * 200, keys=keys, batch_bytes=500)
-        log.roll()
-        log.compact()
-        assert {r.value for r in log} == {None}
-        horizons = {b.delete_horizon_ms for b in log.batches()}
-        assert horizons == {clock.now + 1000}
-        for wait, left in ((999, 200), (1, 0)):
-            clock.now += wait
-            end = log.append(b"later", b"other")
-            log.roll()
-            done = log.compact()
-            assert len([r for r in log if r.value is None]) == left
-            assert sum(s.deleted for s in done.segments) == 200 - left
-            assert log.get(end).value == b"later"
