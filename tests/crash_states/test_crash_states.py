@@ -12,7 +12,7 @@ from kstore.testing import crash_states
 from tests.crash_states.searching import judge_log, judge_store, record_log, record_store, some_power_cut
 from tests.helpers.effort import SEED, times
 
-MOMENTS = 36  # of a workload
+MOMENTS = 30  # of a workload
 Tried = Callable[[int], None]
 
 

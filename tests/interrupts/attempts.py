@@ -65,7 +65,7 @@ def undisturbed(name: str, kind: str) -> Whole:
         whole = Whole(_state(subject), after, returned, injector.where)
         (directory / "whole").write_bytes(pickle.dumps(whole))
 
-    with _directory() as directory:
+    with in_memory() as directory:
         ended = run(lambda: work(directory))
         assert not ended.wrong, f"{name} without an interruption: {ended.wrong}\n{ended.text}"
         whole: Whole = pickle.loads((directory / "whole").read_bytes())
@@ -122,7 +122,7 @@ def attempt(
             expected = open_again(operation, subject, allowed)
         open_elsewhere(subject, expected)
 
-    with _directory() as directory:
+    with in_memory() as directory:
         ended = run(lambda: work(directory / "tried"), limit)
         if not ended.wrong:
             then = run(lambda: elsewhere(directory / "tried"))
@@ -141,7 +141,7 @@ def _leave(subject: Any, allowed: Between) -> None:
 
 
 @contextlib.contextmanager
-def _directory() -> Iterator[Path]:
+def in_memory() -> Iterator[Path]:
     """A directory in memory, where the system has such."""
     shm = Path("/dev/shm")
     made = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))

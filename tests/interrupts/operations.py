@@ -22,6 +22,19 @@ def add(name: str, prepare: Prepare, act: Callable[[Any], object], **how: Any) -
     OPERATIONS[name] = Operation(name, Subject, prepare, act, **how)
 
 
+def iterate(subject: Any) -> list[int]:
+    return [record.offset for record in subject.held[0]]
+
+
+def returns_none(act: Callable[[Any], object]) -> Callable[[Any], None]:
+    """An operation whose result is not compared: it may name directories, or differ each time."""
+
+    def done(subject: Subject) -> None:
+        act(subject)
+
+    return done
+
+
 def calls(method: str, *given: object, **options: object) -> Callable[[Any], object]:
     """An operation that only calls a method, of a log or of a store."""
     return lambda subject: getattr(subject.handle, method)(*given, **options)
@@ -203,10 +216,6 @@ def retained(subject: Subject) -> None:
 # ---- opening and closing --------------------------------------------------------------------------------------------
 
 
-def open_it(subject: Subject) -> None:
-    subject.open()
-
-
 def close(subject: Subject) -> bool:
     subject.handle.close()
     return subject.handle.is_closed
@@ -217,10 +226,7 @@ def append_and_close(subject: Subject) -> None:
         subject.append()
 
 
-def forget(subject: Subject) -> None:
-    subject.handle = None
-
-
+open_it = returns_none(lambda s: s.open())
 add("open new", nothing, open_it)
 add("open clean", closed, open_it)
 add("open after a crash", dead, open_it)
@@ -235,17 +241,9 @@ add("close with files to delete", retained, close, closes=True)
 add("with", eleven, append_and_close, closes=True)
 add("abandon", eleven, calls("abandon"), closes=True)
 add("abandon beside another", beside(eleven), calls("abandon"), closes=True)
-add("garbage", eleven, forget, closes=True, late=True)
+add("garbage", eleven, lambda s: setattr(s, "handle", None), closes=True, late=True)
 
 # ---- appending ------------------------------------------------------------------------------------------------------
-
-
-def append(subject: Subject) -> int:
-    return subject.handle.append(*subject.values(1))
-
-
-def extend(subject: Subject) -> list[int]:
-    return list(subject.handle.extend(subject.values(14), batch_bytes=450))
 
 
 def append_batches(subject: Subject) -> int:
@@ -280,13 +278,8 @@ def use_appender(subject: Subject) -> list[int]:
     return [ticket.wait() for ticket in tickets]
 
 
-def flush_appender(subject: Subject) -> list[int]:
-    subject.held[0].flush()
-    return [ticket.wait() for ticket in subject.held[1]]
-
-
-def close_appender(subject: Subject) -> list[int]:
-    subject.held[0].close()
+def tickets_after(subject: Subject, act: Callable[[], object]) -> list[int]:
+    act()
     return [ticket.wait() for ticket in subject.held[1]]
 
 
@@ -302,10 +295,10 @@ def moved_or_not(subject: Subject) -> None:
     require(there != inside, "a file that was to be adopted is there and in the log, or neither")
 
 
-add("append", eleven, append)
-add("append that rolls", twelve, append)
-add("append that rolls, unsynced", unsynced, append)
-add("extend", eleven, extend)
+add("append", eleven, lambda s: s.handle.append(*s.values(1)))
+add("append that rolls", twelve, lambda s: s.handle.append(*s.values(1)))
+add("append that rolls, unsynced", unsynced, lambda s: s.handle.append(*s.values(1)))
+add("extend", eleven, lambda s: list(s.handle.extend(s.values(14), batch_bytes=450)))
 add("append_batches", eleven, append_batches)
 add("append_batches, idempotent", with_producers, send(2), retries=True)
 add("append_batches, idempotent, that rolls", beside(with_producers), send(4), retries=True)
@@ -314,8 +307,8 @@ add("append_batches, commit", open_transaction, partial(end_transaction, "COMMIT
 add("append_batches, abort", open_transaction, partial(end_transaction, "ABORT"))
 add("append_batches, keep_offsets", eleven, keep_offsets)
 add("appender", eleven, use_appender, pending=True)
-add("appender.flush", appender, flush_appender, pending=True)
-add("appender.close", appender, close_appender, pending=True)
+add("appender.flush", appender, lambda s: tickets_after(s, s.held[0].flush), pending=True)
+add("appender.close", appender, lambda s: tickets_after(s, s.held[0].close), pending=True)
 add("adopt", another_file, adopt, check=moved_or_not)
 
 # ---- rolling, flushing, settings ------------------------------------------------------------------------------------
@@ -343,10 +336,6 @@ add("refresh", eleven, calls("refresh"))
 # ---- deleting, truncating, compacting -------------------------------------------------------------------------------
 
 
-def retain(subject: Subject) -> None:
-    subject.handle.retain()
-
-
 def retain_for_a_group(subject: Subject) -> None:
     subject.handle.configure(retention_bytes=0)
     subject.handle.retain(keep_for=[GROUP])
@@ -357,17 +346,11 @@ def delete_and_retain(subject: Subject) -> None:
     subject.handle.retain()
 
 
-def compact(subject: Subject) -> int:
-    return subject.handle.compact().records_removed
-
-
-def erase(subject: Subject) -> int:
-    return subject.handle.erase(keys=[b"1"], reason="asked to").records_erased
-
-
-add("retain some", retention(retention_bytes=1500, file_delete_delay_ms=60_000), retain)
-add("retain some, beside another", beside(retention(retention_bytes=1500)), retain)
-add("retain all", retention(retention_bytes=0), retain)
+add(
+    "retain some", retention(retention_bytes=1500, file_delete_delay_ms=60_000), returns_none(calls("retain"))
+)
+add("retain some, beside another", beside(retention(retention_bytes=1500)), returns_none(calls("retain")))
+add("retain all", retention(retention_bytes=0), returns_none(calls("retain")))
 add("retain, keeping for a group", with_cursor, retain_for_a_group)
 add("retain what delete_records let go", eleven, delete_and_retain)
 add("delete_records", eleven, calls("delete_records", 5))
@@ -383,8 +366,9 @@ add("truncate_to, unsynced", unsynced, calls("truncate_to", 4))
 add("truncate_fully_and_start_at", eleven, calls("truncate_fully_and_start_at", 100))
 add("truncate_fully_and_start_at, start given", eleven, calls("truncate_fully_and_start_at", 100, 50))
 add("truncate_fully_and_start_at, lower", with_producers, calls("truncate_fully_and_start_at", 5))
-add("compact", keyed, compact, compacts=True)
-add("compact, beside another", beside(keyed), compact, compacts=True)
+add("compact", keyed, lambda s: s.handle.compact().records_removed, compacts=True)
+add("compact, beside another", beside(keyed), lambda s: s.handle.compact().records_removed, compacts=True)
+erase = lambda s: s.handle.erase(keys=[b"1"], reason="asked to").records_erased
 add("erase", keyed, erase, compacts=True)
 add("erase, beside another", beside(keyed), erase, compacts=True)
 
@@ -394,14 +378,6 @@ add("erase, beside another", beside(keyed), erase, compacts=True)
 def open_cursor(subject: Subject) -> int:
     with subject.handle.cursor(GROUP) as cursor:
         return cursor.position
-
-
-def commit(subject: Subject) -> None:
-    subject.held[0].commit(7)
-
-
-def iterate(subject: Subject) -> list[int]:
-    return [record.offset for record in subject.held[0]]
 
 
 def iterate_and_commit(subject: Subject) -> list[int]:
@@ -436,7 +412,7 @@ def checked(prepare: Prepare, check: Callable[[Subject], None]) -> Prepare:
 
 
 add("cursor", eleven, open_cursor)
-add("cursor.commit", with_cursor, commit)
+add("cursor.commit", with_cursor, lambda s: s.held[0].commit(7))
 add("cursor, iterated and committed", with_cursor, iterate_and_commit)
 add("cursor.batch", checked(with_cursor, skips_none), take_batch)
 add("cursor.batch, of a reader", checked(of_reader(), skips_none), take_batch)
@@ -460,19 +436,6 @@ def read_all(subject: Subject) -> list[object]:
     return [*found, [record.offset for batch in log.batches(3) for record in batch.records()]]
 
 
-def scan(subject: Subject) -> int:
-    return sum(len(batch) for batch in subject.handle.scan(threads=2))
-
-
-def follow(subject: Subject) -> list[int]:
-    return [record.offset for record in subject.handle.follow(3, timeout=0, records=True)]
-
-
-def follow_as_reader(subject: Subject) -> None:
-    subject.held.append([])
-    subject.held[1].extend(iterate(subject))
-
-
 def follows_on(subject: Subject) -> None:
     """A follower that was interrupted gives what it had not given; the record that was under way is lost."""
     given = [*subject.held[1], *iterate(subject)]
@@ -491,7 +454,11 @@ def read_and_send(subject: Subject) -> list[object]:
 
 add("get, find", eleven, look_up)
 add("records, batches", with_producers, read_all)
-add("scan", eleven, scan)
-add("follow", eleven, follow)
-add("follower, of a reader", checked(followed, follows_on), follow_as_reader)
+add("scan", eleven, lambda s: sum(len(batch) for batch in s.handle.scan(threads=2)))
+add("follow", eleven, lambda s: [r.offset for r in s.handle.follow(3, timeout=0, records=True)])
+add(
+    "follower, of a reader",
+    checked(followed, follows_on),
+    lambda s: s.held.append([]) or s.held[1].extend(iterate(s)),
+)
 add("read, send", sockets, read_and_send)

@@ -132,8 +132,8 @@ class Between:
             allowed = before.groups.get(group), after.groups.get(group)
             if found.groups.get(group) not in allowed:
                 wrong.append(f"{group} is at {found.groups.get(group)}, not one of {allowed}")
-        one, other = (_epochs_from(found.start, shown.epochs) for shown in (before, after))
-        if not extras and not one & other <= found.epochs <= one | other:
+        one, other, own_epochs = (_epochs_from(found.start, shown.epochs) for shown in (before, after, found))
+        if not extras and not one & other <= own_epochs <= one | other:
             wrong.append(f"the leader epochs are {found.epochs}, of {one | other}")
         return wrong
 

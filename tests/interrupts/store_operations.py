@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.interrupts.operations import Prepare, calls, close, cut_short, open_it
+from tests.interrupts.operations import Prepare, calls, close, cut_short, open_it, returns_none
 from tests.interrupts.subject import Operation, StoreSubject
 
 GROUP = "g"
@@ -100,17 +100,9 @@ def expired(subject: StoreSubject) -> None:
 # ---- what it does ---------------------------------------------------------------------------------------------------
 
 
-def append(subject: StoreSubject) -> object:
-    return subject.handle.append("old", *subject.values(1), b"key")
-
-
 def extend(subject: StoreSubject) -> dict[int, list[int]]:
     found = subject.handle.extend("old", subject.values(12), KEYS * 2)
     return {number: list(offsets) for number, offsets in found.items()}
-
-
-def retain(subject: StoreSubject) -> None:
-    subject.handle.retain()
 
 
 def iterate_and_commit(subject: StoreSubject) -> list[tuple[int, int]]:
@@ -120,25 +112,8 @@ def iterate_and_commit(subject: StoreSubject) -> list[tuple[int, int]]:
     return sorted(given)
 
 
-def export_cursors(subject: StoreSubject) -> int:
-    return len(subject.handle.export_cursors(subject.root / "broker", partitions=2).positions[GROUP])
-
-
-def import_cursors(subject: StoreSubject) -> int:
-    return len(subject.handle.import_cursors(subject.root / "broker").positions[GROUP])
-
-
-def expire_cursors(subject: StoreSubject) -> int:
-    return len(subject.handle.expire_cursors()[GROUP])
-
-
-def returns_none(act: Callable[[Any], object]) -> Callable[[Any], None]:
-    """What is returned is not compared: it may name directories."""
-
-    def done(subject: StoreSubject) -> None:
-        act(subject)
-
-    return done
+def transferred(done: Any) -> int:
+    return len(done.positions[GROUP])
 
 
 create = returns_none(calls("create_topic", "new", 2, retention_bytes=1_000_000))
@@ -156,14 +131,18 @@ add("add_partitions", two_topics, returns_none(calls("add_partitions", "old", 5)
 add("alter_topic", two_topics, returns_none(calls("alter_topic", "old", retention_bytes=1_000_000)))
 add("delete_topic", two_topics, delete)
 add("delete_topic, with a background", with_background, delete)
-add("append", two_topics, append)
-add("append that opens the log", logs_closed, append)
+add("append", two_topics, lambda s: s.handle.append("old", *s.values(1), b"key"))
+add("append that opens the log", logs_closed, lambda s: s.handle.append("old", *s.values(1), b"key"))
 add("extend", two_topics, extend)
 add("extend that opens logs", logs_closed, extend)
 add("flush", two_topics, returns_none(calls("flush")))
-add("retain", retention, retain)
-add("retain, with directories to remove", deleted_topic, retain)
+add("retain", retention, returns_none(calls("retain")))
+add("retain, with directories to remove", deleted_topic, returns_none(calls("retain")))
 add("cursor, iterated and committed", committed, iterate_and_commit)
-add("export_cursors", committed, export_cursors)
-add("import_cursors", exported, import_cursors)
-add("expire_cursors", expired, expire_cursors)
+add(
+    "export_cursors",
+    committed,
+    lambda s: transferred(s.handle.export_cursors(s.root / "broker", partitions=2)),
+)
+add("import_cursors", exported, lambda s: transferred(s.handle.import_cursors(s.root / "broker")))
+add("expire_cursors", expired, lambda s: len(s.handle.expire_cursors()[GROUP]))

@@ -185,12 +185,9 @@ def go_on(operation: Operation, subject: Any, allowed: Between) -> State:
         _close(subject)
     subject.held.clear()
     gc.collect()
-    if subject.neighbour is None:
-        _require_soon(
-            lambda: not _other_threads(), lambda: f"the threads {_other_threads()} go on after close()"
-        )
     shown = open_again(operation, subject, allowed)
     gc.collect()
+    _require_soon(lambda: not _other_threads(), lambda: f"the threads {_other_threads()} go on after close()")
     _require_soon(
         lambda: count_descriptors() <= subject.descriptors,
         lambda: f"{count_descriptors() - subject.descriptors} descriptors are left open",
