@@ -22,8 +22,14 @@ NIGHTLY = (
     "spark",
 )  # but for what is marked as smoke
 SHARING = ("broker", "kafka", "performance", "spark")  # a JVM, what valgrind has counted, a session of Spark
-# of the last, those that start their own
-ALONE = ("test_cluster_demo.py", "test_connect.py", "test_drivers.py", "test_publish.py")
+# of the last, those that need no session, or start their own
+ALONE = (
+    "test_cluster_demo.py",
+    "test_connect.py",
+    "test_drivers.py",
+    "test_sink_recovery.py",
+    "test_splits.py",
+)
 ROOT = Path(__file__).parent
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, options())

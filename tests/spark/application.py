@@ -1,4 +1,4 @@
-"""What the applications of tests have in common that are processes of their own: driver.py, soak.py and archive.py."""
+"""What Spark applications of tests have in common: the session of the tests, driver.py, soak.py and archive.py."""
 
 import importlib.util
 import os
@@ -32,24 +32,22 @@ def environment() -> dict[str, str]:
     }
 
 
-def session(master: str) -> Any:
-    """A session that begins soon, with kstore."""
+def session(master: str, more: dict[str, str] | None = None) -> Any:
+    """A session that starts soon, with this configuration too."""
     from pyspark.sql import SparkSession
 
-    import kstore.spark
-
-    spark = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.executor.memory", "512m")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.codegen.wholeStage", "false")  # takes longer than it saves here
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.python.authenticate.socketTimeout", "120s")
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-    )
-    kstore.spark.register(spark)
-    return spark
+    own = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "OFF",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",  # takes longer than it saves here
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.authenticate.socketTimeout": "120s",  # the default is 15 s
+    }
+    builder = SparkSession.builder.master(master)
+    for name, value in (own | (more or {})).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

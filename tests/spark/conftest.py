@@ -1,25 +1,22 @@
-"""One Spark session for all tests; the tests are skipped where pyspark or Java is missing.
+"""One Spark session for all tests; they are skipped if pyspark or Java is missing.
 
-It is local[2], or with KSTORE_SPARK_MASTER=cluster one on a standalone cluster of two workers, which is started and ended
-here. KSTORE_SPARK_MASTER=spark://… takes a cluster that is there, on this machine: tests share files with its executors.
+`--spark-master local`, the default, is a session in this process. `cluster` starts a standalone cluster of two workers and
+runs the session there. `spark://…` is a cluster on this machine: tests share files with its executors.
 """
 
 import importlib.util
 import os
-import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.application import missing
+from tests.spark import application
 
 REPOSITORY = Path(__file__).parents[2]
-BROKER = REPOSITORY / "tests" / "golden" / "data" / "broker" / "data"
-
-
-MISSING = missing()
+MISSING = application.missing()
 DATA_SOURCES = MISSING is None and importlib.util.find_spec("pyspark.sql.datasource") is not None
 
 
@@ -33,51 +30,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def broker() -> Path:
-    return BROKER
+    """A log directory that a real broker wrote."""
+    return REPOSITORY / "tests" / "golden" / "data" / "broker" / "data"
 
 
 @pytest.fixture(scope="session")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the session runs; with the environment that executors need."""
+def master(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the session runs, in the environment that executors need."""
     if MISSING is not None:
         pytest.skip(MISSING)
-    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    given = os.environ.get("KSTORE_SPARK_MASTER") or "local[2,3]"
-    if given != "cluster":
-        yield given
-        return
-    from examples.cluster import standalone
+    own = application.environment()
+    os.environ |= {name: own[name] for name in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    given = pytestconfig.getoption("spark_master")
+    if given == "cluster":
+        from examples.cluster import standalone
 
-    work = tmp_path_factory.mktemp("cluster")
-    with standalone(work, dict(os.environ), worker_memory="1g") as url:
-        yield url
+        with standalone(tmp_path_factory.mktemp("cluster"), own, worker_memory="1g") as url:
+            yield url
+    else:
+        yield "local[2,3]" if given == "local" else given
 
 
 @pytest.fixture(scope="session")
 def spark(master: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    import warnings
-
-    from pyspark.sql import SparkSession
-
+    own = {
+        "spark.driver.memory": "2g",
+        "spark.executor.memory": "1g",
+        "spark.task.maxFailures": "3",  # on a cluster; local[2,3] says the same
+        "spark.python.unix.domain.socket.enabled": "false",  # as users have it by default
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        session = (
-            SparkSession.builder.master(master)
-            .appName("kstore-tests")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.memory", "2g")
-            .config("spark.executor.memory", "1g")
-            .config("spark.task.maxFailures", "3")  # of a cluster; local[2,3] says it, too
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.python.authenticate.socketTimeout", "120s")  # 15 s are too few beside others
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
-    session.sparkContext.setLogLevel("OFF")
+        session = application.session(master, own)
     yield session
     session.stop()

@@ -1,4 +1,4 @@
-"""Two programs of test_soak.py: a driver that runs an AvailableNow query every ten seconds, and another writer of its topic.
+"""Programs of test_soak.py: a driver that runs an AvailableNow query every ten seconds, another writer of its topic.
 
 Both run until the file `stop` is there, or they are killed. The first argument says which, the second is JSON.
 """
@@ -11,17 +11,18 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import kstore
+import kstore.spark
 from tests.spark.application import session
 
 EVERY_S = 10
 
 
 def driver(job: dict[str, Any]) -> None:
-    """A run begins every ten seconds; one that fails is followed by the next. The last begins after `stop` was there."""
+    """A run that fails is followed by the next. The last begins after `stop` was there."""
     from pyspark.errors import PySparkException
 
     spark = session(job["master"])
+    kstore.spark.register(spark)
     read = {
         "path": job["data"],
         "subscribe": "in",
@@ -29,9 +30,9 @@ def driver(job: dict[str, Any]) -> None:
         "maxOffsetsPerTrigger": "500",
     }
     write = {"path": job["out"], "topic": "out", "checkpointLocation": job["checkpoint"]}
-    while True:
-        begun = time.monotonic()
-        last = Path(job["stop"]).exists()
+    last = False
+    while not last:
+        begun, last = time.monotonic(), Path(job["stop"]).exists()
         rows = spark.readStream.format("kstore").options(**read).load()
         query = rows.select("value", "partition").writeStream.format("kstore").options(**write)
         try:
@@ -40,9 +41,8 @@ def driver(job: dict[str, Any]) -> None:
         except PySparkException:
             print("failed", traceback.format_exc(), flush=True)
             last = False
-        if last:
-            break
-        time.sleep(max(0.0, begun + EVERY_S - time.monotonic()))
+        if not last:
+            time.sleep(max(0.0, begun + EVERY_S - time.monotonic()))
     spark.stop()
 
 

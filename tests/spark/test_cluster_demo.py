@@ -1,6 +1,7 @@
-"""make demo-cluster: the pipeline on two workers, of which nothing is left, however it ends."""
+"""`make demo-cluster`: examples/pipeline.py on two workers, of which no process is left, however it ends."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,11 +12,17 @@ from pathlib import Path
 import pytest
 
 from examples.cluster import marked
+from tests.helpers.effort import SEED, some
 from tests.helpers.java import options
 
 pytestmark = [pytest.mark.spark, pytest.mark.datasource, pytest.mark.cluster, pytest.mark.timeout(600)]
 DEMO = Path(__file__).parents[2] / "examples" / "cluster.py"
 OWN = "KSTORE_TEST_DEMO"
+INTERRUPTED = [
+    (signal.SIGINT, "records landed"),
+    (signal.SIGTERM, "records landed"),
+    (signal.SIGINT, "a master and two workers"),
+]
 
 
 def start(mark: str, work: Path) -> "subprocess.Popen[str]":
@@ -40,14 +47,7 @@ def test_to_the_end(tmp_path: Path) -> None:
     assert marked(OWN, mark) == []
 
 
-@pytest.mark.parametrize(
-    ("number", "line"),
-    [
-        (signal.SIGINT, "records landed"),
-        (signal.SIGTERM, "records landed"),
-        (signal.SIGINT, "a master and two workers"),
-    ],
-)
+@pytest.mark.parametrize(("number", "line"), some(INTERRUPTED, 1, "demo"))
 def test_it_is_interrupted(number: int, line: str, tmp_path: Path) -> None:
     mark = str(uuid.uuid4())
     process = start(mark, tmp_path)
@@ -58,7 +58,7 @@ def test_it_is_interrupted(number: int, line: str, tmp_path: Path) -> None:
     else:
         pytest.fail("the demo ended before")
     assert len(marked(OWN, mark)) >= 3
-    time.sleep(2)  # wherever it is then
+    time.sleep(random.Random(SEED).uniform(0, 2))  # at any moment after that
     process.send_signal(number)
     process.communicate(timeout=300)
     assert process.returncode != 0
