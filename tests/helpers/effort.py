@@ -7,6 +7,7 @@ everything there is. SEED, 1 by default, chooses other cases wherever chance cho
 import os
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,4 +28,4 @@ def some(cases: Sequence[T], count: int, what: object = "") -> list[T]:
     wanted = min(times(count), len(cases))
     rng = random.Random(f"{SEED} {what!r}")
     bounds = [len(cases) * part // wanted for part in range(wanted + 1)] if wanted else []
-    return [cases[rng.randrange(first, end)] for first, end in zip(bounds, bounds[1:], strict=False)]
+    return [cases[rng.randrange(first, end)] for first, end in pairwise(bounds)]
