@@ -1,7 +1,6 @@
 """Records of many partitions, as they come, from one waiter."""
 
 import math
-import select
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -21,6 +20,7 @@ from kstore.log.cursors.cursor import checked_place, checked_timeout, offset_of
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.follow.follow_source import Reached, check_directory, directory_at
+from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.partition import PartitionLog
 from kstore.log.read.changed import Changed, cut_since
 from kstore.log.read.left_out import LeftOut
@@ -229,9 +229,7 @@ class TopicReader(Closing, Iterated):
             if not isinstance(turn, float):
                 yield turn
                 continue
-            with select.epoll() as poll:
-                self._register(poll)
-                poll.poll(turn)
+            wait_readable(self._descriptors(), turn)
 
     def _asked_by_tasks(self, of: Callable[[TopicPartition, Any], Iterator[_T]]) -> AsyncIterator[_T]:
         return Resumed(partial(self._given_async, of))
@@ -249,17 +247,7 @@ class TopicReader(Closing, Iterated):
                         if count % _TASK_TURN == 0:
                             await asyncio.sleep(0)
                     continue
-                told = asyncio.Event()
-                with select.epoll() as poll:
-                    self._register(poll)
-                    loop = asyncio.get_running_loop()
-                    loop.add_reader(poll.fileno(), told.set)
-                    timer = loop.call_later(turn, told.set)
-                    try:
-                        await told.wait()
-                    finally:
-                        timer.cancel()
-                        loop.remove_reader(poll.fileno())
+                await wait_readable_async(self._descriptors(), turn)
 
     def _turns(
         self, of: Callable[[TopicPartition, Any], Iterator[_T]]
@@ -371,12 +359,11 @@ class TopicReader(Closing, Iterated):
             self._pending |= dict.fromkeys(self._places)
             raise
 
-    def _register(self, poll: select.epoll) -> None:
-        poll.register(self._event.fileno(), select.EPOLLIN)
-        if self._watch is not None:
-            poll.register(self._watch.fileno(), select.EPOLLIN)
+    def _descriptors(self) -> list[int]:
+        """Those that can be read when there is something to look at."""
         if self._closed:
             self._event.set()
+        return [self._event.fileno(), *([self._watch.fileno()] if self._watch is not None else [])]
 
     # ---- closing --------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """Following a log: what is there, and then what comes, as it comes."""
 
-import select
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from kstore.errors import CorruptRecordError, LogNotFoundError
 from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import directory_of
 from kstore.log.follow.follow_source import FollowSource, change_of_cut, is_cut, traces_of
+from kstore.log.follow.readable import wait_readable, wait_readable_async
 from kstore.log.read.left_out import LeftOut
 from kstore.log.recovery.continuity import Mark
 from kstore.log.threads.closing import Closing
@@ -67,10 +67,7 @@ class Follower(Closing, Generic[Item]):
         self._taken = 0
         self._busy = 0  # the thread that looks for the next one, or waits for it, if any
         self._event = EventFd()
-        self._poll = select.epoll()
-        self._poll.register(self._event.fileno(), select.EPOLLIN)
-        if feed.watch is not None:
-            self._poll.register(feed.watch.fileno(), select.EPOLLIN)
+        self._descriptors = [self._event.fileno(), *([feed.watch.fileno()] if feed.watch is not None else [])]
 
     # ---- taking what is there -------------------------------------------------------------------------------------
 
@@ -253,7 +250,7 @@ class Follower(Closing, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopIteration
-                self._heard(bool(self._poll.poll(wait.pause)), wait)
+                self._heard(wait_readable(self._descriptors, wait.pause), wait)
             return item
         finally:
             self._busy = 0
@@ -276,7 +273,7 @@ class Follower(Closing, Generic[Item]):
             while (item := self._look(wait)) is None:
                 if wait.pause is None:
                     raise StopAsyncIteration
-                self._heard(await self._readable(wait.pause), wait)
+                self._heard(await wait_readable_async(self._descriptors, wait.pause), wait)
             return item
         finally:
             self._busy = 0
@@ -294,26 +291,6 @@ class Follower(Closing, Generic[Item]):
         if item is None:
             wait.pause = None if self._closed or ended else wait.seconds(self._source.told)
         return item
-
-    async def _readable(self, seconds: float) -> bool:
-        """Whether something tells of a change within that time."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-
-        def wake(told: bool) -> None:
-            if not future.done():
-                future.set_result(told)
-
-        loop.add_reader(self._poll.fileno(), wake, True)
-        timer = loop.call_later(seconds, wake, False)
-        try:
-            return await future
-        finally:
-            timer.cancel()
-            if not self._poll.closed:
-                loop.remove_reader(self._poll.fileno())
 
     def _heard(self, told: bool, wait: "_Wait") -> None:
         if told:

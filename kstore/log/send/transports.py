@@ -21,8 +21,8 @@ class _Opened:
 
 async def send_parts_async(parts: Sequence[Any], to: object, position: int) -> Sent:
     """Sends parts one after the other; see Slice.send_async."""
-    transport = getattr(to, "transport", to)
-    if isinstance(transport, asyncio.BaseTransport):
+    transport: Any = getattr(to, "transport", to)
+    if hasattr(transport, "get_extra_info"):  # those of uvloop are no asyncio.BaseTransport
         return await _send_by_transport(parts, to, transport, position)
     if not (hasattr(to, "send") and hasattr(to, "gettimeout")):
         raise TypeError(f"{to!r} is no StreamWriter, transport or socket")
@@ -63,12 +63,10 @@ async def _writable(sock: Any) -> None:
         loop.remove_writer(sock.fileno())
 
 
-async def _send_by_transport(
-    parts: Sequence[Any], to: Any, transport: asyncio.BaseTransport, position: int
-) -> Sent:
+async def _send_by_transport(parts: Sequence[Any], to: Any, transport: Any, position: int) -> Sent:
     loop = asyncio.get_running_loop()
     copies = transport.get_extra_info("sslcontext") is not None
-    if not isinstance(transport, asyncio.WriteTransport):
+    if not hasattr(transport, "write"):
         raise TypeError(f"{transport!r} cannot be written to")
     sent = 0
     for part, at in parts_from(parts, position):
