@@ -851,10 +851,10 @@ class PartitionLog:
         The answers are those of a broker (sections 7.4 to 7.6 of docs/spec.md): a transaction marker is found as a record is,
         though get() passes it over. CorruptRecordError for damage on the way.
 
-        As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it. If those of
-        its records that are as late lie below log_start_offset or were compacted away, or if it has no timestamps and the
-        time of its file stood in for them, the answer is None, though a later segment may have such a record;
-        scan(since=...) finds that one.
+        As Kafka does, a time is looked for in one segment only: the first whose largest timestamp reaches it. If its records
+        with that timestamp were compacted away, or if it has no timestamps and the time of its file stood in for them, the
+        answer is None, though a later segment may have such a record; scan(since=...) finds that one. Unlike Kafka, records
+        below log_start_offset do not count.
         "max" is asked of all that the segments hold, so its offset may lie below log_start_offset.
         """
         if (offset is None) == (timestamp is None):

@@ -147,10 +147,6 @@ def offset_of(view: View, place: str | int | datetime, isolation: str) -> int:
     first, end = view.log_start_offset, view.log_end_offset
     if isinstance(place, datetime):
         found = view.find(timestamp=place)
-        if found is None and view.segments and first > view.segments[0].base_offset:
-            # it looked in one segment, of which the records may be deleted
-            found = next((batch for batch in view.scan(["offset"], since=place, batch_rows=1)), None)
-            return end if found is None else int(found.column("offset").values[0])
         return end if found is None else max(int(found.offset), first)
     if place == "earliest":
         return first

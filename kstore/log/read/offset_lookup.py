@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from kstore.engine.scan.batch_reader import change_of
-from kstore.engine.segment.segment import OffsetAndTimestamp, Segment
+from kstore.engine.segment.segment import OffsetAndTimestamp, Segment, floor_of
 from kstore.errors import CorruptFileError, CorruptRecordError
 from kstore.log.read.max_timestamp_index import MaxTimestampIndex
 from kstore.log.recovery.gaps import is_mark
@@ -115,22 +115,25 @@ def check_complete(now: Loaded) -> None:
 
 def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> OffsetAndTimestamp | None:
     """The first record with at least this timestamp in the segment that Kafka asks for it: the first whose largest
-    timestamp reaches it; of one without records it is the time of its file. None where that has none. `reached` is of the log's
-    segments."""
+    timestamp reaches it; of one without records it is the time of its file. None if that has none. `reached` is of the log's
+    segments.
+
+    Kafka asks that segment even if all its records were deleted, and finds nothing then. Here segments below the log start do
+    not count, and if the segment that holds it has no such record left, the next one is asked.
+    """
     segments = now.segments
-    at = reached.first(timestamp)
-    while at < len(segments):
-        segment = segments[at]
+    at = max(reached.first(timestamp), floor_of(segments, now.log_start_offset, 0))
+    for segment in segments[at:]:
+        if segment.largest_timestamp < timestamp:
+            continue
         found = segment.find_timestamp(timestamp, now.log_start_offset)
-        # Kafka asks no further segment. Where the time index is lost, or the segment is only the mark of a truncation, and the
-        # file's time stood in for it, that would make a guess into an answer, so there we do.
         if found is not None:
             check_inside(now, segment, found.offset)
             return found
-        if segment.base_offset not in now.lost_time_indexes and (segment.size or not is_mark(segment)):
+        # If the time index is lost, or the segment is only the mark of a truncation, the file's time stood in for it: that
+        # would make a guess into an answer.
+        is_guess = segment.base_offset in now.lost_time_indexes or (not segment.size and is_mark(segment))
+        if segment.base_offset >= now.log_start_offset and not is_guess:
             break
-        at += 1
-        while at < len(segments) and segments[at].largest_timestamp < timestamp:
-            at += 1
     check_complete(now)
     return None
