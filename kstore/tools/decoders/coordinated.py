@@ -1,14 +1,13 @@
 """The records of coordinators: a type before the key, a version before the value (spec 11.1)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
 from kstore.tools.decoders.json_text import json_text
 from kstore.tools.decoders.reader import Reader
-from kstore.tools.decoders.schema import Message, Values
+from kstore.tools.decoders.schema import Message, Table, Values
 
-Records: TypeAlias = Mapping[int, tuple[Message, Message]]  # type: key, value
 Adjust: TypeAlias = Callable[[Message, Values], None]  # of what is shown of a value
 _DELETE: Final = "<DELETE>"
 
@@ -29,12 +28,13 @@ def _read(message: Message, source: Reader, version: int, name: str) -> Values:
         ) from error
 
 
-def _decode(records: Records, key: bytes, value: bytes | None, adjust: Adjust | None) -> Texts:
+def _decode(table: Table, key: bytes, value: bytes | None, adjust: Adjust | None) -> Texts:
     source = Reader(key)
     kind = _number(source, "key")
-    if kind not in records:
+    if kind not in table.records:
         raise SkippedError(f"Unknown record type {kind} at offset ", ", skipping.")
-    about, message = records[kind]
+    about, message = table.records[kind]
+    assert about is not None  # each record of a coordinator has a key
     data = about.shown_version(_read(about, source, kind, "key"), 0)
     key_text = json_text({"type": str(kind), "data": data})
     if value is None:
@@ -50,7 +50,7 @@ def _decode(records: Records, key: bytes, value: bytes | None, adjust: Adjust | 
 
 
 def decode_coordinated(
-    records: Records, key: bytes | None, value: bytes | None, adjust: Adjust | None = None
+    table: Table, key: bytes | None, value: bytes | None, adjust: Adjust | None = None
 ) -> Texts:
     """Key and payload as JSON, "<DELETE>" for a tombstone; bytes after a message do not matter.
 
@@ -59,7 +59,7 @@ def decode_coordinated(
     if key is None:
         raise DecodeError("Failed to decode message (message had a missing key)")
     try:
-        return _decode(records, key, value, adjust)
+        return _decode(table, key, value, adjust)
     except SkippedError:
         raise
     except DecodeError as error:

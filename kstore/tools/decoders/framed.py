@@ -1,11 +1,10 @@
 """The frame of metadata records: frame version, type and version before the message."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from kstore.tools.decoders.errors import DecodeError
 from kstore.tools.decoders.reader import Reader, int16
-from kstore.tools.decoders.schema import Message, Values
+from kstore.tools.decoders.schema import Message, Table, Values
 
 _FRAME_VERSION: Final = 1
 _MAX: Final = 2**15 - 1
@@ -21,7 +20,7 @@ def _short(source: Reader, entity: str) -> int:
     return int16(value)
 
 
-def read_framed(messages: Mapping[int, Message], data: bytes | None) -> tuple[Message, int, Values]:
+def read_framed(table: Table, data: bytes | None) -> tuple[Message, int, Values]:
     """The message in a frame, its version and its values. DecodeError."""
     source = Reader(data or b"")
     frame = _short(source, "frame version")
@@ -37,11 +36,11 @@ def read_framed(messages: Mapping[int, Message], data: bytes | None) -> tuple[Me
         )
     kind = _short(source, "type")
     version = _short(source, "version")
-    message = messages.get(kind)
-    if message is None:
+    if kind not in table.records:
         raise DecodeError(
             f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {kind}"
         )
+    _, message = table.records[kind]
     try:
         values = message.read_version(source, version)
     except DecodeError as error:

@@ -3,69 +3,13 @@
 They are not shown as JSON but as Java objects print themselves.
 """
 
+from functools import cache
 from typing import Any, Final
 
 from kstore.tools.decoders.errors import DecodeError, SkippedError, Texts
 from kstore.tools.decoders.framed import read_framed
-from kstore.tools.decoders.schema import (
-    BOOLEAN,
-    BYTES,
-    INT8,
-    INT32,
-    INT64,
-    STRING,
-    UUID,
-    Array,
-    Field,
-    Message,
-    Struct,
-)
-
-_PARTITION = Struct(
-    Field("name", STRING),
-    Field("id", UUID),
-    Field("partition", INT32),
-)
-_SEGMENT_ID = Struct(
-    Field("topicIdPartition", _PARTITION),
-    Field("id", UUID),
-)
-_LEADER_EPOCH = Struct(
-    Field("leaderEpoch", INT32),
-    Field("offset", INT64),
-)
-_SEGMENT_FIELDS = (
-    Field("startOffset", INT64),
-    Field("endOffset", INT64),
-    Field("brokerId", INT32),
-    Field("maxTimestampMs", INT64),
-    Field("eventTimestampMs", INT64),
-    Field("segmentLeaderEpochs", Array(_LEADER_EPOCH)),
-    Field("segmentSizeInBytes", INT32),
-    Field("customMetadata", BYTES, nullable=True),
-    Field("remoteLogSegmentState", INT8),
-    Field("txnIndexEmpty", BOOLEAN, tag=0),
-)
-
-RECORDS: Final = {
-    0: Message("RemoteLogSegmentMetadata", Field("remoteLogSegmentId", _SEGMENT_ID), *_SEGMENT_FIELDS),
-    1: Message(
-        "RemoteLogSegmentMetadataUpdate",
-        Field("remoteLogSegmentId", _SEGMENT_ID),
-        Field("brokerId", INT32),
-        Field("eventTimestampMs", INT64),
-        Field("customMetadata", BYTES, nullable=True),
-        Field("remoteLogSegmentState", INT8),
-    ),
-    2: Message(
-        "RemotePartitionDeleteMetadata",
-        Field("topicIdPartition", _PARTITION),
-        Field("brokerId", INT32),
-        Field("eventTimestampMs", INT64),
-        Field("remotePartitionDeleteState", INT8),
-    ),
-    3: Message("RemoteLogSegmentMetadataSnapshot", Field("segmentId", UUID), *_SEGMENT_FIELDS),
-}
+from kstore.tools.decoders.schema import Table
+from kstore.tools.decoders.tables import REMOTE
 
 _SEGMENT_STATES: Final = (
     "COPY_SEGMENT_STARTED",
@@ -179,12 +123,17 @@ _SHOWN: Final = {
 }
 
 
+@cache
+def _table() -> Table:
+    return Table(REMOTE)
+
+
 def decode_remote(key: bytes | None, value: bytes | None) -> Texts:
     """The payload; keys are not shown. SkippedError."""
     try:
         if value is None:
             raise DecodeError("a record without value", reason=_NO_VALUE)
-        message, _, values = read_framed(RECORDS, value)
+        message, _, values = read_framed(_table(), value)
         return None, message.name + _SHOWN[message.name](values)
     except DecodeError as error:
         remark = f", skipping. {error.reason}"

@@ -2,11 +2,12 @@
 
 The encoding: fields one after the other in the order of the table. From a message's first
 flexible version on, lengths are unsigned varints (one more than the length, 0 for null) and tagged
-fields stand at the end as number, size and bytes. The tables are facts of Kafka 4.3.1; names, nulls
-and defaults decide what its dump tool prints (spec 11).
+fields stand at the end as number, size and bytes. Names, nulls and defaults decide what Kafka's dump tool
+prints (spec 11). The tables are in tables.py.
 """
 
 import base64
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import EllipsisType
@@ -260,17 +261,55 @@ class Message(Struct):
         return self.shown_fields(values, max(version, 0))
 
 
-INT8: Final = Number(1)
-INT16: Final = Number(2)
-UINT16: Final = Number(2, signed=False)
-INT32: Final = Number(4)
-INT64: Final = Number(8)
-FLOAT64: Final = Float64()
-BOOLEAN: Final = Boolean()
-UUID: Final = Uuid()
-STRING: Final = String()
-BYTES: Final = Bytes()
-INT16S: Final = Array(INT16)
-INT32S: Final = Array(INT32)
-STRINGS: Final = Array(STRING)
-UUIDS: Final = Array(UUID)
+_KINDS: Final[dict[str, Kind]] = {
+    "int8": Number(1),
+    "int16": Number(2),
+    "uint16": Number(2, signed=False),
+    "int32": Number(4),
+    "int64": Number(8),
+    "float64": Float64(),
+    "bool": Boolean(),
+    "uuid": Uuid(),
+    "string": String(),
+    "bytes": Bytes(),
+}
+_HEAD: Final = re.compile(
+    r"(?:(?P<type>\d+) )?(?:(?P<key>\w+) -> )?(?P<name>\w+)(?: to (?P<highest>\d+))?"
+    r"(?: flexible (?P<flexible>\d+)\+| (?P<rigid>rigid))?:"
+)
+_FIELD: Final = re.compile(
+    r"(?P<name>\w+) (?P<array>\[)?(?P<kind>\w+)\]?(?P<nullable>\?)?(?: tag (?P<tag>\d+))?"
+    r"(?: (?P<since>\d+)(?:\+|-(?P<until>\d+)))?(?: = (?P<default>null|-?\d+))?"
+)
+
+
+class Table:
+    """The messages of a topic: `records` by type, each with the message of its key if the table has one, `messages` by name."""
+
+    def __init__(self, text: str) -> None:
+        self.messages: dict[str, Message] = {}
+        self.records: dict[int, tuple[Message | None, Message]] = {}
+        for line in text.strip().replace("\n    ", " ").splitlines():
+            head = _HEAD.match(line)
+            assert head is not None, line
+            fields = [self._field(part) for part in line[head.end() :].split(",") if part.strip()]
+            flexible = NEVER if head["rigid"] else int(head["flexible"] or 0)
+            message = Message(head["name"], *fields, highest=int(head["highest"] or 0), flexible=flexible)
+            self.messages[message.name] = message
+            if head["type"]:
+                self.records[int(head["type"])] = self.messages.get(head["key"]), message
+
+    def _field(self, text: str) -> Field:
+        found = _FIELD.fullmatch(text.strip())
+        assert found is not None, text
+        kind: Kind = _KINDS.get(found["kind"]) or self.messages[found["kind"]]
+        default = found["default"]
+        return Field(
+            found["name"],
+            Array(kind) if found["array"] else kind,
+            since=int(found["since"] or 0),
+            until=int(found["until"] or NEVER),
+            tag=None if found["tag"] is None else int(found["tag"]),
+            nullable=found["nullable"] is not None,
+            default=... if default is None else None if default == "null" else int(default),
+        )
