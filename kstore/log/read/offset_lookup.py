@@ -122,9 +122,10 @@ def find_time(now: Loaded, reached: MaxTimestampIndex, timestamp: int) -> Offset
     not count, and if the segment that holds it has no such record left, the next one is asked.
     """
     segments = now.segments
-    at = max(reached.first(timestamp), floor_of(segments, now.log_start_offset, 0))
-    for segment in segments[at:]:
-        if segment.largest_timestamp < timestamp:
+    reaching = reached.first(timestamp)
+    for at in range(max(reaching, floor_of(segments, now.log_start_offset, 0)), len(segments)):
+        segment = segments[at]
+        if at > reaching and segment.largest_timestamp < timestamp:
             continue
         found = segment.find_timestamp(timestamp, now.log_start_offset)
         if found is not None:
