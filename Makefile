@@ -83,8 +83,8 @@ debug: .venv/built ## a build for gdb in build/debug: -O0 -g3, assertions, lines
 	@echo 'Debug with:   PYTHONPATH=build/debug gdb --args $(BIN)/python -P -m pytest tests/unit -k NAME'
 	@echo 'The ordinary build is untouched: leave PYTHONPATH out, and it is used again.'
 
-coverage: .venv/built .venv/with-test .venv/with-coverage ## line coverage of Cython and Python by the quick tests, or by ARGS
-	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/coverage.sh $(or $(ARGS),$(QUICK))
+coverage: .venv/built .venv/with-test .venv/with-coverage ## the lines of Cython and Python that `make test` reaches, or ARGS="tests/unit"
+	$(BIN)/python -m tests.coverage $(or $(ARGS),-n $(JOBS) -m "not nightly" tests)
 
 wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and tests/golden against that wheel; ARGS=full for more
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/packaging/wheel.sh $(ARGS)

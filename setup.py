@@ -21,21 +21,18 @@ CFLAGS += ["-Werror"] if os.environ.get("KSTORE_WERROR") else []
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 # Modules are many and small: a page between two parts of each would be 3 % of all.
 WITHOUT_GAPS = ["-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
-MODES: dict[str, tuple[list[str], list[str], dict[str, bool], list[tuple[str, str]]]] = {
-    # compile flags, link flags, Cython directives, macros
+MODES: dict[str, tuple[list[str], list[str]]] = {  # compile flags, link flags
     # C needs no tables for unwinding: no exception of C++ goes through it, and a debugger has the debug build
     "release": (
         ["-O3", "-g0", "-fno-asynchronous-unwind-tables"],
         ["-Wl,--strip-all", "-Wl,--build-id=none", *WITHOUT_GAPS],
-        {},
-        [],
     ),
-    "debug": (["-O0", "-g3", "-UNDEBUG"], [], {}, []),
+    "debug": (["-O0", "-g3", "-UNDEBUG"], []),
     # -Og and -g1 take the compiler a third of the time of -O1 and -g, and a report still has its lines
-    "asan": (["-Og", "-g1", "-UNDEBUG", "-fno-omit-frame-pointer", *SANITIZE], SANITIZE, {}, []),
-    "coverage": (["-O0", "-g0"], [], {"linetrace": True}, [("CYTHON_TRACE_NOGIL", "1")]),
+    "asan": (["-Og", "-g1", "-UNDEBUG", "-fno-omit-frame-pointer", *SANITIZE], SANITIZE),
+    "coverage": (["-O1", "-g0", "--coverage", "-fprofile-update=atomic"], ["--coverage"]),
 }
-cflags, ldflags, directives, macros = MODES[MODE]
+cflags, ldflags = MODES[MODE]
 # -O3 pays in loops over records and their bytes; what runs once a file or a batch of columns is made small.
 SMALL = (
     "kstore/engine/columns/array",
@@ -113,15 +110,14 @@ setup(
                     depends=NEEDED,
                     extra_compile_args=CFLAGS + cflags + level_for(source),
                     extra_link_args=ldflags,
-                    define_macros=macros,
                 )
                 for source in MODULES
             ],
             include_path=["include"],
-            emit_linenums=MODE == "debug",  # gdb shows the lines of the .pyx
+            emit_linenums=MODE in {"debug", "coverage"},  # gdb shows, and gcov counts, the lines of the .pyx
             nthreads=os.cpu_count() or 1,
-            # the coverage plugin needs the .c beside the .pyx; the asan build has the same C as the release
-            build_dir=None if MODE == "coverage" else f"build/cython-{'release' if MODE == 'asan' else MODE}",
+            # the asan build has the same C as the release
+            build_dir=f"build/cython-{'release' if MODE == 'asan' else MODE}",
             compiler_directives={
                 "language_level": 3,
                 "auto_pickle": False,
@@ -130,7 +126,6 @@ setup(
                 # the same, and it takes 18 KB less than with functions of Cython's own.
                 "embedsignature.format": "clinic",
                 "warn.unused": True,
-                **directives,
             },
         )
     ),
