@@ -108,6 +108,8 @@ def command_line() -> str:
     commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     table = "\n".join(f"| [{a.dest}](#kstore-{a.dest}) | {a.help} |" for a in commands._choices_actions)
     page = COMMAND_LINE.format(examples=EXAMPLES.removeprefix("examples:\n"), table=table)
+    for sub in commands.choices.values():
+        sub.load()
     return page + "\n" + "\n".join(_command(name, sub) for name, sub in commands.choices.items())
 
 

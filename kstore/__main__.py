@@ -6,34 +6,11 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any, TextIO
 
 from kstore._version import __version__
 from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError
-from kstore.tools.commands import (
-    alter,
-    append,
-    compact,
-    create,
-    cursors,
-    delete,
-    describe,
-    dump,
-    erase,
-    find,
-    follow,
-    get,
-    keep,
-    keys,
-    records,
-    recover,
-    retain,
-    sink,
-    stat,
-    top,
-    topics,
-    truncate,
-)
 from kstore.tools.terminal import Screen
 
 EXAMPLES = """examples:
@@ -68,32 +45,29 @@ Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted
 (0 of those that run until they are: top and keep). If records are known to be lost at the end of a log, or between segments,
 records prints what is there, says so on stderr unless --as-is is given, and ends with 0; stat ends with 1."""
 
-COMMANDS = {
-    "dump": (dump, "print the files of a partition as kafka-dump-log does"),
-    "records": (records, "print the records of a partition"),
-    "follow": (follow, "print records as they are appended"),
-    "find": (find, "find a record by offset or by time"),
-    "get": (get, "print the last record of a key, or all of them"),
-    "stat": (stat, "describe a partition or a log directory, and what is wrong with it"),
-    "append": (append, "append lines or JSON Lines from standard input"),
-    "retain": (retain, "delete old segments by size and age, or say which"),
-    "compact": (compact, "keep the last record of each key only, or say what would go"),
-    "erase": (erase, "remove the records of keys for good, or say which would go"),
-    "keys": (keys, "make .keys files, with which the last record of a key is found at once"),
-    "recover": (recover, "recover a partition after an unclean stop"),
-    "truncate": (truncate, "remove the records from an offset to the end"),
-    "topics": (topics, "list the topics of a log directory"),
-    "describe": (describe, "print a topic's configuration and partitions"),
-    "create": (create, "make a topic in a log directory"),
-    "alter": (alter, "change a topic's configuration, or give it more partitions"),
-    "cursors": (
-        cursors,
-        "print how far groups of readers have come, put a group elsewhere, exchange with Kafka",
-    ),
-    "keep": (keep, "delete old segments, compact and so on in a log directory, until it is ended"),
-    "top": (top, "show the partitions that are written most, again and again"),
-    "sink": (sink, "print what Spark's writers have under way and in staging, or finish, give up, sweep it"),
-    "delete": (delete, "delete a topic with all its records"),
+COMMANDS = {  # each is a module of kstore.tools.commands, which is imported when it is used
+    "dump": "print the files of a partition as kafka-dump-log does",
+    "records": "print the records of a partition",
+    "follow": "print records as they are appended",
+    "find": "find a record by offset or by time",
+    "get": "print the last record of a key, or all of them",
+    "stat": "describe a partition or a log directory, and what is wrong with it",
+    "append": "append lines or JSON Lines from standard input",
+    "retain": "delete old segments by size and age, or say which",
+    "compact": "keep the last record of each key only, or say what would go",
+    "erase": "remove the records of keys for good, or say which would go",
+    "keys": "make .keys files, with which the last record of a key is found at once",
+    "recover": "recover a partition after an unclean stop",
+    "truncate": "remove the records from an offset to the end",
+    "topics": "list the topics of a log directory",
+    "describe": "print a topic's configuration and partitions",
+    "create": "make a topic in a log directory",
+    "alter": "change a topic's configuration, or give it more partitions",
+    "cursors": "print how far groups of readers have come, put a group elsewhere, exchange with Kafka",
+    "keep": "delete old segments, compact and so on in a log directory, until it is ended",
+    "top": "show the partitions that are written most, again and again",
+    "sink": "print what Spark's writers have under way and in staging, or finish, give up, sweep it",
+    "delete": "delete a topic with all its records",
 }
 
 
@@ -115,9 +89,24 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Command(_Parser):
-    """The parser of one subcommand, which says its own usage also of options that it does not know."""
+    """The parser of one subcommand. It imports the command's module when it is used, and reports unknown options with its own
+    usage."""
+
+    def __init__(self, *args: Any, module: str, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._module: str | None = module
+
+    def load(self) -> None:
+        """Imports the command, and adds its description and arguments, once."""
+        if self._module is not None:
+            command = import_module(f"kstore.tools.commands.{self._module}")
+            self._module = None
+            self.description = command.__doc__
+            command.add_arguments(self)
+            self.set_defaults(run=command.run)
 
     def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
+        self.load()
         found, unknown = super().parse_known_args(*args, **options)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -134,10 +123,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kstore {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Command)
-    for name, (module, text) in COMMANDS.items():
-        sub = commands.add_parser(name, help=text, description=module.__doc__)
-        module.add_arguments(sub)
-        sub.set_defaults(run=module.run)
+    for name, text in COMMANDS.items():
+        commands.add_parser(name, help=text, module=name)
     return parser
 
 
