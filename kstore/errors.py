@@ -116,8 +116,8 @@ class UnsupportedCodecError(CorruptRecordError):
 class RecordTooLargeError(KstoreError, ValueError):
     """More bytes than a limit allows.
 
-    Either a batch to append that is larger than max_message_bytes, or a compressed batch that unpacks to more than
-    max_decompressed_bytes. `size` is the number of bytes, `limit` what is allowed.
+    A batch to append that is larger than max_message_bytes, or a batch that unpacks to more than
+    max_decompressed_bytes: a writer does not append one, and a reader does not unpack one. `size` is the number of bytes, `limit` what is allowed.
     """
 
     def __init__(self, reason: str, *, size: int, limit: int, file: str = "", position: int = -1) -> None:

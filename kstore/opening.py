@@ -93,7 +93,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             records (section 6.7 of docs/spec.md). Default 86,400,000, a day.
 
     Options for both:
-        max_decompressed_bytes: the most bytes that one compressed batch may unpack to. Default 256 MiB.
+        max_decompressed_bytes: the most bytes that one compressed batch may unpack to, in reading and in appending: a
+            writer refuses what a reader with this limit would refuse. Default 256 MiB.
         clean, recovery_point, log_start_offset: replace what the files beside the partition say: whether it was closed
             cleanly, the offset below which it needs no recovery, and the first offset that can be read. These files
             are in the log directory around the partition, or in the partition's own directory if there is none.

@@ -180,7 +180,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._use_own_clock()
         now = self.clock_ms()
         directory = Path(self.path)
-        self._apply_limits(limits_of(self._config, durability))
+        self._apply_limits(limits_of(self._config, durability, self._max_decompressed_bytes))
         made = not directory.is_dir()
         if made:
             if not create:
@@ -453,7 +453,7 @@ class LogWriter(RecordAppender, PartitionLog):
         with self._held():
             self._check_usable()
             config = change(self._config)
-            limits = limits_of(config, self._durability)
+            limits = limits_of(config, self._durability, self._max_decompressed_bytes)
             if self._keeps_config:
                 self._check_place()
                 write_options(Path(self._directory), given_in_text(config))

@@ -7,6 +7,7 @@ cdef struct ks_rules:
     bint follower            # offsets are kept
     bint client              # as from a producer
     int64_t max_message_bytes
+    int64_t unpacked_max     # bytes: what readers make of a batch at most
     int64_t before_max_ms
     int64_t after_max_ms
     bint log_append_time

@@ -11,6 +11,7 @@ from libc.string cimport memset
 
 from kstore.engine.io.file cimport SMALL
 from kstore.engine.record.batch cimport raise_fault
+from kstore.engine.record.header_limit cimport ks_headers_fit
 from libkstore.build cimport ks_put_crc
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
@@ -56,6 +57,7 @@ cdef enum:
     ARRIVAL_ORDER = -5
     ARRIVAL_REFUSED = -6       # a record that the topic's rules do not allow
     ARRIVAL_CODEC = -7         # a codec that Kafka does not know
+    ARRIVAL_UNREADABLE = -8    # more headers in a record than readers make objects of
 
 
 cdef bint within(const ks_rules *rules, int64_t timestamp, int64_t now) noexcept nogil:
@@ -119,6 +121,8 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
         if not b.base_offset <= r.offset <= b.last_offset:  # beyond Kafka, which appends it: readers say it is damaged
             ks_fail(fault, KS_E_STRAY, <size_t>(q - p), b.last_offset, r.offset)
             return ARRIVAL_RECORDS
+        if r.headers_count and not ks_headers_fit(r.headers_count, r.end - r.headers, rules.unpacked_max):
+            return ARRIVAL_UNREADABLE
         if rules.keys_required and r.key_size < 0 and not b.attributes & KS_CONTROL:
             return ARRIVAL_REFUSED
         if not rules.log_append_time and r.timestamp != -1:
@@ -211,6 +215,13 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
             f"batch larger than {_MAX_MESSAGE_BYTES}",
             size=b.size,
             limit=rules.max_message_bytes,
+            position=at,
+        )
+    if status == ARRIVAL_UNREADABLE:
+        raise RecordTooLargeError(
+            "the headers of a record take more memory than max_decompressed_bytes",
+            size=b.size,
+            limit=rules.unpacked_max,
             position=at,
         )
     if status == ARRIVAL_ORDER:

@@ -12,7 +12,8 @@ class AppendLimits(NamedTuple):
     """What the configuration of a log says of appends, as plain values.
 
     `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for what they
-    come in; `codec` and `level` are those of records that are encoded here."""
+    come in; `codec` and `level` are those of records that are encoded here. A batch that would unpack to more than
+    `max_decompressed_bytes`, at which readers stop, is refused."""
 
     segment_bytes: int
     segment_ms: int
@@ -26,6 +27,7 @@ class AppendLimits(NamedTuple):
     target_codec: int
     codec: int
     level: int
+    max_decompressed_bytes: int
 
 class _Event(Protocol):
     def set(self) -> None: ...

@@ -66,7 +66,8 @@ class AppendLimits(NamedTuple):
     """What the configuration of a log says of appends, as plain values.
 
     `durability` is a place in DURABILITY. `target_codec` is what batches of others are encoded to, -1 for what they
-    come in; `codec` and `level` are those of records that are encoded here.
+    come in; `codec` and `level` are those of records that are encoded here. A batch that would unpack to more than
+    `max_decompressed_bytes`, at which readers stop, is refused.
     """
 
     segment_bytes: int
@@ -81,6 +82,7 @@ class AppendLimits(NamedTuple):
     target_codec: int
     codec: int
     level: int
+    max_decompressed_bytes: int
 
 
 cdef int sync_all(list files) except -1:
@@ -177,9 +179,10 @@ cdef class LogAppender:
         cdef int64_t segment_bytes, segment_ms, max_message_bytes, before_max_ms, after_max_ms, flush_messages
         cdef bint log_append_time, keys_required
         cdef int durability, target_codec, codec, level
+        cdef int64_t max_decompressed_bytes
         (
             segment_bytes, segment_ms, max_message_bytes, before_max_ms, after_max_ms, flush_messages,
-            log_append_time, keys_required, durability, target_codec, codec, level,
+            log_append_time, keys_required, durability, target_codec, codec, level, max_decompressed_bytes,
         ) = limits
         if self.builder is None:
             raise LogClosedError("the log was garbage")
@@ -195,6 +198,7 @@ cdef class LogAppender:
         self.target_codec = target_codec
         self.builder.codec = codec
         self.builder.level = level
+        self.builder.unpacked_max = max_decompressed_bytes
 
     def _use_own_clock(self):
         """From here on `_clock_ms` tells the time."""

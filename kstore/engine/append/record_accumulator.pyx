@@ -118,6 +118,7 @@ cdef class RecordAccumulator:
         ks_owned_lock_init(&self.mutex)
         self.log = log
         self.batch_bytes = min(<int64_t>integer("batch_bytes", batch_bytes), log.segment_bytes, log.max_message_bytes)
+        self.batch_bytes = min(self.batch_bytes, log.builder.unpacked_max)
         self.builder = log.builder.emptied()
         self.batch = PendingBatch()
 
@@ -155,6 +156,7 @@ cdef class RecordAccumulator:
         cdef Ticket ticket
         cdef int64_t now, at, given = 0, delta = 0
         cdef size_t body = 0
+        cdef int status
         made = read_fields(value, key, headers, &f)
         if timestamp is not None:
             given = moment(timestamp)
@@ -183,12 +185,11 @@ cdef class RecordAccumulator:
                     raise RecordTooLargeError(TOO_LARGE, size=<int64_t>body, limit=self.log.max_message_bytes)
                 self.begin()
             ticket = Ticket.__new__(Ticket)
-            if builder.put(
-                body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size
-            ) < 0:
-                raise MemoryError(f"a record of {body} bytes")
+            status = builder.put(body, at, f.key, f.key_size, f.value, f.value_size, f.headers, f.headers_size)
+            if status < 0:
+                builder.raise_status(status, TOO_LARGE, <int64_t>body, self.log.max_message_bytes)
             if builder.batch.records_count == 1 and builder.used > min(
-                self.log.max_message_bytes, self.log.segment_bytes
+                self.log.max_message_bytes, self.log.segment_bytes, builder.unpacked_max
             ):
                 self.write_alone()
             else:
@@ -205,9 +206,10 @@ cdef class RecordAccumulator:
         cdef BatchBuilder builder = self.builder
         builder.codec = self.log.builder.codec
         builder.level = self.log.builder.level
+        builder.unpacked_max = self.log.builder.unpacked_max
         builder.used = 0
         if builder.begin(0, 0, KS_LOG_APPEND_TIME if self.log.log_append_time else 0) < 0:
-            raise MemoryError("a batch")
+            raise MemoryError("no memory for a batch")
         self.batch = PendingBatch()
         self._began()
         return 0

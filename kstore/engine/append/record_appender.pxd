@@ -32,6 +32,8 @@ cdef class RecordAppender(LogAppender):
     cdef int check_columns(
         self, const ks_columns *columns, HeaderInput headers, int64_t most, int64_t now
     ) except -1
+    cdef int check_headers(self, const ks_columns *columns, HeaderInput headers) except -1
+    cdef int refuse_build(self, int status, const ks_columns *columns, int64_t i) except -1
     cdef int check_large(
         self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most, int64_t now
     ) except -1

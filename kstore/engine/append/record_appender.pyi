@@ -46,7 +46,8 @@ class RecordAppender(LogAppender):
         Raises:
             InvalidTimestampError: the configuration does not allow the timestamp.
             InvalidRecordError: cleanup_policy is compact, and there is no key.
-            RecordTooLargeError: the record is larger than max_message_bytes.
+            RecordTooLargeError: the record is larger than max_message_bytes, or a reader with this
+                max_decompressed_bytes would refuse it.
             OSError: it could not be written. After any of these the log is as it was."""
     def extend(
         self,

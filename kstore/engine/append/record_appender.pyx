@@ -23,8 +23,9 @@ from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport TimestampInput, moment
 from kstore.engine.io.file cimport SMALL, took
 from kstore.engine.record.batch cimport raise_fault
-from kstore.engine.record.batch_builder cimport BatchBuilder, ks_columns, ks_fields, read_fields
+from kstore.engine.record.batch_builder cimport BUILD_HEADERS, BatchBuilder, ks_columns, ks_fields, read_fields
 from kstore.engine.record.compress cimport compress_bound
+from kstore.engine.record.header_limit cimport HEADER_OBJECTS, ks_encoded_headers_fit
 from kstore.engine.segment.active_segment cimport ROLL_NOT
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_offset, ks_record_body, ks_varlong_size
 from libkstore.format cimport KS_BATCH_OVERHEAD, KS_LOG_APPEND_TIME, KS_OK, ks_batch, ks_fault, ks_parse_header
@@ -51,7 +52,6 @@ cdef enum:
     MOST_KEPT = 4 << 20    # a larger buffer is let go after the call
     APPEND_BAD_TIMESTAMP = -1
     APPEND_NO_KEY = -2
-    APPEND_TOO_LARGE = -3
 
 
 class Appended(NamedTuple):
@@ -136,12 +136,14 @@ cdef class RecordAppender(LogAppender):
         Raises:
             InvalidTimestampError: the configuration does not allow the timestamp.
             InvalidRecordError: cleanup_policy is compact, and there is no key.
-            RecordTooLargeError: the record is larger than max_message_bytes.
+            RecordTooLargeError: the record is larger than max_message_bytes, or a reader with this
+                max_decompressed_bytes would refuse it.
             OSError: it could not be written. After any of these the log is as it was.
         """
         cdef BatchBuilder builder = self.builder
         cdef ks_fields f
         cdef int64_t now, at, offset, given = 0, began
+        cdef int status
         made = read_fields(value, key, headers, &f)
         if timestamp is not None:
             given = moment(timestamp)  # before the mutex: it may run Python code
@@ -159,13 +161,13 @@ cdef class RecordAppender(LogAppender):
             self.refuse_offsets(1)
             offset = self.end
             builder.used = 0
-            if builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0) < 0:
-                raise MemoryError("a batch")
-            if builder.add(at, &f) < 0:
-                raise RecordTooLargeError(
-                    f"record larger than {_MAX_MESSAGE_BYTES}",
-                    size=f.key_size + f.value_size + f.headers_size,
-                    limit=self.max_message_bytes,
+            status = builder.begin(offset, self.leader_epoch, KS_LOG_APPEND_TIME if self.log_append_time else 0)
+            if status == 0:
+                status = builder.add(at, &f)
+            if status < 0:
+                builder.raise_status(
+                    status, f"record larger than {_MAX_MESSAGE_BYTES}",
+                    f.key_size + f.value_size + f.headers_size, self.max_message_bytes,
                 )
             builder.finish()
             self.refuse_size(builder.used)
@@ -247,13 +249,12 @@ cdef class RecordAppender(LogAppender):
             builder.used = 0
             with nogil:
                 while i < count:
-                    if builder.begin(start, self.leader_epoch, attributes) < 0:
-                        with gil:
-                            raise MemoryError("a batch")
-                    filled = builder.fill(&columns, header_lists, i, most)
+                    filled = builder.begin(start, self.leader_epoch, attributes)
+                    if filled == 0:
+                        filled = builder.fill(&columns, header_lists, i, most)
                     if filled < 0:
                         with gil:
-                            self.refuse_record(&columns, i + builder.batch.records_count, APPEND_TOO_LARGE, now)
+                            self.refuse_build(<int>filled, &columns, i + builder.batch.records_count)
                     builder.finish()
                     i += filled
                     start += filled
@@ -369,6 +370,7 @@ cdef class RecordAppender(LogAppender):
         """How many bytes a batch of several records may have: so few that packing cannot make it too large."""
         cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes)
         if self.builder.codec:
+            limit = min(limit, max(self.builder.unpacked_max, <int64_t>1))
             limit -= compress_bound(self.builder.codec, limit) - limit
         return min(batch_bytes, limit)
 
@@ -384,9 +386,35 @@ cdef class RecordAppender(LogAppender):
             status = self.wrong_record(columns, now, safe, &i, &large)
         if status < 0:
             self.refuse_record(columns, i, status, now)
+        if headers.size > self.builder.unpacked_max // HEADER_OBJECTS:
+            self.check_headers(columns, headers)
         if large >= 0:
             self.check_large(columns, headers, large, most, now)
         return 0
+
+    cdef int check_headers(self, const ks_columns *columns, HeaderInput headers) except -1:
+        """RecordTooLargeError for the first record with more headers than readers make objects of."""
+        cdef const uint8_t *encoded
+        cdef int64_t i, size = 0
+        for i in range(columns.count):
+            encoded = headers.headers_at(i, &size)
+            if not ks_encoded_headers_fit(encoded, size, self.builder.unpacked_max):
+                self.refuse_build(BUILD_HEADERS, columns, i)
+            if headers.ends is NULL:  # all have the same
+                return 0
+        return 0
+
+    cdef int refuse_build(self, int status, const ks_columns *columns, int64_t i) except -1:
+        """Raises why a batch could not be built, at record `i`."""
+        cdef int64_t key_size = 0, value_size = 0
+        ks_cell(columns.values, i, &value_size)
+        ks_cell(columns.keys, i, &key_size)
+        self.builder.raise_status(
+            status,
+            f"record {i}" if status == BUILD_HEADERS else f"record {i} larger than {_MAX_MESSAGE_BYTES} or {_SEGMENT_BYTES}",
+            max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
+            min(self.max_message_bytes, self.segment_bytes),
+        )
 
     cdef int check_large(
         self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most, int64_t now
@@ -394,7 +422,7 @@ cdef class RecordAppender(LogAppender):
         """Whether each record, from one on, can be appended that is too large for a batch with others. What may be
         small enough when it is packed is packed to see it."""
         cdef BatchBuilder builder = self.builder
-        cdef int64_t i, key_size = 0, value_size = 0, headers_size = 0, size
+        cdef int64_t i, key_size = 0, value_size = 0, headers_size = 0, size, status
         cdef int64_t limit = min(self.max_message_bytes, self.segment_bytes), safe = self.most_of(INT64_MAX)
         for i in range(first, columns.count):
             ks_cell(columns.values, i, &value_size)
@@ -406,10 +434,11 @@ cdef class RecordAppender(LogAppender):
                 continue
             if builder.codec:
                 builder.used = 0
-                if builder.begin(0, self.leader_epoch, 0) < 0:
-                    raise MemoryError("a batch")
-                if builder.fill(columns, headers, i, 0) < 0:
-                    self.refuse_record(columns, i, APPEND_TOO_LARGE, now)
+                status = builder.begin(0, self.leader_epoch, 0)
+                if status == 0:
+                    status = builder.fill(columns, headers, i, 0)
+                if status < 0:
+                    self.refuse_build(<int>status, columns, i)
                 builder.finish()
                 builder.used = 0
                 size = builder.batch.size
@@ -455,17 +484,8 @@ cdef class RecordAppender(LogAppender):
         return status
 
     cdef int refuse_record(self, const ks_columns *columns, int64_t i, int status, int64_t now) except -1:
-        cdef int64_t key_size = 0, value_size = 0
         if status == APPEND_NO_KEY:
             raise InvalidRecordError(f"record {i}: {NO_KEY}")
-        if status == APPEND_TOO_LARGE:
-            ks_cell(columns.values, i, &value_size)
-            ks_cell(columns.keys, i, &key_size)
-            raise RecordTooLargeError(
-                f"record {i} larger than {_MAX_MESSAGE_BYTES} or {_SEGMENT_BYTES}",
-                size=max(key_size, <int64_t>0) + max(value_size, <int64_t>0),
-                limit=min(self.max_message_bytes, self.segment_bytes),
-            )
         at = columns.timestamps[i] if columns.timestamps is not NULL else columns.timestamp
         try:
             self.check_timestamp(at, now)
@@ -515,6 +535,7 @@ cdef class RecordAppender(LogAppender):
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
             rules.newest_epoch = -1 if leader_epoch is None else epoch
             rules.max_message_bytes = self.max_message_bytes
+            rules.unpacked_max = self.builder.unpacked_max
             rules.before_max_ms = self.before_max_ms
             rules.after_max_ms = self.after_max_ms
             rules.log_append_time = self.log_append_time
@@ -579,6 +600,7 @@ cdef class RecordAppender(LogAppender):
         `as_they_are`: we do not change them either, so bytes need no copy; the caller keeps them alive."""
         cdef BatchBuilder builder = self.builder
         cdef Py_buffer view
+        cdef int status
         if as_they_are and PyBytes_CheckExact(encoded):
             self.given = <uint8_t *>PyBytes_AS_STRING(encoded)
             self.given_size = PyBytes_GET_SIZE(encoded)
@@ -588,8 +610,9 @@ cdef class RecordAppender(LogAppender):
         PyObject_GetBuffer(encoded, &view, PyBUF_SIMPLE)
         try:
             builder.used = builder.start = 0
-            if builder.ensure(view.len) < 0:
-                raise MemoryError("batches to be appended")
+            status = builder.ensure(view.len)
+            if status < 0:
+                builder.raise_status(status, "batches to append larger than 2^31 - 1 bytes", view.len, INT32_MAX)
             if 0 < view.len < SMALL:
                 memcpy(builder.data, view.buf, <size_t>view.len)
             elif view.len:

@@ -12,6 +12,7 @@ from cython cimport final, freelist, no_gc
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 
 from kstore.engine.record.decompress cimport decompress_at
+from kstore.engine.record.header_limit cimport HEADER_OBJECTS, ks_headers_fit
 from libkstore.format cimport (
     KS_ATTRIBUTES_AT,
     KS_BATCH_OVERHEAD,
@@ -72,9 +73,6 @@ REASONS = {
     KS_E_OFFSET: "offsets of a batch",
     KS_E_STRAY: "offset of a record, outside those of its batch",
 }
-
-cdef enum:
-    HEADER_OBJECTS = 176  # bytes of memory: a tuple with its place in another, a short str, short bytes
 
 cdef tuple NO_HEADERS = ()
 cdef tuple TIMESTAMP_TYPE = TIMESTAMP_TYPES
@@ -289,7 +287,7 @@ cdef class Records:
     cdef int check_headers(self, const ks_record *r) except -1:
         """RecordTooLargeError where the headers would need more memory as objects than the limit on what a batch
         unpacks to: they may have two bytes each in the file."""
-        if <int64_t>r.headers_count * HEADER_OBJECTS + (r.end - r.headers) > self.limit:
+        if not ks_headers_fit(r.headers_count, r.end - r.headers, self.limit):
             raise RecordTooLargeError(
                 f"the {r.headers_count} headers of record {r.offset} take more memory than max_decompressed_bytes",
                 size=<int64_t>r.headers_count * HEADER_OBJECTS + (r.end - r.headers),

@@ -5,6 +5,11 @@ from kstore.engine.columns.column_input cimport HeaderInput
 from libkstore.format cimport ks_batch
 
 
+cdef enum:
+    BUILD_NO_MEMORY = -1
+    BUILD_TOO_LARGE = -2        # the batch would pass 2^31 - 1 bytes
+    BUILD_HEADERS = -3          # the record's headers, as objects, would take more memory than readers allow
+
 # What a record says, as pointers into Python objects that the caller keeps; null has size -1.
 cdef struct ks_fields:
     const uint8_t *key
@@ -35,6 +40,7 @@ cdef class BatchBuilder:
     cdef ks_batch batch
     cdef int codec
     cdef int level
+    cdef int64_t unpacked_max   # bytes: what readers unpack a batch to at most
 
     cdef BatchBuilder emptied(self)
     cdef int ensure(self, int64_t more) noexcept nogil
@@ -45,5 +51,6 @@ cdef class BatchBuilder:
     ) noexcept nogil
     cdef int add(self, int64_t timestamp, const ks_fields *f) noexcept nogil
     cdef int64_t fill(self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most) noexcept nogil
+    cdef int raise_status(self, int status, str what, int64_t size, int64_t limit) except -1
     cdef int finish(self) except -1 nogil
     cdef int pack(self) except -1

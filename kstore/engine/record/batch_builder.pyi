@@ -45,4 +45,4 @@ class BatchBuilder:
     """A buffer of encoded batches that grows; the last one may be open. For one thread at a time.
 
     `begin` opens a batch, `add` (or `put`, for who knows the record's size) adds records, `finish` closes it.
-    Statuses are 0, or -1 where memory ran out or the batch would pass 2^31 - 1 bytes."""
+    Statuses are 0, or one of BUILD_NO_MEMORY, BUILD_TOO_LARGE and BUILD_HEADERS."""

@@ -11,6 +11,7 @@ from kstore.engine.columns.binary_input cimport CELLS_POINTERS, ks_cell, ks_cell
 from kstore.engine.columns.column_input cimport HeaderInput
 from kstore.engine.columns.column_input cimport moment
 from kstore.engine.record.compress cimport level_of, compress_bound, compress_into
+from kstore.engine.record.header_limit cimport ks_encoded_headers_fit
 from libkstore.build cimport KS_RECORD_OVERHEAD, ks_put_header, ks_put_record, ks_record_body, ks_varlong_size
 from libkstore.format cimport (
     KS_BATCH_OVERHEAD,
@@ -24,6 +25,7 @@ from libkstore.format cimport (
 
 from kstore.arguments import boolean, choice, elements, integer
 from kstore.engine.record.decompress import NAMES as CODECS
+from kstore.errors import RecordTooLargeError
 
 cdef const uint8_t *NO_HEADERS = <const uint8_t *>b"\0"
 
@@ -131,8 +133,11 @@ cdef class BatchBuilder:
     """A buffer of encoded batches that grows; the last one may be open. For one thread at a time.
 
     `begin` opens a batch, `add` (or `put`, for who knows the record's size) adds records, `finish` closes it.
-    Statuses are 0, or -1 where memory ran out or the batch would pass 2^31 - 1 bytes.
+    Statuses are 0, or one of BUILD_NO_MEMORY, BUILD_TOO_LARGE and BUILD_HEADERS.
     """
+
+    def __cinit__(self):
+        self.unpacked_max = INT64_MAX
 
     def __dealloc__(self):
         PyMem_RawFree(self.data)
@@ -140,14 +145,14 @@ cdef class BatchBuilder:
     cdef int ensure(self, int64_t more) noexcept nogil:
         cdef int64_t room
         cdef uint8_t *grown
+        if self.used + more - self.start > INT32_MAX:
+            return BUILD_TOO_LARGE
         if self.used + more <= self.room:
             return 0
-        if self.used + more - self.start > INT32_MAX:
-            return -1
         room = max(self.used + more + (more >> 3), max(2 * self.room, <int64_t>FIRST_ROOM))
         grown = <uint8_t *>PyMem_RawRealloc(self.data, <size_t>room)
         if grown is NULL:
-            return -1
+            return BUILD_NO_MEMORY
         self.data = grown
         self.room = room
         return 0
@@ -157,13 +162,26 @@ cdef class BatchBuilder:
         cdef BatchBuilder builder = BatchBuilder.__new__(BatchBuilder)
         builder.codec = self.codec
         builder.level = self.level
+        builder.unpacked_max = self.unpacked_max
         return builder
+
+    cdef int raise_status(self, int status, str what, int64_t size, int64_t limit) except -1:
+        """Raises what a negative status of this class stands for; `what`, `size` and `limit` are of a record or batch
+        that is too large."""
+        if status == BUILD_NO_MEMORY:
+            raise MemoryError("no memory for a batch")
+        if status == BUILD_HEADERS:
+            raise RecordTooLargeError(
+                f"{what}: its headers take more memory than max_decompressed_bytes", size=size, limit=self.unpacked_max
+            )
+        raise RecordTooLargeError(what, size=size, limit=limit)
 
     cdef int begin(self, int64_t base_offset, int32_t leader_epoch, int attributes) noexcept nogil:
         cdef ks_batch *b = &self.batch
         self.start = self.used
-        if self.ensure(KS_BATCH_OVERHEAD) < 0:
-            return -1
+        cdef int status = self.ensure(KS_BATCH_OVERHEAD)
+        if status < 0:
+            return status
         self.used += KS_BATCH_OVERHEAD
         b.base_offset = base_offset
         b.leader_epoch = leader_epoch
@@ -184,8 +202,11 @@ cdef class BatchBuilder:
     ) noexcept nogil:
         cdef ks_batch *b = &self.batch
         cdef uint8_t *p
-        if body > INT32_MAX or self.ensure(<int64_t>body + 5) < 0:
-            return -1
+        cdef int status = BUILD_TOO_LARGE if body > INT32_MAX else self.ensure(<int64_t>body + 5)
+        if status < 0:
+            return status
+        if not ks_encoded_headers_fit(headers, headers_size, self.unpacked_max):
+            return BUILD_HEADERS
         if b.records_count == 0:
             b.base_timestamp = timestamp
         if timestamp > b.max_timestamp:
@@ -208,7 +229,7 @@ cdef class BatchBuilder:
 
     cdef int64_t fill(self, const ks_columns *columns, HeaderInput headers, int64_t first, int64_t most) noexcept nogil:
         """Adds records of `columns` to the batch just begun, from the first on, at least one, while it has at most
-        `most` bytes; how many, or -1: then records_count says how many went well.
+        `most` bytes; how many, or a negative status: then records_count says how many went well.
 
         What is touched a record lies in locals: what is written through a pointer to bytes may alias all else."""
         cdef ks_batch *b = &self.batch
@@ -225,6 +246,7 @@ cdef class BatchBuilder:
         cdef uint8_t *end = self.data + self.room
         cdef size_t body
         cdef bint scattered = is_scattered(&values), scattered_keys = is_scattered(&keys)
+        cdef int status
         while n < left:
             if scattered and n + AHEAD < left:
                 fetch_ahead(&values, first + n + AHEAD)
@@ -243,9 +265,10 @@ cdef class BatchBuilder:
                 break
             if body > INT32_MAX or whole > end - p:
                 self.used = p - self.data
-                if body > INT32_MAX or self.ensure(whole) < 0:
+                status = BUILD_TOO_LARGE if body > INT32_MAX else self.ensure(whole)
+                if status < 0:
                     b.records_count = <int32_t>n
-                    return -1
+                    return status
                 p = self.data + self.used
                 start = self.data + self.start
                 end = self.data + self.room
@@ -273,14 +296,23 @@ cdef class BatchBuilder:
     cdef int pack(self) except -1:
         cdef int64_t at = self.start + KS_BATCH_OVERHEAD, size = self.used - at, packed
         cdef int64_t bound = compress_bound(self.codec, size)
-        cdef uint8_t *scratch = <uint8_t *>PyMem_RawMalloc(<size_t>bound)
+        cdef uint8_t *scratch
+        cdef int status
+        if size > self.unpacked_max:
+            raise RecordTooLargeError(
+                "the records of a batch that is to be compressed are larger than max_decompressed_bytes",
+                size=size,
+                limit=self.unpacked_max,
+            )
+        scratch = <uint8_t *>PyMem_RawMalloc(<size_t>bound)
         if scratch is NULL:
-            raise MemoryError("a batch to be packed")
+            raise MemoryError("no memory to compress a batch")
         try:
             packed = compress_into(self.codec, self.level, self.data + at, size, scratch, bound)
             self.used = at
-            if self.ensure(packed) < 0:
-                raise MemoryError("a packed batch")
+            status = self.ensure(packed)
+            if status < 0:
+                self.raise_status(status, "a compressed batch is larger than 2^31 - 1 bytes", packed, INT32_MAX)
             memcpy(self.data + at, scratch, <size_t>packed)
             self.used += packed
         finally:
@@ -352,7 +384,7 @@ def encode_batch(
     attributes |= KS_LOG_APPEND_TIME if log_append_time is not None else 0
     attributes |= KS_DELETE_HORIZON if delete_horizon is not None else 0
     if builder.begin(base_offset, leader_epoch, attributes) < 0:
-        raise MemoryError("a batch")
+        raise MemoryError("no memory for a batch")
     b.producer_id = producer_id
     b.producer_epoch = <short>producer_epoch
     b.base_sequence = base_sequence
@@ -378,7 +410,7 @@ def encode_batch(
         if body > INT32_MAX or builder.used + <int64_t>body + KS_RECORD_OVERHEAD - builder.start > INT32_MAX:
             raise OverflowError("a batch holds at most 2^31 - 1 bytes")
         if builder.ensure(<int64_t>body + KS_RECORD_OVERHEAD) < 0:
-            raise MemoryError("a batch")
+            raise MemoryError("no memory for a batch")
         p = builder.data + builder.used
         builder.used += ks_put_record(
             p, body, timestamp - b.base_timestamp, delta, f.key, f.key_size, f.value, f.value_size, f.headers,

@@ -1,11 +1,14 @@
 """What a configuration says of appends, in the plain values that the engine takes."""
 
+from kstore.arguments import MAX_DECOMPRESSED_BYTES
 from kstore.config import LogConfig
 from kstore.engine.append.log_appender import DURABILITY, AppendLimits
 from kstore.engine.record.decompress import NAMES as CODECS
 
 
-def limits_of(config: LogConfig, durability: str) -> AppendLimits:
+def limits_of(
+    config: LogConfig, durability: str, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> AppendLimits:
     """The limits for this configuration; compaction wants keys, and rolls in time for max.compaction.lag.ms."""
     compacts = "compact" in config.cleanup_policy
     segment_ms = config.segment_ms
@@ -31,4 +34,5 @@ def limits_of(config: LogConfig, durability: str) -> AppendLimits:
         target_codec=target,
         codec=max(target, 0),
         level=levels.get(name, -1),
+        max_decompressed_bytes=max_decompressed_bytes,
     )

@@ -4,8 +4,9 @@ from kstore.config import LogConfig
 from kstore.engine.append.batch_validation import refuse_records, with_timestamps
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.record.batch_builder import encode_batch
-from kstore.errors import CorruptRecordError, InvalidRecordError
+from kstore.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 
+_HEADER_BYTES = 61  # of a v2 batch
 _LEVELS = {"gzip": "compression_gzip_level", "lz4": "compression_lz4_level", "zstd": "compression_zstd_level"}
 
 
@@ -24,12 +25,12 @@ def validate(encoded: bytes, config: LogConfig, now: int, max_decompressed_bytes
         if batch.magic < 2:
             legacy.append(batch)
         else:
-            out.append(_validate(batch, config, now, at))
+            out.append(_validate(batch, config, now, at, max_decompressed_bytes))
         at += size
     if legacy:
         if out or any(message.magic != legacy[0].magic for message in legacy):
             raise InvalidRecordError("batches of different magic in one append")
-        out.append(_converted(legacy, config, now))
+        out.append(_converted(legacy, config, now, max_decompressed_bytes))
     return b"".join(out)
 
 
@@ -59,7 +60,19 @@ def _check(batch: RecordBatch, records: list[Record], config: LogConfig, now: in
     )
 
 
-def _validate(batch: RecordBatch, config: LogConfig, now: int, at: int) -> bytes:
+def _refuse_unreadable(batches: list[RecordBatch], target: str, most: int) -> None:
+    """RecordTooLargeError for batches that are to be compressed here, and which readers would not decompress then."""
+    header = _HEADER_BYTES if batches[0].magic == 2 else 0
+    size = sum(len(batch.data) - header for batch in batches if batch.codec == "none")
+    if target != "none" and size > most:
+        raise RecordTooLargeError(
+            f"{size} bytes of records, to be compressed with {target}, are larger than max_decompressed_bytes",
+            size=size,
+            limit=most,
+        )
+
+
+def _validate(batch: RecordBatch, config: LogConfig, now: int, at: int, most: int) -> bytes:
     try:
         records = batch.records()
     except CorruptRecordError as e:
@@ -72,6 +85,7 @@ def _validate(batch: RecordBatch, config: LogConfig, now: int, at: int) -> bytes
         return _corrected(
             batch, stamp if stamp is not None else max((r.timestamp for r in records), default=-1), stamp
         )
+    _refuse_unreadable([batch], target, most)
     return encode_batch(
         [(r.timestamp, r.key, r.value, r.headers) for r in records],
         codec=target,
@@ -92,7 +106,7 @@ def _corrected(batch: RecordBatch, largest: int, stamp: int | None) -> bytes:
     return with_timestamps(batch.data, largest, stamp is not None)
 
 
-def _converted(messages: list[RecordBatch], config: LogConfig, now: int) -> bytes:
+def _converted(messages: list[RecordBatch], config: LogConfig, now: int, most: int) -> bytes:
     """Messages of magic 0 and 1 as one v2 batch."""
     if len(messages) > 1 and any(m.codec != "none" for m in messages):
         raise InvalidRecordError("a compressed message beside others")
@@ -105,6 +119,7 @@ def _converted(messages: list[RecordBatch], config: LogConfig, now: int) -> byte
         _check(message, message.records(), config, now, 0)
     target = _target(messages[0], config)
     stamp = now if config.message_timestamp_type == "LogAppendTime" else None
+    _refuse_unreadable(messages, target, most)
     return encode_batch(
         [(r.timestamp, r.key, r.value, None) for r in records],
         codec=target,
