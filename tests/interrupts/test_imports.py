@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.processes import environment
 
-# A background job of a shell ignores SIGINT. `pack` makes kstore import deflate, or what stands in its place.
+# A background job of a shell ignores SIGINT. `pack` makes kstore import zstandard, or what stands in its place.
 BEGIN = """
 import os, signal, sys, threading, time
 from pathlib import Path
@@ -23,9 +23,24 @@ sys.path.insert(0, sys.argv[1])
 
 
 def pack(encode=kstore.encode_batch):
-    return len(encode([(0, None, b"v", None)], codec="gzip")) > 0
+    return len(encode([(0, None, b"v", None)], codec="zstd")) > 0
 """
-IN_PLACE = "from gzip import compress as gzip_compress\n"  # of deflate
+# of zstandard
+IN_PLACE = """
+class ZstdCompressionParameters:
+    from_level = staticmethod(int)
+
+
+class ZstdCompressor:
+    def __init__(self, compression_params):
+        pass
+
+    def compress(self, data):
+        return b"packed"
+
+    def memory_size(self):
+        return 0
+"""
 
 BROKEN = """
 hits = []
@@ -87,15 +102,15 @@ CIRCLE = """
 import kstore
 
 try:
-    kstore.encode_batch([(0, None, b"v", None)], codec="gzip")
+    kstore.encode_batch([(0, None, b"v", None)], codec="zstd")
 except kstore.LibraryError as e:
     text = str(e)
 """
 IN_A_CIRCLE = """
-import deflate
+import zstandard
 
-expected = "deflate is being imported by the code that called kstore, which cannot use it yet"
-assert deflate.text == expected, deflate.text
+expected = "zstandard is being imported by the code that called kstore, which cannot use it yet"
+assert zstandard.text == expected, zstandard.text
 """
 AT_THE_END = """
 import atexit
@@ -140,7 +155,7 @@ else:
 
 
 @pytest.mark.parametrize(
-    ("program", "deflate", "more"),
+    ("program", "zstandard", "more"),
     [
         pytest.param(BROKEN, "", ["numpy.exceptions"], id="interrupted"),
         pytest.param(BROKEN, "", ["numpy.dtypes"], id="interrupted late", marks=pytest.mark.nightly),
@@ -151,9 +166,9 @@ else:
         pytest.param(MISSING, "", [], id="a library that is not installed"),
     ],
 )
-def test_imports(tmp_path: Path, program: str, deflate: str, more: list[str]) -> None:
-    if deflate:
-        (tmp_path / "deflate.py").write_text(deflate)
+def test_imports(tmp_path: Path, program: str, zstandard: str, more: list[str]) -> None:
+    if zstandard:
+        (tmp_path / "zstandard.py").write_text(zstandard)
     command = [sys.executable, "-c", BEGIN + program, str(tmp_path), *more]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, check=False, timeout=120

@@ -14,3 +14,11 @@ class CodecError(Exception):
 
 class DecompressLimitError(Exception):
     """The payload unpacks to more than the cap."""
+
+
+def error_of(codec: str, error: Exception) -> Exception:
+    """What kstore raises for an error of the library that unpacks a codec: MemoryError, or CodecError."""
+    text = str(error)
+    if "Allocation error" in text or "Error -4" in text:  # ZSTD_error_memory_allocation, Z_MEM_ERROR
+        return MemoryError(f"{codec}: {text}")
+    return CodecError(f"{codec}: {text}")

@@ -1,15 +1,18 @@
 # cython: binding=False
 """The compressing side of the four codecs (spec 2.6): the records of one batch in, the batch's payload out.
 
-The bytes between the framings are made by libraries: libdeflate (deflate), snappy (cramjam), LZ4 (lz4), Zstandard
-(zstandard). Each is imported when its codec is first used, and each gives up the GIL while it compresses.
+Python's zlib makes gzip, snap.h snappy, and the libraries lz4 and zstandard the other two. Each library is imported when
+its codec is first used, and each gives up the GIL while it compresses. Each raises an error if there is no memory, which
+not every library does: deflate and lz4.block write to NULL, and cramjam aborts the process.
 
 What costs at the size of a batch is not only compressing but setting up for it. So zstd's contexts are kept between
 batches, and zstd is given the parameters that a level stands for when the size is not known: those that Kafka's
 stream has, which are quicker than the ones zstd takes for small inputs, and as good.
 """
 
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+import zlib
+
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -17,6 +20,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from libkstore.format cimport ks_store_u32
+
+cdef extern from "snap.h" nogil:
+    size_t ks_snap(const uint8_t *p, size_t size, uint8_t *out)
 
 from kstore.engine.record import decompress as _codecs
 from kstore.libraries import library
@@ -32,16 +38,16 @@ cdef enum:
     SNAPPY_HEADER = 16
     LZ4_BLOCK = 64 * 1024
     LZ4_HEADER = 7
+    LZ4_BLOCKS = 4            # the frame's code for blocks of that size
     LZ4_FAST = 9              # Kafka's default level stands for the fast compressor, all others for the thorough one
+    LZ4_HC_MIN = 3            # below, the library takes the fast one
     LZ4_HC_MAX = 12           # where the levels of the thorough one end
     SPARE_MAX = 8             # contexts of zstd that wait for the next batch
     SPARE_BYTES = 16 << 20    # the largest of them that is kept
 
-cdef uint32_t LZ4_STORED = 0x80000000u
 cdef const uint8_t *SNAPPY_START = <const uint8_t *>b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
-cdef const uint8_t *LZ4_START = <const uint8_t *>b"\x04\x22\x4d\x18\x60\x40\x82"
 
-cdef object gzip_compress, snappy_into, lz4_compress, ZstdCompressor, ZstdCompressionParameters
+cdef object lz4_compress, ZstdCompressor, ZstdCompressionParameters
 cdef list spare = []  # (level, compressor) of zstd that no batch is being packed with
 
 
@@ -76,8 +82,8 @@ cdef int level_of(int codec, object level) except? -2147483648:
 
 cdef int64_t compress_bound(int codec, int64_t size) noexcept nogil:
     """The most that `size` bytes can be packed to: the room that compress_into wants. 0 for an unknown codec."""
-    if codec == GZIP:  # header, trailer, and 5 bytes for each block of at least 5000 that is stored
-        return size + 18 + 5 * (size // 5000 + 1)
+    if codec == GZIP:  # header, trailer, and literals of at most 9 bits: not every zlib stores what does not pack
+        return size + (size >> 3) + 64
     if codec == SNAPPY:  # a block may grow by a sixth and 32
         return SNAPPY_HEADER + size + size // 6 + (4 + 32) * (size // SNAPPY_BLOCK + 1)
     if codec == LZ4:
@@ -89,13 +95,6 @@ cdef int64_t compress_bound(int codec, int64_t size) noexcept nogil:
 
 cdef object viewed(const uint8_t *data, int64_t size):
     return PyMemoryView_FromMemory(<char *>data, size, PyBUF_READ)
-
-
-cdef void store_le32(uint8_t *p, uint32_t value) noexcept nogil:
-    p[0] = value & 0xFF
-    p[1] = (value >> 8) & 0xFF
-    p[2] = (value >> 16) & 0xFF
-    p[3] = value >> 24
 
 
 cdef int64_t placed(object packed, uint8_t *out, int64_t room) except -1:
@@ -111,60 +110,53 @@ cdef int64_t placed(object packed, uint8_t *out, int64_t room) except -1:
         PyBuffer_Release(&view)
 
 
+def _called(int codec, int64_t size, function, *arguments, **options):
+    """What a function of a library returns. Arguments are checked before, so that what it raises of its own says that
+    there was no memory: MemoryError."""
+    try:
+        return function(*arguments, **options)
+    except (MemoryError, TypeError, ValueError):
+        raise
+    except Exception as e:
+        raise MemoryError(f"{_codecs.NAMES[codec]} cannot compress {size} bytes: {e}") from e
+
+
 cdef int64_t compress_gzip(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
-    """One member. Its header says nothing of the level, as Java's does not."""
-    global gzip_compress
-    cdef int64_t done
-    if gzip_compress is None:
-        gzip_compress = library("deflate").gzip_compress
-    done = placed(gzip_compress(viewed(data, size), 6 if level < 0 else level), out, room)
+    """One member. Its header names no level and no system, as Java's does not."""
+    cdef int64_t done = placed(_called(GZIP, size, zlib.compress, viewed(data, size), level, 31), out, room)
     out[8] = 0
+    out[9] = 255
     return done
 
 
 cdef int64_t compress_snappy(const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """Xerial's stream: a header, then blocks of 32 KiB of input, each behind its length."""
-    global snappy_into
-    cdef int64_t at = 0, done = SNAPPY_HEADER, n
-    if snappy_into is None:
-        snappy_into = library("cramjam").snappy.compress_raw_into
+    cdef int64_t at = 0, done = SNAPPY_HEADER, n, packed
     memcpy(out, SNAPPY_START, SNAPPY_HEADER)
-    while at < size:
-        n = min(size - at, <int64_t>SNAPPY_BLOCK)
-        target = PyMemoryView_FromMemory(<char *>out + done + 4, room - done - 4, PyBUF_WRITE)
-        packed = <int64_t>snappy_into(viewed(data + at, n), target)
-        ks_store_u32(out + done, <uint32_t>packed)
-        done += 4 + packed
-        at += n
+    with nogil:
+        while at < size:
+            n = min(size - at, <int64_t>SNAPPY_BLOCK)
+            packed = <int64_t>ks_snap(data + at, <size_t>n, out + done + 4)
+            ks_store_u32(out + done, <uint32_t>packed)
+            done += 4 + packed
+            at += n
     return done
 
 
 cdef int64_t compress_lz4(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """A frame of independent blocks of 64 KiB, stored as they are where packing does not make them smaller."""
     global lz4_compress
-    cdef int64_t at = 0, done = LZ4_HEADER, n, packed_size
     if lz4_compress is None:
-        lz4_compress = library("lz4.block").compress
-    memcpy(out, LZ4_START, LZ4_HEADER)
-    while at < size:
-        n = min(size - at, <int64_t>LZ4_BLOCK)
-        view = viewed(data + at, n)
-        if level == LZ4_FAST:  # the arguments: source, mode, store_size, acceleration, compression
-            packed = <bytes>lz4_compress(view, "default", False)
-        else:
-            packed = <bytes>lz4_compress(view, "high_compression", False, 1, min(level, <int>LZ4_HC_MAX))
-        packed_size = len(<bytes>packed)
-        if packed_size < n:
-            store_le32(out + done, <uint32_t>packed_size)
-            memcpy(out + done + 4, <const uint8_t *><bytes>packed, <size_t>packed_size)
-            done += 4 + packed_size
-        else:
-            store_le32(out + done, <uint32_t>n | LZ4_STORED)
-            memcpy(out + done + 4, data + at, <size_t>n)
-            done += 4 + n
-        at += n
-    store_le32(out + done, 0)
-    return done + 4
+        lz4_compress = library("lz4.frame").compress
+    return placed(
+        _called(
+            LZ4, size, lz4_compress, viewed(data, size),
+            compression_level=0 if level == LZ4_FAST else min(max(level, <int>LZ4_HC_MIN), <int>LZ4_HC_MAX),
+            block_size=LZ4_BLOCKS, block_linked=False, content_checksum=False, store_size=False,
+        ),
+        out,
+        room,
+    )
 
 
 cdef object borrow_compressor(int level):
@@ -178,13 +170,13 @@ cdef object borrow_compressor(int level):
         zstandard = library("zstandard")
         ZstdCompressionParameters = zstandard.ZstdCompressionParameters
         ZstdCompressor = zstandard.ZstdCompressor
-    return ZstdCompressor(compression_params=ZstdCompressionParameters.from_level(level))
+    return _called(ZSTD, 0, ZstdCompressor, compression_params=ZstdCompressionParameters.from_level(level))
 
 
 cdef int64_t compress_zstd(int level, const uint8_t *data, int64_t size, uint8_t *out, int64_t room) except -1:
     """One frame, with the content's size in its header. Threads never share a compressor: it is not made for that."""
     compressor = borrow_compressor(level)
-    packed = compressor.compress(viewed(data, size))
+    packed = _called(ZSTD, size, compressor.compress, viewed(data, size))
     if compressor.memory_size() <= SPARE_BYTES:
         spare.append((level, compressor))
         if len(spare) > SPARE_MAX:

@@ -1,11 +1,9 @@
 # cython: binding=False
 """The four codecs of Kafka (spec 2.6): what a batch's payload unpacks to, never more than a cap.
 
-gzip comes from libdeflate (deflate), zstd frames from zstandard, and what these do not take from zlib and cramjam,
-which say what is wrong with it. The framings of snappy and lz4 are read here, because Kafka's readers and writers have
-their own rules for them: xerial's snappy stream, lz4 frames of independent blocks whose header checksum is wrong in
-messages of magic 0. So are their blocks, without the GIL: cramjam takes a block of lz4 for one with its size before it
-if it can, and gives other bytes then.
+gzip is unpacked by Python's zlib, zstd frames by zstandard. The framings of snappy and lz4 are read here, because
+Kafka's readers and writers have their own rules for them: xerial's snappy stream, lz4 frames of independent blocks whose
+header checksum is wrong in messages of magic 0. So are their blocks, without the GIL.
 
 The output buffer is sized from what the framing itself says before anything is unpacked, and cut at the cap, so a bomb
 costs no more memory than that.
@@ -22,22 +20,20 @@ from libkstore.format cimport ks_load_i32
 from libkstore.lz4 cimport ks_unlz4
 from libkstore.snappy cimport ks_unsnap
 
-from kstore.engine.record.codec_errors import CodecError, DecompressLimitError
+from kstore.engine.record.codec_errors import CodecError, DecompressLimitError, error_of
 from kstore.libraries import library
 
-cramjam = library("cramjam")
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 cdef enum:
     SNAPPY_HEADER = 16
     SNAPPY_MAGIC_WORD = -2108469695  # the first four bytes of xerial's magic as a big-endian i32
     ZSTD_BLOCK_MAX = 128 * 1024
-    GZIP_LEAST = 18  # of a member
     GZIP_PIECE = 512  # how much of a member is looked at first
     MOST_PIECES = 1 << 16  # gzip members, lz4 blocks: a writer has a few; each costs time, though it unpacks to nothing
 
 cdef bytes GZIP_MAGIC = b"\x1f\x8b\x08"
-cdef object DeflateError, gzip_decompress, ZstdDecompressor, ZstdError
+cdef object ZstdDecompressor, ZstdError
 cdef list ZSTD_UNPACKERS = []  # that nobody uses right now
 cdef int[4] ZSTD_DICTIONARY, ZSTD_SIZE  # bytes of these fields, by the flags
 ZSTD_DICTIONARY[:] = [0, 1, 2, 4]
@@ -91,55 +87,34 @@ cdef bytearray new_buffer(int64_t size, int64_t limit):
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
-cdef object one_gzip_member(bytes data, int64_t limit):
-    """What libdeflate makes of the one member that `data` seems to be, or None: twice as fast as zlib, but it must know
-    the size beforehand, and stops after a member."""
-    cdef int64_t size = PyBytes_GET_SIZE(data), length
-    global DeflateError, gzip_decompress
-    if gzip_decompress is None:  # each library is imported when its codec is first met
-        deflate = library("deflate")
-        DeflateError = deflate.DeflateError
-        gzip_decompress = deflate.gzip_decompress
-    if size < GZIP_LEAST or data.find(GZIP_MAGIC, 1) >= 0:
-        return None
-    length = load_le32(<const uint8_t *>PyBytes_AS_STRING(data) + size - 4)
-    if not 0 < length <= min(limit, 1032 * size):  # more than deflate can do
-        return None
-    try:
-        out = gzip_decompress(data, length)
-    except DeflateError:
-        return None
-    return out if len(out) == length else None
-
-
 cdef object decompress_gzip(bytes data, int64_t limit):
     """One or more gzip members; what follows the last and is no member is ignored, as Java does."""
-    out = one_gzip_member(data, limit)
-    if out is not None:
-        return out
     out = bytearray()
     rest = memoryview(data)
-    cdef int64_t at = 0, end, piece, members = 0
+    cdef int64_t at = 0, end, piece = max(len(data), <int64_t>1), members = 0  # the first one is the only one, mostly
     while True:
         members += 1
         if members > MOST_PIECES:
             raise CodecError("gzip: members", at, f"at most {<int64_t>MOST_PIECES}", "more")
         inflater = zlib.decompressobj(31)
-        piece = GZIP_PIECE  # grows: zlib copies what it does not use, so a small member must not be given all the rest
         while not inflater.eof:
             if at >= len(data):
                 raise CodecError("gzip: the stream ends early", len(data), "an end of stream", "none")
             end = min(at + piece, <int64_t>len(data))
             try:
-                out += inflater.decompress(rest[at:end], limit - len(out) + 1)
+                unpacked = inflater.decompress(rest[at:end], limit - len(out) + 1)
             except zlib.error as e:
-                raise CodecError(f"gzip: {e}") from None
+                raise error_of("gzip", e) from None
+            if at == 0 and inflater.eof and end == len(data) and not inflater.unused_data and len(unpacked) <= limit:
+                return unpacked
+            out += unpacked
             if len(out) > limit:
                 raise DecompressLimitError(len(out))
             at = end - len(inflater.unused_data)
             piece *= 2
         if data[at : at + 3] != GZIP_MAGIC:
             return out
+        piece = GZIP_PIECE  # grows: zlib copies what it does not use, so a small member must not be given all the rest
 
 
 cdef int64_t snappy_length(const uint8_t *p, int64_t size) except -1:
@@ -365,6 +340,7 @@ cdef object decompress_zstd(bytes data, int64_t limit):
         ZstdDecompressor = zstandard.ZstdDecompressor
     cdef int64_t bound = zstd_bound(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit, &frames)
     cdef bytearray out
+    cdef int64_t done = 0, n
     if frames == 1 and 0 < bound <= limit:
         # a context that is kept, for one call at a time; what it refuses is judged below
         unpacker = ZSTD_UNPACKERS.pop() if ZSTD_UNPACKERS else ZstdDecompressor()
@@ -378,12 +354,16 @@ cdef object decompress_zstd(bytes data, int64_t limit):
     if bound == 0:
         return out
     try:
-        done = cramjam.zstd.decompress_into(data, out)
-    except cramjam.DecompressionError as e:
-        if "whole buffer" in str(e):
-            if bound > limit:
-                raise DecompressLimitError(bound) from None
-        raise CodecError(f"zstd: {e}") from None
+        reader = ZstdDecompressor().stream_reader(data, read_across_frames=True)
+        rest = memoryview(out)
+        while done < len(out) and (n := reader.readinto(rest[done:])):
+            done += n
+        is_more = bool(reader.read(1))
+        rest.release()
+    except ZstdError as e:
+        raise error_of("zstd", e) from None
+    if is_more:
+        raise DecompressLimitError(bound) if bound > limit else CodecError("zstd: size of the frames", 0, bound, "more")
     PyByteArray_Resize(out, done)
     return out
 
