@@ -141,12 +141,16 @@ def test_records_that_cannot_be_read(tmp_path: Path, run: Run) -> None:
     """A checksum that is right, and a record that says it has a header, and has none: the records before it
     are given."""
     path = tmp_path / "t-0"
-    batch = bytearray(kstore.encode_batch([(T, None, b"%d" % i, None) for i in range(4)], base_offset=1))
-    batch[-1] = 2
+    sound = kstore.encode_batch([(T, None, b"%d" % i, None) for i in range(4)], base_offset=1)
+    broken = resealed(sound[:-1] + b"\2")
     with kstore.open(path, "a") as log:
         log.append(b"first")
-        log.append_batches(resealed(bytes(batch)), keep_offsets=True)
+        with pytest.raises(kstore.InvalidRecordError, match="length in a record"):
+            log.append_batches(broken, keep_offsets=True)
+        log.append_batches(sound, keep_offsets=True)
         log.append(b"last")
+    file = path / f"{0:020d}.log"
+    file.write_bytes(file.read_bytes().replace(sound, broken))
     code, out, _ = run("stat", path, "--verify")
     assert (code, out.count("length in a record")) == (1, 1)
     assert run("stat", path)[0] == 0

@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import kstore
+from tests.hostile.material import resealed
 from tests.tools.conftest import Run, T
 from tests.unit.logs import flip
 
@@ -151,3 +153,18 @@ def test_room_that_was_set_aside(tmp_path: Path, run: Run) -> None:
     assert [(f.kind, f.size) for f in findings] == [("preallocated", 1931)]
     flip(path / f"{1:020d}.log", -1)
     assert run("stat", path, "--verify")[0] == 1
+
+
+def test_a_header_whose_largest_timestamp_is_too_small(tmp_path: Path, run: Run) -> None:
+    """Lookups by time trust it, and miss the later records."""
+    path = tmp_path / "t-0"
+    sound = kstore.encode_batch([(T, None, b"v", None), (T + 2, None, b"w", None)], base_offset=1)
+    with kstore.open(path, "a") as log:
+        log.append(b"first", timestamp=T)
+        log.append_batches(sound, keep_offsets=True)
+    file = path / f"{0:020d}.log"
+    file.write_bytes(
+        file.read_bytes().replace(sound, resealed(sound[:35] + struct.pack(">q", T + 1) + sound[43:]))
+    )
+    wrong = report(run, path, "--verify")["wrong"]
+    assert len([line for line in wrong if re.search("batch at offset 1: .*later", line)]) == 1

@@ -24,6 +24,7 @@ cdef struct ks_arrival:
     ks_batch last            # its header
     int64_t max_timestamp
     bint rebuild             # some must be unpacked to be checked, or be encoded anew
+    bint packed              # some are to be appended as they are, and must be unpacked to be checked
     bint producers           # some have a producer id
 
 

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from kstore.engine.io.file cimport SMALL
-from kstore.engine.record.batch cimport raise_fault
+from kstore.engine.record.batch cimport Record, Records, raise_fault
 from kstore.engine.record.header_limit cimport ks_headers_fit
 from libkstore.build cimport ks_put_crc
 from libkstore.format cimport (
@@ -40,6 +40,7 @@ from libkstore.format cimport (
 from kstore.arguments import MAX_MESSAGE_BYTES_NAME as _MAX_MESSAGE_BYTES
 from kstore.engine.record.batch import REASONS, RecordBatch
 from kstore.errors import (
+    CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
     OffsetsOutOfOrderError,
@@ -58,6 +59,7 @@ cdef enum:
     ARRIVAL_REFUSED = -6       # a record that the topic's rules do not allow
     ARRIVAL_CODEC = -7         # a codec that Kafka does not know
     ARRIVAL_UNREADABLE = -8    # more headers in a record than readers make objects of
+    ARRIVAL_TIME = -9          # a record that is later than the largest timestamp in its header
 
 
 cdef bint within(const ks_rules *rules, int64_t timestamp, int64_t now) noexcept nogil:
@@ -142,6 +144,70 @@ cdef int check_records(uint8_t *p, ks_batch *b, const ks_rules *rules, int64_t n
     return 0
 
 
+cdef int check_kept(
+    const uint8_t *q, const uint8_t *end, const ks_batch *b, const ks_rules *rules, ks_fault *fault
+) noexcept nogil:
+    """The records of a v2 batch, unpacked, that is appended as it is: whether readers, and lookups by time, find them.
+
+    Beyond Kafka, whose followers look at headers only."""
+    cdef const uint8_t *start = q
+    cdef ks_record r
+    if b.records_count <= 0:  # of none, Kafka does not touch the body
+        ks_fail(fault, KS_E_COUNT, 0, 0, b.records_count)
+        return ARRIVAL_RECORDS if b.records_count else 0
+    for _ in range(b.records_count):
+        if ks_next_record(&q, end, b, &r, fault) != KS_OK:
+            fault.at += <size_t>(q - start)
+            return ARRIVAL_RECORDS
+        if not b.base_offset <= r.offset <= b.last_offset:
+            ks_fail(fault, KS_E_STRAY, <size_t>(q - start), b.last_offset, r.offset)
+            return ARRIVAL_RECORDS
+        if r.headers_count and not ks_headers_fit(r.headers_count, r.end - r.headers, rules.unpacked_max):
+            return ARRIVAL_UNREADABLE
+        if r.timestamp > b.max_timestamp:
+            ks_fail(fault, KS_E_STRAY, 0, r.timestamp, b.max_timestamp)
+            return ARRIVAL_TIME
+    if q != end:
+        ks_fail(fault, KS_E_COUNT, <size_t>(q - start), b.records_count, <int64_t>b.records_count + 1)
+        return ARRIVAL_RECORDS
+    return 0
+
+
+cdef int check_packed(const uint8_t *p, const ks_batch *b, const ks_rules *rules, int64_t at, ks_fault *fault) except 1:
+    """The same of a batch that must be unpacked for it, or of a message of magic 0 or 1."""
+    cdef Records records = Records.__new__(Records)
+    cdef Record record
+    records.limit = rules.unpacked_max
+    try:
+        records.begin(p, b, "", at)
+    except CorruptRecordError as e:
+        raise InvalidRecordError(f"batch at byte {at}: {e}") from e
+    if b.magic == 2:
+        return check_kept(records.p, records.end, b, rules, fault)
+    for record in records.legacy:
+        if b.magic == 1 and record.timestamp > b.max_timestamp:
+            ks_fail(fault, KS_E_STRAY, 0, record.timestamp, b.max_timestamp)
+            return ARRIVAL_TIME
+    return 0
+
+
+cdef int check_all_packed(
+    const uint8_t *p, const ks_rules *rules, const ks_arrival *arrival, int64_t *at, ks_batch *b, ks_fault *fault
+) except 1:
+    """check_packed of each batch that was found and needs it."""
+    cdef int status
+    at[0] = 0
+    while at[0] < arrival.size:
+        if ks_parse_header(p + at[0], p + arrival.size, b, fault) != KS_OK:
+            return ARRIVAL_BROKEN
+        if b.magic < 2 or ks_codec(b):
+            status = check_packed(p + at[0], b, rules, at[0], fault)
+            if status < 0:
+                return status
+        at[0] += b.size
+    return 0
+
+
 cdef int walk(
     uint8_t *p, int64_t size, const ks_rules *rules, int64_t now, ks_arrival *arrival, ks_batch *b, ks_fault *fault
 ) noexcept nogil:
@@ -162,6 +228,14 @@ cdef int walk(
             if b.last_offset <= last or (b.magic == 2 and b.base_offset <= last):
                 return ARRIVAL_ORDER
             last = b.last_offset
+            if b.magic < 2 or ks_codec(b):
+                arrival.packed = True
+            else:
+                status = check_kept(p + at + KS_BATCH_OVERHEAD, p + at + b.size, b, rules, fault)
+                if status < 0:
+                    if status == ARRIVAL_RECORDS:
+                        fault.at += KS_BATCH_OVERHEAD
+                    return status
         else:
             status = check_header(b, rules)
             if status < 0:
@@ -203,6 +277,8 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
         with nogil:
             status = walk(p, size, rules, now, arrival, &b, &fault)
     at = arrival.size
+    if status == 0 and arrival.packed:
+        status = check_all_packed(p, rules, arrival, &at, &b, &fault)
     if status == ARRIVAL_BROKEN:
         raise_fault(&fault, "batches to be appended", at, -1)
     if status == ARRIVAL_RECORDS:
@@ -216,6 +292,11 @@ cdef int check_incoming(uint8_t *p, int64_t size, const ks_rules *rules, int64_t
             size=b.size,
             limit=rules.max_message_bytes,
             position=at,
+        )
+    if status == ARRIVAL_TIME:
+        raise InvalidTimestampError(
+            f"batch at byte {at}: its largest timestamp is {fault.found}, and a record has {fault.expected}: "
+            "lookups by time would not find it"
         )
     if status == ARRIVAL_UNREADABLE:
         raise RecordTooLargeError(

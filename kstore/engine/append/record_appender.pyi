@@ -89,6 +89,9 @@ class RecordAppender(LogAppender):
             does not cover; the records are not changed. Each batch is appended as a whole or not at all.
         keep_offsets: True does what a follower does: the batches keep their offsets, which must increase from
             log_end_offset on, and their leader epochs. Batches of a higher epoch than `leader_epoch` are not appended.
+            Beyond what a follower checks, records must be readable, and none later than the largest timestamp in its
+            batch's header, by which lookups by time go: InvalidRecordError, InvalidTimestampError. The configuration's
+            rules for records are not applied.
         leader_epoch: the leader epoch to write into the batches. Default: that of the log.
         origin: "client", or "coordinator", which may also append transaction markers and any sequence number.
         transaction_version: that of the transactions that markers end, 0 to 2.

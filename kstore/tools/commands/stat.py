@@ -276,14 +276,27 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
 
 
 def unreadable(log: PartitionLog) -> list[str]:
-    """The batches whose checksums are right, and whose records cannot be read."""
-    batches = log.scan(["offset"], on_error="skip")
+    """The batches whose checksums are right, and whose records cannot be read, or are not found by their time."""
+    batches = log.scan(["timestamp", "max_timestamp", "base_offset"], on_error="skip")
+    late: dict[int, int] = {}  # the largest timestamp by a header, by base offset
     try:
-        for _ in batches:
-            pass
+        for batch in batches:
+            largest = batch.column("max_timestamp").values
+            is_late = batch.column("timestamp").values > largest
+            late.update(
+                zip(
+                    batch.column("base_offset").values[is_late].tolist(),
+                    largest[is_late].tolist(),
+                    strict=True,
+                )
+            )
     except (CorruptFileError, OSError) as e:
         return [str(e)]
-    return [str(skipped.error) for skipped in batches.skipped]
+    return [str(skipped.error) for skipped in batches.skipped] + [
+        f"{log.path}: batch at offset {base}: it has a record later than {largest}, the largest timestamp in its header: "
+        "lookups by time do not find it"
+        for base, largest in late.items()
+    ]
 
 
 def open_transactions(log: PartitionLog) -> list[dict[str, int]]:
