@@ -76,7 +76,7 @@ class ProducerStateManager:
                     try:
                         append_aborted(aborted)
                     except OSError:  # readers of committed data must not get what no index calls aborted
-                        self.producers.ongoing[aborted.first_offset] = aborted.producer_id
+                        self.producers.ongoing.add(aborted.first_offset, aborted.producer_id)
                         raise
         self.producers.end_offset = end_offset
         self.let_go()

@@ -2,8 +2,9 @@
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from kstore.config import MAX64
@@ -236,22 +237,79 @@ def _marker_of(batch: RecordBatch) -> tuple[int, Record] | None:
     return (kind, records[0]) if kind in (ABORT, COMMIT) else None
 
 
+class OpenTransactions:
+    """The first offsets of open transactions, with their producers. Finding the lowest takes no longer if there are many.
+
+    One thread changes them; `first()` is for all. It may still give the lowest one for a moment after that was removed."""
+
+    def __init__(self, producers: Iterable[tuple[int, int]] = ()) -> None:
+        self._producers = dict(producers)
+        # a heap; what was removed stays in it until it is the lowest
+        self._offsets = sorted(self._producers)
+
+    def add(self, first_offset: int, producer_id: int) -> None:
+        if first_offset not in self._producers:
+            heappush(self._offsets, first_offset)
+        self._producers[first_offset] = producer_id
+
+    def remove(self, first_offset: int) -> None:
+        self._producers.pop(first_offset, None)
+        while self._offsets and self._offsets[0] not in self._producers:
+            heappop(self._offsets)
+
+    def first(self) -> int | None:
+        try:
+            return self._offsets[0]
+        except IndexError:
+            return None
+
+    def first_without(self, removed: Collection[int]) -> int | None:
+        """The lowest one that is not among these."""
+        offsets = self._offsets
+        waiting = [(offset, 0) for offset in offsets[:1]]
+        while waiting:
+            offset, at = heappop(waiting)
+            if offset in self._producers and offset not in removed:
+                return offset
+            for child in (2 * at + 1, 2 * at + 2):
+                if child < len(offsets):
+                    heappush(waiting, (offsets[child], child))
+        return None
+
+
+class _Trial(OpenTransactions):
+    """Others, as they would be after changes."""
+
+    def __init__(self, others: OpenTransactions) -> None:
+        super().__init__()
+        self._others = others
+        self._removed: set[int] = set()
+
+    def remove(self, first_offset: int) -> None:
+        super().remove(first_offset)
+        self._removed.add(first_offset)
+
+    def first(self) -> int | None:
+        found = (super().first(), self._others.first_without(self._removed))
+        return min((offset for offset in found if offset is not None), default=None)
+
+
 class ProducerStates:
     """The states of all producers of a log, kept up by applying its batches in order, as replication does."""
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
-        self.ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id
+        self.ongoing = OpenTransactions()
         self.end_offset = 0
 
     def restore(self, states: Iterable[ProducerState], end_offset: int) -> None:
         """Begins anew from a snapshot."""
         self.states = {state.producer_id: state for state in states}
-        self.ongoing = {
-            state.current_txn_first_offset: state.producer_id
+        self.ongoing = OpenTransactions(
+            (state.current_txn_first_offset, state.producer_id)
             for state in self.states.values()
             if state.current_txn_first_offset is not None
-        }
+        )
         self.end_offset = end_offset
 
     def copied(self) -> dict[int, ProducerState]:
@@ -266,7 +324,7 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest open transaction begins."""
-        return min(self.ongoing, default=None)
+        return self.ongoing.first()
 
     def analyze(
         self, batches: Sequence[RecordBatch], origin: str, transaction_version: int = -1
@@ -312,7 +370,7 @@ class ProducerStates:
         if not any(batch.is_control for batch in batches):
             return []
         trial = ProducerStates()
-        trial.ongoing = self.ongoing.copy()
+        trial.ongoing = _Trial(self.ongoing)
         aborted = []
         for batch in batches:
             if batch.producer_id >= 0:
@@ -339,7 +397,7 @@ class ProducerStates:
         state.last_timestamp = batch.max_timestamp
         if batch.is_transactional and state.current_txn_first_offset is None:
             state.current_txn_first_offset = first_offset
-            self.ongoing[first_offset] = batch.producer_id
+            self.ongoing.add(first_offset, batch.producer_id)
         return None
 
     def _end(self, state: ProducerState, batch: RecordBatch) -> AbortedTxn | None:
@@ -351,11 +409,15 @@ class ProducerStates:
         first_offset = state.current_txn_first_offset
         aborted = None
         if first_offset is not None:
-            others = [start for start, pid in self.ongoing.items() if pid != batch.producer_id]
+            self.ongoing.remove(first_offset)
             if kind == ABORT:
-                stable = min(others, default=batch.last_offset + 1)
-                aborted = AbortedTxn(batch.producer_id, first_offset, batch.base_offset, stable)
-            self.ongoing.pop(first_offset, None)
+                stable = self.ongoing.first()
+                aborted = AbortedTxn(
+                    batch.producer_id,
+                    first_offset,
+                    batch.base_offset,
+                    batch.last_offset + 1 if stable is None else stable,
+                )
         state.move_to(batch.producer_epoch)
         value = marker.value or b""
         if len(value) >= 6:  # Kafka fails on a shorter one; the log is sound without it
