@@ -172,12 +172,14 @@ def _partitions_in(directory: Path, *, needed: bool = True) -> dict[int, Path]:
 
 
 def partition_of(group: str, count: int) -> int:
-    """In which partition of __consumer_offsets a broker keeps a group: by the hash of a string in Java."""
+    """The partition of __consumer_offsets in which a broker keeps a group: Kafka's `Utils.abs(group.hashCode()) % count`, where
+    `abs` is the absolute value of a signed number of 32 bits, and 0 for the least one."""
     value = 0
     units = group.encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % count
+    value = value if value < 2**31 else (2**32 - value) % 2**31
+    return value % count
 
 
 # ---- taking over ----------------------------------------------------------------------------------------------------

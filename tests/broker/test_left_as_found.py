@@ -32,7 +32,6 @@ def write_positions(partition: Path) -> dict[str, int]:
     return expected
 
 
-@pytest.mark.xfail(strict=True, reason="issue 40, row 28")
 def test_every_exported_group_is_found(node: Node) -> None:
     """Also the groups whose name has a negative hash in Java."""
     clients.create(node, "t")
