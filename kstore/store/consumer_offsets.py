@@ -27,6 +27,7 @@ from kstore.log.files.checkpoints import read_topic_id
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.writer import LogWriter
+from kstore.properties import read_properties
 
 TOPIC = "__consumer_offsets"
 PARTITIONS = 50  # Kafka's offsets.topic.num.partitions
@@ -271,14 +272,20 @@ def give_back(
     target: str | PathLike[str],
     groups: Collection[str] | None,
     partitions: int | None,
+    beside: Iterable[str | PathLike[str]] = (),
     *,
     dry_run: bool,
 ) -> CursorTransfer:
-    """Appends what groups have committed for these partitions to those of __consumer_offsets in a log directory."""
+    """Appends what groups have committed for these partitions to those of __consumer_offsets in a log directory, or in those
+    `beside`, if it is one of them: together they have the topics of one broker."""
     directory = Path(target)
     if _own_number(directory) is not None:
         raise ValueError(f"{directory} is one partition of {TOPIC}: give the log directory in which it lies")
-    known = _partitions_in(directory, needed=False)
+    others = [os.path.realpath(place) for place in beside]
+    known: dict[int, Path] = {}
+    for place in (directory, *(map(Path, others) if os.path.realpath(directory) in others else ())):
+        for number, path in _partitions_in(place, needed=False).items():
+            known.setdefault(number, path)
     count = _count_of(directory, known, partitions)
     before: dict[int, dict[str, dict[TopicPartition, OffsetAndMetadata]]] = {}
     result = CursorTransfer({}, {})
@@ -294,11 +301,14 @@ def give_back(
             result.positions.setdefault(group, {})[tp] = position
             value = encode_value(Commit(position, _topic_id(paths[tp])))
             records.setdefault(number, []).append((encode_key(group, tp), value))
+    if (directory / layout.META_PROPERTIES).exists():
+        _refuse_strays(directory, known, set(records))
     if not dry_run and records:
         for number in _to_make(known, set(records), count, make_all=partitions is None):
-            LogWriter(directory / f"{TOPIC}-{number}", _CONFIG).close()
+            known[number] = directory / f"{TOPIC}-{number}"
+            LogWriter(known[number], _CONFIG).close()
         for number, pairs in sorted(records.items()):
-            with LogWriter(directory / f"{TOPIC}-{number}", _CONFIG) as log:
+            with LogWriter(known[number], _CONFIG) as log:
                 keys, values = (list(column) for column in zip(*pairs, strict=True))
                 log.extend(values, keys)
     return result
@@ -318,6 +328,26 @@ def _count_of(directory: Path, known: Collection[int], given: int | None) -> int
             f"partitions must be at least {least}, not {given}: {TOPIC}-{least - 1} is in {directory}"
         )
     return given or least or PARTITIONS
+
+
+def _refuse_strays(directory: Path, known: Mapping[int, Path], needed: set[int]) -> None:
+    """ValueError if positions would go into a partition that a broker sets aside as -stray when it starts: its controller must
+    have assigned the partition to this directory, and partition.metadata must have the topic's id."""
+    missing = sorted(needed.difference(known))
+    if missing:
+        raise ValueError(
+            f"{TOPIC}-{missing[0]} is not in {directory}, and a broker sets a partition aside (-stray) that it did not make "
+            "itself. If it has several log directories, open the store with all of them (--also). If it has no "
+            f"{TOPIC} yet, start it and let any group commit once"
+        )
+    if read_properties(directory / layout.META_PROPERTIES).get("version") == "0":
+        return  # of a broker with ZooKeeper, which needs no ids of topics
+    for number in sorted(needed):
+        if not (known[number] / layout.METADATA).exists():
+            raise ValueError(
+                f"{known[number]} has no {layout.METADATA}, so a broker would set it aside (-stray): remove it, if no broker made "
+                "it, or restore that file"
+            )
 
 
 def _to_make(known: Collection[int], needed: set[int], count: int, *, make_all: bool) -> list[int]:

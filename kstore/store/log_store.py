@@ -726,19 +726,22 @@ class LogStore:
         """Gives positions to a broker that is stopped: appends them to its topic __consumer_offsets, as it would. Returns a
         CursorTransfer, which says what was given.
 
-        target: the broker's log directory. Partitions of __consumer_offsets that are missing are made.
+        target: the broker's log directory. If it is one of the store's, positions go into the partitions of __consumer_offsets
+            in any of the store's directories. Missing partitions are made, except where a broker has been (meta.properties is
+            there): it sets partitions aside as -stray that it did not make.
         groups, dry_run: as in import_cursors.
         partitions: how many __consumer_offsets has, in all the broker's directories. Default: as many as are there, if none is
             missing from number 0 to the last; 50 if there are none, as a broker has: then all 50 are made. Else give it.
 
-        ValueError if the number is not known, or too small for what is there. LogLockedError if the broker runs. OSError,
-        CorruptRecordError.
+        ValueError if the number is not known, or too small for what is there, or if a broker would set a partition aside; then
+        nothing is written. LogLockedError if the broker runs. OSError, CorruptRecordError.
         """
         named = None if groups is None else set(all_groups(groups))
         if partitions is not None:
             partitions = integer("partitions", partitions, 1, 2**31 - 1)
         boolean("dry_run", dry_run)
-        return give_back(self._paths_of_all(), target, named, partitions, dry_run=dry_run)
+        beside = [directory.path for directory in self._catalog.live()]
+        return give_back(self._paths_of_all(), target, named, partitions, beside, dry_run=dry_run)
 
     def expire_cursors(self, *, dry_run: bool = False) -> dict[str, list[TopicPartition]]:
         """Removes the positions of groups for which nobody has read or committed for offsets_retention_minutes, durably, and

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as Place
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker.node import Node
@@ -155,9 +155,21 @@ def commit(node: Node, group: str, topic: str, offset: int, number: int = 0) -> 
 
 
 def committed(node: Node, group: str, topic: str, number: int = 0) -> int | None:
-    """What a group has committed; None for nothing."""
+    """What a group has committed; None for nothing. Waits for the coordinator of a node that has just started."""
+    found: list[TopicPartition] = []
+
+    def is_told() -> bool:
+        try:
+            found[:] = consumer.committed([TopicPartition(topic, number)], LIMIT)
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        return True
+
     with consuming(node, {"group.id": group}) as consumer:
-        [place] = consumer.committed([TopicPartition(topic, number)], LIMIT)
+        wait_until(is_told, f"the coordinator of {group}")
+        [place] = found
         assert place.error is None, place.error
         return place.offset if place.offset >= 0 else None
 

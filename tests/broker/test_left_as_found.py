@@ -45,7 +45,6 @@ def test_every_exported_group_is_found(node: Node) -> None:
     assert committed(node) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="issue 40, row 30")
 def test_an_export_to_two_log_directories(make_node: MakeNode) -> None:
     """Positions go into the partitions of __consumer_offsets that are there, in whichever directory."""
     node = make_node(directories=2).start()
@@ -61,7 +60,6 @@ def test_an_export_to_two_log_directories(make_node: MakeNode) -> None:
     assert committed(node) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="issue 40, row 30")
 def test_an_export_to_a_broker_without_groups_is_refused(node: Node) -> None:
     """It has no topic __consumer_offsets yet: partitions without a topic id would be set aside at its start."""
     clients.create(node, "t")

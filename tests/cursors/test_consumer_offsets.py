@@ -234,6 +234,56 @@ def test_each_export_finds_the_partition_of_the_group(tmp_path: Path) -> None:
     )  # type: ignore[index]
 
 
+def test_an_export_goes_where_the_partitions_are(tmp_path: Path) -> None:
+    """In another log directory of the same store; the partition of "mailer" is 12, and one of another store is none of ours."""
+    here, other, foreign = tmp_path / "data", tmp_path / "other", tmp_path / "foreign"
+    for directory in (other, foreign):
+        kstore.open(directory / "__consumer_offsets-12", "a").close()
+    committed_by(here, "mailer", 2)
+    store = kstore.LogStore(here, other)
+    store.export_cursors(here, partitions=50)
+    assert offsets_in(other, "mailer") == {12: 2}
+    assert offsets_in(here, "mailer") == {}
+    done = run(here, "--also", other, "--export", other, "--offsets-partitions", 50)
+    assert "left out, it is there already" in done.stderr
+    store.export_cursors(foreign, partitions=50)
+    assert offsets_in(foreign, "mailer") == {12: 2}
+
+
+@pytest.mark.parametrize(
+    ("version", "made_by_broker", "refusal"),
+    [
+        ("1", (), "__consumer_offsets-12 is not in"),
+        ("0", (), "__consumer_offsets-12 is not in"),
+        ("1", (11,), "__consumer_offsets-12 is not in"),
+        ("1", (12,), ""),
+    ],
+)
+def test_no_partition_is_made_for_a_broker(
+    tmp_path: Path, version: str, made_by_broker: tuple[int, ...], refusal: str
+) -> None:
+    """It would set it aside: whether the topic is missing, or the partition only."""
+    target = tmp_path / "broker"
+    target.mkdir()
+    (target / "meta.properties").write_text(f"version={version}\nnode.id=1\n")
+    for number in made_by_broker:
+        partition = target / f"__consumer_offsets-{number}"
+        kstore.open(partition, "a").close()
+        shutil.copy(BROKER / "data" / "__consumer_offsets-0" / "partition.metadata", partition)
+    before = sorted(target.rglob("*"))
+    store = committed_by(tmp_path / "data", "mailer", 2)
+    if not refusal:
+        store.export_cursors(target, partitions=50)
+        assert offsets_in(target, "mailer") == {12: 2}
+        (target / "__consumer_offsets-12/partition.metadata").unlink()
+        before, refusal = sorted(target.rglob("*")), "no partition.metadata"
+        store = committed_by(tmp_path / "data", "mailer", 3)
+    for dry_run in (True, False):
+        with pytest.raises(ValueError, match=refusal):
+            store.export_cursors(target, partitions=50, dry_run=dry_run)
+    assert sorted(target.rglob("*")) == before
+
+
 @pytest.mark.parametrize("there", [[12], [1], [0, 2], list(range(1, 50)), [0, 49]])
 def test_the_number_of_partitions_is_not_guessed(tmp_path: Path, there: list[int]) -> None:
     """A broker of a cluster has only some of them, and so has one of a broker's directories."""

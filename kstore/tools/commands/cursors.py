@@ -89,7 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--export",
         dest="target",
         metavar="TO",
-        help="give positions to a broker that is stopped: append them to the topic __consumer_offsets in its log directory TO",
+        help="give positions to a broker that is stopped: append them to the topic __consumer_offsets in its log directory TO; if "
+        "DIR or one of --also is TO, in all of them. Partitions that a broker would set aside as -stray are refused",
     )
     parser.add_argument(
         "--offsets-partitions",
@@ -159,7 +160,8 @@ def _transfer(args: argparse.Namespace) -> None:
     if args.source is not None:
         done = take_over(paths, args.source, groups, dry_run=args.dry_run)
     else:
-        done = give_back(paths, args.target, groups, args.offsets_partitions, dry_run=args.dry_run)
+        beside = (args.directory, *args.also)
+        done = give_back(paths, args.target, groups, args.offsets_partitions, beside, dry_run=args.dry_run)
     rows: list[Row] = [
         {
             "group": group,
