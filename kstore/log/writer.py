@@ -58,7 +58,7 @@ from kstore.log.files.epoch_checkpoint import LeaderEpochCheckpoint
 from kstore.log.files.hint_file import drop_hint
 from kstore.log.files.listing import list_directory
 from kstore.log.files.lock import is_locked, vouch_for, vouch_no_more
-from kstore.log.files.log_dir_state import LogDirState, directory_of
+from kstore.log.files.log_dir_state import LogDirState, directory_of, is_led
 from kstore.log.files.option_file import write_options
 from kstore.log.files.truncations import Truncations, read_truncations, write_truncations
 from kstore.log.follow.follow_source import FollowSource, WriterSource
@@ -187,7 +187,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise not_found(Path(path))
             make_directory(str(directory))
         self._directory = str(directory)
-        self._has_own_epochs = leader_epoch is None
+        self._has_own_epochs = leader_epoch is None and not is_led(directory)
         self._told_ends = {}
         self._compacting = Mutex()  # for one compaction at a time; whoever closes the log waits for it
         self._reports = Reports()
@@ -249,6 +249,8 @@ class LogWriter(RecordAppender, PartitionLog):
         end = loaded.log_end_offset
         # recovery cuts records off; or the process died in a truncation, or before it kept an end that no batch tells
         is_cut = known.is_pending or bool(loaded.recovery.losses) or end < known.end
+        if not self._has_own_epochs:  # no new epoch tells a group that records it has read are lost
+            is_cut = is_cut or Home.of(self._directory).furthest_position()[0] > end
         if is_cut:
             self._expect_truncation(end, end)
         loaded = self._loaded = carried_out(loaded, repairs)
@@ -489,7 +491,8 @@ class LogWriter(RecordAppender, PartitionLog):
             self._set_leader_epoch(epoch)
 
     def _begin_epoch_for_cursors(self, *, begin: bool = True) -> None:
-        """Begins a leader epoch at the end, if groups have read this log, and nobody else says what its epochs are.
+        """Begins a leader epoch at the end, if groups have read this log, and no controller or program assigns its epochs: there,
+        kstore-truncations.json and the time of a commit tell the same.
 
         A power cut or a truncation may have taken records that they have read, or an older copy was put in the place of the
         log; and others get those offsets now. The epoch of a committed position tells them. It is kept aside, because an epoch

@@ -75,7 +75,6 @@ def test_an_export_to_a_broker_without_groups_is_refused(node: Node) -> None:
     assert strays(node) == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 40, row 29")
 def test_leader_epochs_stay_the_brokers(node: Node) -> None:
     """Cursors and unclean stops of kstore begin no leader epoch; a consumer that is there goes on."""
     clients.create(node, "t")

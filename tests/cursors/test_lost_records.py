@@ -96,14 +96,19 @@ def put_it_back_twice(path: Path) -> None:
 
 
 @pytest.mark.parametrize("openings", [1, 3])
+@pytest.mark.parametrize("is_led", [False, True])
 @pytest.mark.parametrize(
     "loss",
     [lose, lose_what_followed_a_crash, truncate, start_again, put_an_older_copy_back, put_it_back_twice],
 )
 def test_offsets_that_others_have_now_are_told(
-    tmp_path: Path, loss: Callable[[Path], None], openings: int
+    tmp_path: Path, loss: Callable[[Path], None], is_led: bool, openings: int
 ) -> None:
+    """Also in a broker's partition, where kstore begins no leader epoch."""
     path = tmp_path / "t-0"
+    if is_led:
+        path.mkdir()
+        (path / "partition.metadata").write_text("version: 0\ntopic_id: EQkpVNxcJP4N6HQeraTLIw")
     loss(path)
     for _ in range(openings):  # an epoch that no record bears is not forgotten
         kstore.open(path, "a").close()
@@ -119,6 +124,7 @@ def test_offsets_that_others_have_now_are_told(
             jobs.commit()
         with log.cursor("g") as jobs:
             assert list(jobs) == []
+        assert not is_led or {epoch for epoch, _ in log.leader_epochs} == {0}
 
 
 def reads_all(jobs: kstore.Cursor) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from threading import get_ident
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -34,6 +35,7 @@ from kstore.log.cursors.member_lock import MemberLock, byte_of
 from kstore.log.cursors.offset_commits import MAX_METADATA_BYTES, Commit, OffsetAndMetadata
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
+from kstore.log.files.log_dir_state import is_led
 from kstore.log.files.truncations import Truncations
 from kstore.log.read.changed import MOST_LOOKS, Changed, cut_since, is_being_cut
 from kstore.log.read.left_out import LeftOut
@@ -200,6 +202,10 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         self._follow = follow
         self._view = view
         self._home = Home.of(view.path)
+        # Where a controller assigns leader epochs, a truncation by kstore begins none. Then the time of a commit tells which
+        # truncations were before it, so each commit looks for truncations after its time was taken.
+        self._is_led = is_led(Path(self._home.partition))
+        self._fresh = 0.0 if self._is_led else _FRESH  # s
         self._lock = lock or once_free(lambda: lock_for(self._home, group), wait)
         try:
             directory, tp = self._home.directory, self._home.tp
@@ -411,8 +417,8 @@ class Cursor(OffsetCommitter, Closing, Iterated):
                 is_over = any(epoch > committed.leader_epoch for epoch, _ in self._view.leader_epochs)
             is_behind, known = position > self._view.log_end_offset, self._view._truncations
             # what is before it may be cut off as well, or be read again by those who read what is committed
-            if is_behind or is_over or 0 <= cut < position:
-                since = known.since(committed.timestamp * 1_000_000, self._isolation)
+            if is_behind or is_over or 0 <= cut < position or self._is_led:
+                since = known.since_commit(committed.timestamp, self._isolation)
                 # it was committed after the log had been cut off, and nothing else tells where
                 if is_behind and since < 0 and self._cut < 0:
                     since = known.since(0, self._isolation)
@@ -453,7 +459,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         view = self._view
         for _ in range(MOST_LOOKS):
             view.refresh()
-            self._known_until = time.monotonic() + _FRESH
+            self._known_until = time.monotonic() + self._fresh
             now, position, seen = view._loaded, self._position, view._truncations.number
             mark = self._mark_at(position)
             # what is behind an earlier cut is not what was read anyway
@@ -803,7 +809,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         else:
             offset = integer("record", record) + 1
         commit_all([(self, offset)], durable, metadata)
-        if not durable and not metadata and not isinstance(self._view, LogAppender):
+        if not (durable or metadata or self._is_led or isinstance(self._view, LogAppender)):
             epochs = self._view._loaded.leader_epochs
             entries = epochs.entries if self._shown is not None else self._followed_epochs
             epoch, start = entries[-1] if entries else (-1, -1)
@@ -884,7 +890,9 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         epoch = _epoch_before(epochs, offset)
         if epoch < 0 and offset == self._begins[0]:
             epoch = self._begins[1]
-        return Commit(OffsetAndMetadata(offset, epoch, metadata, time.time_ns() // 1_000_000), self._id)
+        return Commit(
+            OffsetAndMetadata(offset, epoch, metadata, self._view._truncations.commit_time()), self._id
+        )
 
     def _check(self, entries: Mapping[TopicPartition, Entry]) -> None:
         """CursorLockedError unless nobody else has committed, or may, since this cursor took the partition."""
@@ -894,7 +902,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
         now = entries.get(self._home.tp)
         if now is not None and now.member != self._file.member and now != self._seen:
             raise CursorLockedError(f"{self._home.partition} of group {self.group!r}", None)
-        self._look, self._fresh_until = self._file.look, time.monotonic() + _FRESH
+        self._look, self._fresh_until = self._file.look, time.monotonic() + self._fresh
 
     def _is_fresh(self) -> bool:
         """Whether _check() would find what it found last: nobody has taken a lock or committed since, and that the partition

@@ -81,6 +81,14 @@ def _name_of(path: str) -> TopicPartition:
     return layout.partition_named(os.path.basename(path)) or TopicPartition("log", 0)  # noqa: PTH119
 
 
+def is_led(path: Path) -> bool:
+    """Whether a controller of Kafka assigns the leader epochs of the partition at a path: it lies in a broker's directory, or
+    has the topic id that a controller gave. Clients refuse metadata whose epoch is below one they have read, so nobody else
+    may begin an epoch there."""
+    directory = _directory_of(os.path.abspath(path))  # noqa: PTH100
+    return is_there(f"{path}/{layout.METADATA}") or is_there(f"{directory}/{layout.META_PROPERTIES}")
+
+
 class KeptOptions(NamedTuple):
     """What is kept of a partition's configuration, in Kafka's notation, and whether a store keeps it."""
 

@@ -18,6 +18,7 @@ from kstore.log.files.checked_json import decode, encode
 _VERSION = 1
 _MOST = 64  # are told apart
 _LARGEST = 1 << 16  # bytes of the file
+NUMBERS_APART = 2_000_000  # ns: the time of a commit, in whole milliseconds, is before or after each of them
 _LATEST = 9 * 10**18  # ns since 1970, in the year 2255
 _NO_FILE = (
     errno.ENOENT,
@@ -58,6 +59,14 @@ class Truncations:
         entries = self._entries[:-1] if self.is_pending else self._entries
         return min((entry[at] for entry in entries if entry[0] > number), default=-1)
 
+    def since_commit(self, timestamp: int, isolation: str) -> int:
+        """What `since` returns for a position that was committed at this time, by `commit_time`."""
+        return self.since(timestamp * 1_000_000, isolation)
+
+    def commit_time(self) -> int:
+        """The time of a commit made now, in milliseconds since 1970: later than each of these, and earlier than the next."""
+        return max(time.time_ns() // 1_000_000, self.number // 1_000_000 + 1)
+
     def shown_by(self, log_end_offset: int, isolation: str) -> int:
         """The same of the pending one alone, once a log that ends there shows that it was carried out; -1 before."""
         if not self.is_pending or log_end_offset != self._entries[-1][1]:
@@ -89,7 +98,7 @@ class Truncations:
             # of the two oldest, who knows the first is told a little more than was cut off
             (_, first, first_stable), (number, *_) = kept[:2]
             kept = ((number, first, first_stable), *kept[2:])
-        last = max(self.number + 1, time.time_ns()), offset, stable
+        last = max(self.number + NUMBERS_APART, time.time_ns()), offset, stable
         return Truncations((*kept, last), end, is_pending=is_pending)
 
     def __eq__(self, other: object) -> bool:
