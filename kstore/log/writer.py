@@ -281,6 +281,9 @@ class LogWriter(RecordAppender, PartitionLog):
             active = self._make_active(layout.segment_stem(end), end, now, end)
         self._publish(SealedSegments(segments[:-1]), active)
         self._start = loaded.log_start_offset
+        # a broker's line below the first segment: the records between are in remote storage, of which kstore knows nothing
+        told_start = self._log_dir.state.log_start_offset
+        self._keeps_log_start = is_led(Path(self._directory)) and told_start < self._first_base()
         self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._max_timestamps = MaxTimestampIndex(())
@@ -773,7 +776,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def _store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably. OSError: the old ones or the new ones are there."""
         self._told_point = max(self._told_point, recovery_point)
-        self._log_dir.store(recovery_point, log_start_offset)
+        self._log_dir.store(recovery_point, log_start_offset, keeps_log_start=self._keeps_log_start)
         self._told_point = recovery_point
 
     def _point_to_store(self) -> int:

@@ -8,8 +8,8 @@ from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.log.partition import PartitionLog
 from kstore.tools.numbers import byte_count, int32_bytes
 
-# what is as it should be: files that are deleted, and room for batches
-HARMLESS = ("leftover", "preallocated")
+# what is as it should be: files that are deleted, room for batches, and what a broker has moved elsewhere
+HARMLESS = ("leftover", "preallocated", "remote")
 # what Kafka's recovery would cut off
 LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
 

@@ -99,7 +99,6 @@ def test_leader_epochs_stay_the_brokers(node: Node) -> None:
         assert group.take(5) == [f"more {n}" for n in range(5)]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 40, row 31")
 def test_the_log_start_of_a_tiered_topic_stays(make_node: MakeNode, tmp_path: Path) -> None:
     """Records that were deleted from remote storage do not come back, though the local log begins later."""
     node = make_node(

@@ -7,6 +7,7 @@ import pytest
 
 import kstore
 from kstore import LogStore, TopicPartition
+from kstore.__main__ import main
 from tests.golden.scenarios import Scenario, scenarios
 from tests.store.stores import opened
 
@@ -88,3 +89,42 @@ def test_what_is_not_used_stays_as_it_is(tmp_path: Path) -> None:
         assert set((data / path.name).read_text().split("\n")) == set(path.read_text().split("\n"))
     marker = ".kafka_cleanshutdown"
     assert (data / marker).read_bytes() != (BROKER / marker).read_bytes()
+
+
+@pytest.mark.parametrize("is_tiered", [True, False])
+@pytest.mark.parametrize("how", ["store", "log"])
+def test_a_log_start_below_the_first_segment_stays(
+    tmp_path: Path, is_tiered: bool, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tiered topic keeps records there: without that line, those that were deleted come back in the broker."""
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    if is_tiered:
+        (tmp_path / "remote-log-index-cache").mkdir()
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.truncate_fully_and_start_at(5000)
+        log.extend([b"v"] * 10)
+    starts = tmp_path / "log-start-offset-checkpoint"
+    starts.write_text("0\n1\nt 0 3000\n")
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 3000\n")
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
+
+    def write(deleted: int = -1) -> int:
+        with (
+            LogStore(tmp_path, mode="a") if how == "store" else kstore.open(tmp_path / "t-0", "a") as writing
+        ):
+            log = writing.log("t", 0) if isinstance(writing, LogStore) else writing
+            assert isinstance(log, kstore.LogWriter)
+            log.append(b"more")
+            log.roll()
+            return log.delete_records(deleted) if deleted >= 0 else log.log_start_offset
+
+    for _ in range(2):
+        assert write() == 5000
+        assert starts.read_text() == "0\n1\nt 0 3000\n"
+        findings = kstore.open(tmp_path / "t-0").recovery.findings
+        assert [f.kind for f in findings] == ["remote" if is_tiered else "gap"]
+        assert "3000 to 4999" in findings[0].text
+    assert main(["stat", str(tmp_path / "t-0")]) == (0 if is_tiered else 1)
+    assert ("moved them to remote storage" in capsys.readouterr().out) == is_tiered
+    assert write(5005) == 5005
+    assert starts.read_text() == "0\n1\nt 0 5005\n"

@@ -18,6 +18,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CHECKPOINTS = (CLEAN_SHUTDOWN, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)  # of a log directory
+REMOTE_INDEXES = "remote-log-index-cache"  # a directory, of a broker with remote storage
 OPTIONS = "kstore-config.json"
 TRUNCATIONS = "kstore-truncations.json"
 DRAFT = ".tmp"  # behind the name of a small file that is being written, as Kafka does it, too

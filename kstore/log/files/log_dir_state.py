@@ -89,6 +89,11 @@ def is_led(path: Path) -> bool:
     return is_there(f"{path}/{layout.METADATA}") or is_there(f"{directory}/{layout.META_PROPERTIES}")
 
 
+def is_tiered(path: Path) -> bool:
+    """Whether the broker in whose log directory a partition lies has remote storage, where older records of topics may be."""
+    return is_there(f"{_directory_of(os.path.abspath(path))}/{layout.REMOTE_INDEXES}")  # noqa: PTH100
+
+
 class KeptOptions(NamedTuple):
     """What is kept of a partition's configuration, in Kafka's notation, and whether a store keeps it."""
 
@@ -417,11 +422,15 @@ class LogDirState:
                     f"topic {self.name.topic} is being deleted: LogStore({str(self.directory)!r}, mode='a') finishes that"
                 )
 
-    def store(self, recovery_point: int, log_start_offset: int | None) -> None:
-        """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
+    def store(
+        self, recovery_point: int, log_start_offset: int | None, *, keeps_log_start: bool = False
+    ) -> None:
+        """Writes both checkpoints, durably: the recovery point, and the log start offset. If that is None, its line is removed,
+        unless it is to be kept. OSError."""
         with self._writing:
             self._store(layout.RECOVERY_POINTS, recovery_point)
-            self._store(layout.LOG_STARTS, log_start_offset)
+            if log_start_offset is not None or not keeps_log_start:
+                self._store(layout.LOG_STARTS, log_start_offset)
             if not self._alone and (self.path / layout.LOG_STARTS).exists():
                 unlink(
                     str(self.path / layout.LOG_STARTS)

@@ -21,7 +21,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
-from kstore.log.files.log_dir_state import State, read_state
+from kstore.log.files.log_dir_state import State, is_led, is_tiered, read_state
 from kstore.log.recovery.directory_listing import BITS, DirectoryListing, names_of
 from kstore.log.recovery.gaps import Gap, Gaps, offset_named
 from kstore.log.recovery.presence import not_found
@@ -84,6 +84,7 @@ class _Loader:
         self.listing = DirectoryListing(str(path), self.recovery)
         self.epochs_damaged = False
         self.epochs = LeaderEpochs(self._read_epochs())
+        self.first_epoch = min((start for _, start in self.epochs.entries), default=MAX64)  # where it begins
         self.lost_time_indexes: set[int] = set()
         self.lost_transaction_indexes: set[int] = set()
         self.has_producers = False
@@ -288,17 +289,22 @@ class _Loader:
         """What is missing before the first segment, as far as that can be known.
 
         An index without its log tells, and so does a checkpoint with an earlier log start. Only a clean stop leaves
-        both as they should be: before, retention may have been under way. The checkpoint of a broker may also speak of
-        what the topic keeps in remote storage.
+        both as they should be: before, retention may have been under way. The checkpoint of a broker also counts what the topic
+        has in remote storage.
         """
+        told_start = self.told.log_start_offset
+        # of a topic that is not tiered, the leader epochs begin with the first segment
+        remote = max(self.first_epoch, told_start)
+        if remote < first.base_offset and is_tiered(self.path):
+            yield Gap((remote, first.base_offset), Code.OFFSETS_REMOTE, is_sure=False, tail=0)
+            return
         if not self.recovery.clean:
             return
         begun = [offset for offset in self.orphans if self.log_start_offset <= offset < first.base_offset]
-        told_start = self.told.log_start_offset
         if 0 < told_start < first.base_offset:
             begun.append(told_start)
         if begun:
-            is_sure = not self.by_broker or begun != [told_start]
+            is_sure = not (self.by_broker or is_led(self.path)) or begun != [told_start]
             yield Gap((min(begun), first.base_offset), Code.OFFSETS_MISSING, is_sure, 0)
 
     def _shorten_transactions(self, last: Segment, log_end_offset: int) -> None:

@@ -44,6 +44,7 @@ class Code(StrEnum):
     BYTES_BEFORE_NEXT_SEGMENT = "bytes_before_next_segment"
     FILE_SHORTENED = "file_shortened"
     OFFSETS_MISSING = "offsets_missing"
+    OFFSETS_REMOTE = "offsets_remote"
     SEGMENT_EMPTY = "segment_empty"
     SEGMENTS_OVERLAP = "segments_overlap"
     CHECKPOINT_DAMAGED = "checkpoint_damaged"
@@ -107,6 +108,10 @@ _WORDS: dict[Code, tuple[str, str]] = {
         "gap",
         "offsets {first} to {last} are in no segment: a file is missing or was cut off",
     ),
+    Code.OFFSETS_REMOTE: (
+        "remote",
+        "offsets {first} to {last} are not in this directory: the broker has moved them to remote storage",
+    ),
     Code.SEGMENT_EMPTY: (
         "gap",
         "offsets {first} to {last} are in no segment: a compaction took them all out, or the file was emptied",
@@ -134,7 +139,8 @@ class Finding(NamedTuple):
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
     would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the last batch),
     "orphan" (an index without log, or a name that is no segment's), "missing_index", "broken_index", "split", "gap"
-    (offsets, or bytes, that are in no batch between two segments), "overlap" (offsets that are in two), "checkpoint". `position` and `size` are in bytes, -1
+    (offsets, or bytes, that are in no batch between two segments), "remote" (offsets in the remote storage of a tiered topic),
+    "overlap" (offsets that are in two), "checkpoint". `position` and `size` are in bytes, -1
     if they mean nothing. `code` is a Code, which tells more kinds apart.
     """
 

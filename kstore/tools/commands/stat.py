@@ -270,6 +270,7 @@ def partition_stat(log: PartitionLog, *, verify: bool) -> dict[str, Any]:
         "leftovers": [
             f.file for f in findings if f.kind == "leftover"
         ],  # of deletions: nothing is wrong with those
+        "remote": [f.text for f in findings if f.kind == "remote"],
         "open_transactions": open_transactions(log),
         "wrong": wrong,
     }
@@ -358,6 +359,7 @@ def partition_text(stat: dict[str, Any]) -> str:
     wrong = f"{_things(stat['wrong'])} wrong" if stat["wrong"] else "nothing looks wrong"
     lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
     lines += [f"  {text}" for text in stat["wrong"]]
+    lines += stat["remote"]
     lines += [
         f"a transaction of producer {found['producer_id']} is open since offset {found['first_offset']}, its last record is of "
         f"{time_text(found['last_timestamp'])}: readers of committed records, and store.table, wait for its end"
