@@ -31,6 +31,7 @@ MAX_RECORDS = 65_536  # of a batch of columns; Spark's hand-over is fastest so (
 MAX_BYTES = 8 << 20
 FIRST_RECORDS = 1_000  # of the first one: a LIMIT stops a task only between batches
 ROOT_MAP = "KSTORE_ROOT_MAP"
+_MAX_MS = (2**63 - 1) // 1000  # of a time that 64 bits of microseconds can hold
 _T = TypeVar("_T")
 _TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
 _SCANNED = {
@@ -442,6 +443,23 @@ def _bytes_array(pa: Any, kind: Any, cells: BinaryInput) -> Any:
     )
 
 
+def _microseconds(batch: ColumnBatch) -> NDArray[numpy.int64]:
+    """The timestamps as Spark has them. KSTORE_TIMESTAMP_OUT_OF_RANGE: Spark's Kafka source raises an error, too."""
+    assert batch.timestamps is not None
+    wrong = numpy.flatnonzero((batch.timestamps > _MAX_MS) | (batch.timestamps < -_MAX_MS))
+    if len(wrong):
+        raise failure(
+            "KSTORE_TIMESTAMP_OUT_OF_RANGE",
+            f"the record's timestamp, {batch.timestamps[wrong[0]]} ms, exceeds Spark's type TIMESTAMP, which ends in the "
+            "year 294247. Read without the column timestamp, by .schema(…) or columns=…, or read milliseconds by "
+            'partition_reader("batches") or ("records")',
+            topic=batch.topic,
+            partition=batch.partition,
+            offset=int(batch.offsets[wrong[0]]),
+        )
+    return batch.timestamps * 1000
+
+
 def _array(pa: Any, batch: ColumnBatch, field: Any) -> Any:
     count = len(batch)
     match field.name:
@@ -456,10 +474,7 @@ def _array(pa: Any, batch: ColumnBatch, field: Any) -> Any:
         case "offset":
             return pa.array(batch.offsets)
         case "timestamp":
-            assert batch.timestamps is not None
-            most = (2**63 - 1) // 1000  # ms beyond that have no us
-            micros = numpy.clip(batch.timestamps, -most, most) * 1000
-            return pa.array(micros).cast(field.type)
+            return pa.array(_microseconds(batch)).cast(field.type)
         case "timestampType":
             return pa.array(batch.timestamp_types)
         case _:

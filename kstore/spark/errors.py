@@ -10,6 +10,8 @@ Every message begins with a stable code, then says topic, partition, offset and 
     KSTORE_DATA_LOST           records that were there when the job or the query began, or that files tell of, and are gone
     KSTORE_CORRUPT_BATCH       a batch that fails its checks
     KSTORE_CORRUPT_FILE        another file of the log that does
+    KSTORE_TIMESTAMP_OUT_OF_RANGE
+                               a record's timestamp that Spark's TIMESTAMP, microseconds in 64 bits, cannot hold
     KSTORE_RECORD_TOO_LARGE    more bytes than a limit allows
     KSTORE_LOG_LOCKED          another program writes there
     KSTORE_INVALID_RECORD      a row that cannot be appended

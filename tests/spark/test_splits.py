@@ -284,6 +284,34 @@ def test_records_that_are_known_to_be_lost(tmp_path: Path) -> None:
     assert len(read(plan_splits(tmp_path, "u", fail_on_data_loss=False))) == 4
 
 
+def test_timestamps_that_spark_cannot_hold(tmp_path: Path) -> None:
+    """An error that names the record, as in Spark's Kafka source; without the column all records are read."""
+    pytest.importorskip("pyarrow")
+    most = (2**63 - 1) // 1000
+    with kstore.open(tmp_path / "t-0", "a", message_timestamp_after_max_ms=2**63 - 1) as log:
+        for timestamp in (most, 1_700_000_000_000, most + 1, 0):
+            log.append(b"v", timestamp=timestamp)
+
+    def arrow(*columns: str, stop: int = 4) -> list[Any]:
+        splits = plan_splits(tmp_path, "t", ending={"t": {0: stop}})
+        return list(partition_reader("arrow", columns)(splits))
+
+    with pytest.raises(
+        SparkSourceError, match=rf"^KSTORE_TIMESTAMP_OUT_OF_RANGE: topic t, .*offset 2: .*{most + 1} ms"
+    ):
+        arrow("timestamp", "offset")
+    [offsets] = arrow("offset")
+    assert offsets.column(0).to_pylist() == [0, 1, 2, 3]
+    [times] = arrow("timestamp", stop=2)
+    assert times.column(0).cast("int64").to_pylist() == [most * 1000, 1_700_000_000_000_000]
+    assert [time for _, time, *_ in read(plan_splits(tmp_path, "t"))] == [
+        most,
+        1_700_000_000_000,
+        most + 1,
+        0,
+    ]
+
+
 TRUNCATED = [
     (segment_bytes, then, is_noted)
     for segment_bytes in (500, 100_000)
