@@ -312,6 +312,19 @@ def test_timestamps_that_spark_cannot_hold(tmp_path: Path) -> None:
     ]
 
 
+def test_times_below_the_log_start(tmp_path: Path) -> None:
+    """After delete_records, a range by time begins and ends at records that are left."""
+    start = 1_700_000_000_000
+    with kstore.open(tmp_path / "t-0", "a", internal_segment_bytes=3000, index_interval_bytes=100) as log:
+        for second in range(300):
+            log.append(b"v", timestamp=start + second * 1000)
+        log.delete_records(150)
+    for second, first in ((0, 150), (100, 150), (149, 150), (150, 150), (200, 200)):
+        bound = Bounds(timestamp=start + second * 1000)
+        assert [row[0] for row in read(plan_splits(tmp_path, "t", starting=bound))] == [*range(first, 300)]
+        assert [row[0] for row in read(plan_splits(tmp_path, "t", ending=bound))] == [*range(150, first)]
+
+
 TRUNCATED = [
     (segment_bytes, then, is_noted)
     for segment_bytes in (500, 100_000)
