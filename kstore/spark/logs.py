@@ -60,6 +60,7 @@ class Logs:
 
     roots: tuple[str, ...]
     isolation: Isolation = "read_uncommitted"
+    _stores: dict[str, LogStore] = field(default_factory=dict)
     _places: dict[TopicPartition, str] = field(default_factory=dict)
     _open: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
 
@@ -79,7 +80,7 @@ class Logs:
         places: dict[TopicPartition, str] = {}
         for root in self.roots:
             try:
-                found = LogStore(root).partitions
+                found = self._store(root).partitions
             except LogNotFoundError:
                 raise no_log_directory(root) from None
             except (KstoreError, OSError) as e:
@@ -95,6 +96,15 @@ class Logs:
                 places[tp] = root
         self._places = places
         return sorted(places)
+
+    def _store(self, root: str) -> LogStore:
+        """The store of a log directory, as the directory is now."""
+        store = self._stores.get(root)
+        if store is None:
+            store = self._stores[root] = LogStore(root)
+        else:
+            store.refresh()
+        return store
 
     def root_of(self, tp: TopicPartition) -> str:
         """The log directory in which a partition lies."""
@@ -116,7 +126,7 @@ class Logs:
         log = self._open.get(tp)
         if log is None:
             try:
-                log = PartitionLog(f"{self.root_of(tp)}/{tp}")
+                log = self._stores[self.root_of(tp)].open(*tp)
             except SparkSourceError:
                 raise
             except (KstoreError, OSError) as e:

@@ -191,6 +191,21 @@ def test_partitions_of_several_log_directories(tmp_path: Path) -> None:
         plan_splits(both, "t")
 
 
+@pytest.mark.xfail(
+    reason="the store opens no partition without a .log file (row 34: the core's part)", strict=False
+)
+def test_an_empty_partition_directory_is_an_empty_log(tmp_path: Path) -> None:
+    """As Kafka has it: a moment of another program, or of a crash, fails no plan."""
+    with kstore.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v")
+    (tmp_path / "t-1").mkdir()
+    assert [row[4] for row in read(plan_splits(tmp_path, "t"))] == [b"v"]
+    assert plan_splits(tmp_path, "t", starting={"t": {0: 1, 1: 0}}) == []
+    with kstore.open(tmp_path / "t-1", "a") as log:
+        log.append(b"w")
+    assert [row[4] for row in read(plan_splits(tmp_path, "t"))] == [b"v", b"w"]
+
+
 OPTION = "KSTORE_INVALID_OPTION"
 REFUSED: tuple[tuple[Any, Any, dict[str, Any], str, str], ...] = (
     ("no", "t", {}, "KSTORE_PATH_NOT_FOUND", ""),
