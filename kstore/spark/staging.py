@@ -130,18 +130,21 @@ class Stage:
             given = numpy.asarray(named.is_valid())
             wanted = numpy.asarray(named.fill_null(0))
             for partition in numpy.unique(wanted[given]).tolist():
-                if not 0 <= partition < count:
+                if 0 <= partition < count:
+                    continue
+                if partition < 0:
+                    has = "partitions are numbered from 0, and null leaves the choice to the key"
+                else:
                     has = f"the topic has {count}"
                     if topic not in self.counts:
-                        has += (
-                            f"; numPartitions={max(partition, 0) + 1} makes a new topic with enough of them"
-                        )
-                    raise failure(
-                        "KSTORE_INVALID_RECORD",
-                        f"a row names partition {partition}, {has}; without the column partition keys decide",
-                        topic=topic,
-                        partition=partition,
-                    )
+                        has += f"; numPartitions={partition + 1} makes a new topic with enough of them"
+                    has += "; without the column partition keys decide"
+                raise failure(
+                    "KSTORE_INVALID_RECORD",
+                    f"a row names partition {partition}: {has}",
+                    topic=topic,
+                    partition=partition,
+                )
             partitions[given] = wanted[given]
         others = numpy.flatnonzero(partitions < 0)
         partitions[others] = (self._turn + numpy.arange(len(others))) % count

@@ -63,6 +63,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self.parallelism = parallelism
         self._logs: Logs | None = None
         self._frozen: _Ends | None = None
+        self._seen: _Ends | None = None  # where the logs ended when latestOffset looked
         self._triggered: float | None = None
         self._last: _Ends = {}  # where the last micro-batch ended: Spark 4.0 and 4.1 do not say
 
@@ -104,7 +105,10 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> _Offsets:
         """Where the next micro-batch ends: at the ends of the logs, or before them as far as the limit says."""
         begin = dict(self._last) if start is None else _flat(start)
-        ends = self._ends() if self._frozen is None else dict(self._frozen)
+        if self._frozen is None:
+            ends = self._seen = self._ends()
+        else:
+            ends, self._seen = self._frozen, None
         if limit is None:
             most = self.options.max_offsets_per_trigger
         else:
@@ -140,8 +144,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return False
 
     def reportLatestOffset(self) -> _Offsets:
-        """Where the logs end, for the query's progress."""
-        return _nested(self._ends())
+        """Where the logs end, for the query's progress. Spark asks right after latestOffset."""
+        return _nested(self._ends() if self._seen is None else self._seen)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now is all that is read."""
@@ -175,9 +179,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         if begin == ends:
             return []
         logs = self._open()
+        logs.refresh()
         there = set(logs.names())
-        if any(tp in there and logs.end(tp) < to for tp, to in ends.items()):
-            logs.refresh()  # a batch run again after a restart
         ranges = {}
         for tp, to in ends.items():
             if tp not in there:

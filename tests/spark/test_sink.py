@@ -189,7 +189,7 @@ def test_topics_and_partitions_of_rows(ram: Path) -> None:
     [
         ({"headers": [[{"key": None, "value": b"v"}]]}, ""),
         ({"timestamp": pa.array([-5_000_000], pa.timestamp("us", "UTC"))}, ""),
-        ({"partition": pa.array([-1], pa.int32())}, "a row names partition -1"),
+        ({"partition": pa.array([-1], pa.int32())}, "-1: partitions are numbered from 0, and null "),
         ({"partition": pa.array([2**31 - 1], pa.int32())}, "a row names partition 2147483647"),
         ({"topic": ["../t"]}, r"topic \.\./t: no name of a topic"),
         ({"topic": pa.array([None], pa.string())}, "a row names no topic"),

@@ -284,6 +284,21 @@ def test_a_trigger_waits_for_enough_offsets(tmp_path: Path, monkeypatch: pytest.
         assert both.latestOffset({"in": {"0": begin}}, limit) == {"in": {"0": end}}
 
 
+def test_a_micro_batch_is_planned_of_the_logs_as_they_are(tmp_path: Path) -> None:
+    """And not as they were when its end was chosen, so an error says what they hold now."""
+    fill(tmp_path, 0, 50)
+    own = reader(tmp_path)
+    own.prepareForTriggerAvailableNow()
+    start = own.initialOffset()
+    end = own.latestOffset(start)
+    fill(tmp_path, 50, 20)
+    assert own.reportLatestOffset() == {"in": {"0": 70}}
+    with kstore.open(tmp_path / "in-0", "r+") as log:
+        log.delete_records(30)
+    with pytest.raises(ValueError, match=r"KSTORE_DATA_LOST: .*the log holds offsets 30 to 70 \(exclusive\)"):
+        own.partitions(start, end)
+
+
 def test_a_query_that_no_longer_names_a_partition(tmp_path: Path) -> None:
     for topic in ("one", "two"):
         with kstore.open(tmp_path / f"{topic}-0", "a") as log:
