@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from kstore.arguments import instances
-from kstore.spark.plan import TARGET_BYTES, Split, check_numbers
+from kstore.spark.plan import LEAST_BYTES, TARGET_BYTES, Split, check_numbers
 
 OPEN_COST_BYTES = 64 << 10  # what a task reads in the time that a split takes beside its bytes, about 0.13 ms
-PARALLELISM = 200  # where nobody says how many tasks run at once; so many partitions Spark makes of a shuffle
+_PARALLELISM = (
+    200  # if the number of tasks that run at once is unknown; Spark makes as many partitions of a shuffle
+)
 
 
 def pack_splits(
@@ -20,10 +22,11 @@ def pack_splits(
 ) -> list[tuple[Split, ...]]:
     """Splits that share a task: each tuple is what one task should read. Their order stays as it is.
 
-    `parallelism` is how many tasks can run at once (default 200): no task gets more than its share of all bytes, so that
-    all have something to do. Nor does it get more than `target_bytes`, or than `max_records_per_partition` offsets. A
-    split counts for its size, and for `open_cost_bytes` before the next one; one that is larger has a task for itself.
-    This is the formula of Spark's file sources. SparkSourceError, TypeError.
+    `parallelism` is how many tasks can run at once: no task gets more than its share of all bytes, so that all have
+    something to do. If it is None, the share is that of 200 tasks, but at least 4 MiB. No task gets more than
+    `target_bytes`, or than `max_records_per_partition` offsets. A split counts for its size, and for `open_cost_bytes`
+    before the next one; one that is larger has a task for itself. This is the formula of Spark's file sources.
+    SparkSourceError, TypeError.
     """
     splits = instances("splits", splits, Split)
     check_numbers(
@@ -33,7 +36,8 @@ def pack_splits(
         ("open_cost_bytes", -1 if open_cost_bytes is None else open_cost_bytes, 0),
     )
     costs = [split.size + open_cost_bytes for split in splits]
-    most = min(target_bytes, max(open_cost_bytes, sum(costs) // (parallelism or PARALLELISM)))
+    share = sum(costs) // parallelism if parallelism else max(LEAST_BYTES, sum(costs) // _PARALLELISM)
+    most = min(target_bytes, max(open_cost_bytes, share))
     groups: list[list[Split]] = []
     size = records = 0
     for split, cost in zip(splits, costs, strict=True):
@@ -47,11 +51,12 @@ def pack_splits(
     return [tuple(group) for group in groups]
 
 
-def parallelism_of(sc: Any) -> int:
-    """How many tasks of a SparkContext can run at once; a cluster's executors may still be on their way."""
-    if sc.master.startswith("local") or sc.getConf().contains("spark.default.parallelism"):
-        return int(sc.defaultParallelism)
-    return max(PARALLELISM, int(sc.defaultParallelism))
+def parallelism_of(sc: Any) -> int | None:
+    """How many tasks of a SparkContext can run at once; None while no executor of a cluster has registered."""
+    is_known = sc.master.startswith("local") or sc.getConf().contains("spark.default.parallelism")
+    if not is_known and sc._jsc.sc().getExecutorMemoryStatus().size() < 2:  # the driver is one
+        return None
+    return int(sc.defaultParallelism)
 
 
 def context_of(session: Any) -> Any:
@@ -60,7 +65,8 @@ def context_of(session: Any) -> Any:
 
 
 def session_parallelism(session: Any) -> int | None:
-    """The same of a session, where it is not configured as for Spark's file sources; None over Spark Connect."""
+    """How many tasks of a session can run at once, or what its configuration says for Spark's file sources; None if that
+    is unknown, as over Spark Connect."""
     for name in ("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism"):
         if number := session.conf.get(name, None):
             return int(number)

@@ -19,6 +19,7 @@ from kstore.spark.errors import failure, translated
 from kstore.spark.logs import Isolation, Logs, Paths, roots_of
 
 TARGET_BYTES = 128 << 20
+LEAST_BYTES = 4 << 20  # a task takes about as long to start as to read these
 EARLIEST, LATEST = -2, -1
 _MOST_NAMED = 5  # topics, in an error
 _MANY = 1000
@@ -292,9 +293,11 @@ def split_ranges(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
     target_bytes: int = TARGET_BYTES,
+    parallelism: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> list[Split]:
-    """The splits of ranges of offsets that were resolved before."""
+    """The splits of ranges of offsets that were resolved before. `parallelism`: how many tasks can run at once; then the
+    splits are small enough that all have something to do."""
     check_numbers(
         ("minPartitions", min_partitions, 1),
         ("maxRecordsPerPartition", max_records_per_partition, 1),
@@ -311,6 +314,8 @@ def split_ranges(
         if stretches:
             found[tp] = stretches
     total = sum(stretch.size for stretches in found.values() for stretch in stretches)
+    if parallelism is not None:
+        target_bytes = min(target_bytes, max(LEAST_BYTES, total // parallelism))
     splits: list[Split] = []
     for tp, stretches in found.items():
         start, stop = ranges[tp]

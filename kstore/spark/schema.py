@@ -74,17 +74,19 @@ def tasks(
 ) -> list[tuple[Split, ...]]:
     """What the tasks read of ranges of offsets that were resolved before. `parallelism`: how many can run at once, if the
     options do not say."""
+    parallelism = options.min_partitions or options.parallelism or parallelism
     splits = split_ranges(
         logs,
         ranges,
         min_partitions=options.min_partitions,
         max_records_per_partition=options.max_records_per_partition,
         target_bytes=options.max_partition_bytes,
+        parallelism=parallelism,
         fail_on_data_loss=options.fail_on_data_loss,
     )
     return pack_splits(
         splits,
-        parallelism=options.min_partitions or options.parallelism or parallelism,
+        parallelism=parallelism,
         max_records_per_partition=options.max_records_per_partition,
         target_bytes=options.max_partition_bytes,
         open_cost_bytes=options.open_cost_bytes,

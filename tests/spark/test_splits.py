@@ -8,12 +8,14 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
 
 import kstore
+import kstore.spark
 from kstore.spark import (
     Bounds,
     SparkSourceError,
@@ -407,7 +409,10 @@ def test_as_few_tasks_as_the_sizes_allow() -> None:
     assert len(pack_splits(small, parallelism=1, open_cost_bytes=0)) == 1
     for parallelism in (250, 500, 2500, 5000, 9999):
         assert len(pack_splits(small, parallelism=parallelism)) == min(parallelism, 5000)
-    assert len(pack_splits(small)) == 200  # if it is not known how many tasks run at once
+    assert len(pack_splits(small)) == -(-5000 // (((4 << 20) + (64 << 10)) // (1000 + (64 << 10))))
+    assert (
+        100 < len(pack_splits([made(4 << 20)] * 1000)) <= 200
+    )  # if it is not known how many tasks run at once
     assert len(pack_splits([made(100 << 20)] * 3, parallelism=1)) == 3
     for wrong in (
         {"parallelism": 0},
@@ -418,6 +423,39 @@ def test_as_few_tasks_as_the_sizes_allow() -> None:
     ):
         with pytest.raises(SparkSourceError, match=f"{OPTION}: "):
             pack_splits(small, **wrong)  # type: ignore[arg-type]
+
+
+class Context:
+    """A SparkContext of a cluster with so many executors, of two cores in all."""
+
+    master = "spark://host:7077"
+    defaultParallelism = 2
+
+    def __init__(self, executors: int) -> None:
+        self.executors = executors
+        self._jsc = SimpleNamespace(sc=lambda: self)
+
+    def getConf(self) -> SimpleNamespace:
+        return SimpleNamespace(contains=lambda name: False)
+
+    def getExecutorMemoryStatus(self) -> SimpleNamespace:
+        return SimpleNamespace(size=lambda: self.executors + 1)
+
+    def parallelize(self, tasks: list[Any], count: int) -> SimpleNamespace:
+        assert len(tasks) == count
+        return SimpleNamespace(mapPartitions=lambda reader: tasks)
+
+
+def test_tasks_of_a_cluster(tmp_path: Path) -> None:
+    """As many as its cores for tiny partitions; before the first executor has registered, as few as their bytes ask for."""
+    for partition in range(100):
+        with kstore.open(tmp_path / f"t-{partition}", "a") as log:
+            log.append(b"v")
+    for executors in (0, 1):
+        tasks = kstore.spark.rdd(Context(executors), tmp_path, "t")
+        assert len(tasks) == 2
+        assert len(read(tasks)) == 100
+    assert len(kstore.spark.rdd(Context(0), tmp_path, "t", min_partitions=9)) in (9, 10)
 
 
 def test_readers_give_the_same_of_tasks_and_of_splits(tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ def test_a_query_that_no_longer_names_a_partition(tmp_path: Path) -> None:
 
 
 def test_tasks_of_a_micro_batch(tmp_path: Path) -> None:
-    """Small splits share tasks, as options say."""
+    """All tasks have something to do: a large partition is cut, and small splits share tasks, as options say."""
     for partition in range(40):
         fill(tmp_path, 0, partition, partition)
 
@@ -325,9 +325,15 @@ def test_tasks_of_a_micro_batch(tmp_path: Path) -> None:
         end = own.latestOffset(start)
         tasks: list[Any] = own.partitions(start, end)
         read = sum(batch.num_rows for task in tasks for batch in own.read(task))
-        assert read == sum(end["in"].values()) == 780
+        assert read == sum(end["in"].values())
         return tasks
 
+    with kstore.open(tmp_path / "in-0", "a", internal_segment_bytes=4 << 20) as log:
+        log.extend([b"v" * 1000] * 24_000, batch_bytes=16 << 10)
+    for parallelism, count in (("1", 1), ("3", 3), ("100", 6)):  # none is below 4 MiB
+        splits = [split for task in planned(minPartitionNum=parallelism) for split in task.value]
+        assert sum(split.partition == 0 for split in splits) == count
+    shutil.rmtree(tmp_path / "in-0")
     assert len(planned(minPartitionNum="2")) in (2, 3)
     assert len(planned(minPartitions="1000")) == len(planned(openCostInBytes="200m")) == 39
     for task in planned(maxRecordsPerPartition="100", minPartitionNum="1"):
