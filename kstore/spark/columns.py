@@ -287,7 +287,10 @@ def _segment(split: Split, place: _Place) -> Segment | None:
     suffixes = dict(piece.suffixes) or None
     segment = make(piece.stem, piece.segment_offset, suffixes, piece.segment_end, piece.origin)
     try:
-        as_planned = segment.batch_at(piece.position).base_offset == piece.base_offset
+        as_planned = (
+            segment.batch_at(piece.position).base_offset == piece.base_offset
+            and segment.file().size() >= piece.origin + piece.position + piece.size
+        )
     except (CorruptFileError, FileNotFoundError):
         return None
     return segment if as_planned else None
