@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from kstore.spark.columns import arrow_schema, read_columns, to_arrow
 from kstore.spark.datasource import spark_schema
-from kstore.spark.plan import Split
+from kstore.spark.reading.columns import arrow_schema, read_columns, to_arrow
+from kstore.spark.reading.plan import Split
 
 COLUMNS = ("key", "value", "offset", "timestamp")  # what the query needs; a source in Python must be told
 

@@ -7,17 +7,17 @@ data source "kstore" need pyarrow (pip install kstore[spark]). Nothing of pyspar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kstore.spark.columns import COLUMNS, ColumnBatch
 from kstore.spark.errors import SparkSourceError
-from kstore.spark.packing import pack_splits
-from kstore.spark.partitioner import murmur2, partition_of_key
-from kstore.spark.plan import Bounds, Split, plan_splits
-from kstore.spark.publish import LastBatch, Sink, SinkStatus, Source, StagedJob, Transaction
-from kstore.spark.rdd import PartitionReader, partition_reader, rdd
+from kstore.spark.reading.columns import COLUMNS, ColumnBatch
+from kstore.spark.reading.packing import pack_splits
+from kstore.spark.reading.plan import Bounds, Split, plan_splits
+from kstore.spark.reading.rdd import PartitionReader, partition_reader, rdd
+from kstore.spark.writing.partitioner import murmur2, partition_of_key
+from kstore.spark.writing.sink import LastBatch, Sink, SinkStatus, Source, StagedJob, Transaction
 
 if TYPE_CHECKING:
     from kstore.spark.datasource import KStoreDataSource, dataframe, register
-    from kstore.spark.lag import Lag, LagListener, QueryLag
+    from kstore.spark.reading.lag import Lag, LagListener, QueryLag
 
 __all__ = [
     "COLUMNS",
@@ -50,9 +50,9 @@ _LATER = {  # these import pyspark
     "KStoreDataSource": "datasource",
     "dataframe": "datasource",
     "register": "datasource",
-    "Lag": "lag",
-    "LagListener": "lag",
-    "QueryLag": "lag",
+    "Lag": "reading.lag",
+    "LagListener": "reading.lag",
+    "QueryLag": "reading.lag",
 }
 
 

@@ -13,12 +13,12 @@ from typing import Any, Literal
 from pyspark.sql.types import StructType
 
 from kstore.log.files.layout import TopicPartition
-from kstore.spark import columns as cols
 from kstore.spark.errors import SparkSourceError, failure
-from kstore.spark.logs import Logs, Paths
 from kstore.spark.options import SourceOptions, warn_of_passed_over
-from kstore.spark.packing import context_of, session_parallelism
-from kstore.spark.plan import Split, Topics, check_named, checked, chosen, resolve
+from kstore.spark.reading import columns as cols
+from kstore.spark.reading.logs import Logs, Paths
+from kstore.spark.reading.packing import context_of, session_parallelism
+from kstore.spark.reading.plan import Split, Topics, check_named, checked, chosen, resolve
 from kstore.spark.schema import TYPES, KStorePartition, all_columns, columns_of, spark_schema, tasks
 
 try:
@@ -116,7 +116,7 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> Any:
         """For spark.readStream."""
-        from kstore.spark.stream import KStoreStreamReader  # not in Spark 3.5
+        from kstore.spark.reading.stream import KStoreStreamReader  # not in Spark 3.5
 
         cols.require_pyarrow()
         options = SourceOptions.of(self.options, stream=True)
@@ -124,13 +124,13 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For df.write."""
-        from kstore.spark.sink import batch_writer
+        from kstore.spark.writing.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """For df.writeStream."""
-        from kstore.spark.sink import stream_writer
+        from kstore.spark.writing.writers import stream_writer
 
         return stream_writer(self.options, schema)
 

@@ -13,9 +13,9 @@ from kstore.config import LogConfig
 from kstore.errors import InvalidConfigError
 from kstore.log.files import layout
 from kstore.spark.errors import SparkSourceError, failure, translated
-from kstore.spark.logs import Isolation, local_path, roots_of
-from kstore.spark.packing import OPEN_COST_BYTES
-from kstore.spark.plan import LATEST, TARGET_BYTES, Bounds, PerPartition, Topics
+from kstore.spark.reading.logs import Isolation, local_path, roots_of
+from kstore.spark.reading.packing import OPEN_COST_BYTES
+from kstore.spark.reading.plan import LATEST, TARGET_BYTES, Bounds, PerPartition, Topics
 
 _SOURCE = (
     "subscribe",

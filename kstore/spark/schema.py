@@ -15,12 +15,12 @@ from pyspark.sql.types import (
 )
 
 from kstore.log.files.layout import TopicPartition
-from kstore.spark import columns as cols
 from kstore.spark.errors import failure
-from kstore.spark.logs import Logs
 from kstore.spark.options import SourceOptions
-from kstore.spark.packing import pack_splits
-from kstore.spark.plan import Split, split_ranges
+from kstore.spark.reading import columns as cols
+from kstore.spark.reading.logs import Logs
+from kstore.spark.reading.packing import pack_splits
+from kstore.spark.reading.plan import Split, split_ranges
 
 try:
     from pyspark.sql.datasource import InputPartition

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import kstore.spark
-from kstore.spark import transfer
+from kstore.spark.writing import transfer
 from kstore.testing import failing
 from tests.spark.application import session
 

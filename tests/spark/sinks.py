@@ -109,10 +109,10 @@ def killed_in_commit(sink: Sink, staged: list[Any], transaction: Transaction, st
 def ways(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
     """How staged files get into the logs: "copied", as small ones; "moved", as those of 8 MiB; "both", those of two tasks
     differing; "threads", copied in a thread for each partition, as when much is published."""
-    from kstore.spark import publish, transfer
+    from kstore.spark.writing import sink, transfer
 
     if way == "threads":
-        monkeypatch.setattr(publish, "_THREADED", 0)
+        monkeypatch.setattr(sink, "_THREADED", 0)
         monkeypatch.setattr("os.cpu_count", lambda: 3)
     elif way != "copied":
         monkeypatch.setattr(transfer, "_LARGE", 0 if way == "moved" else 450)

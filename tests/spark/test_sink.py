@@ -435,7 +435,7 @@ def test_what_a_living_job_has_staged_is_not_swept(tmp_path: Path, monkeypatch: 
     from pyspark import TaskContext
     from pyspark.sql.types import BinaryType, StructField, StructType
 
-    from kstore.spark import heartbeat
+    from kstore.spark.writing import heartbeat
 
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.01)  # a minute
     task = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 5)

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Does what is asked, then prints a line for each thing."""
-    from kstore.spark.publish import Sink
+    from kstore.spark.writing.sink import Sink
 
     sink = Sink(args.directory, staging=args.staging)
     found = sink.status(args.older_than)  # the directory is there

@@ -23,14 +23,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kstore.spark import columns as cols
-from kstore.spark.checkpoint import source_of
 from kstore.spark.errors import SparkSourceError, failure
-from kstore.spark.heartbeat import Heartbeat
 from kstore.spark.options import SinkOptions, canonical
-from kstore.spark.publish import Sink, Source, Transaction
+from kstore.spark.reading import columns as cols
 from kstore.spark.schema import spark_schema
-from kstore.spark.staging import Staged
+from kstore.spark.writing.checkpoint import source_of
+from kstore.spark.writing.heartbeat import Heartbeat
+from kstore.spark.writing.sink import Sink, Source, Transaction
+from kstore.spark.writing.staging import Staged
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter

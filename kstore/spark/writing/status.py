@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from kstore.errors import KstoreError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
-from kstore.spark.columns import mapped_root
 from kstore.spark.errors import SparkSourceError
-from kstore.spark.journal import Journal, LastBatch, Transaction
-from kstore.spark.progress import progress
-from kstore.spark.staging import Staged
+from kstore.spark.reading.columns import mapped_root
+from kstore.spark.writing.journal import Journal, LastBatch, Transaction
+from kstore.spark.writing.progress import progress
+from kstore.spark.writing.staging import Staged
 
 
 class StagedJob(NamedTuple):

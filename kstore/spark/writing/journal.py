@@ -13,7 +13,7 @@ from kstore.engine.io.file import read_whole, write_whole
 from kstore.errors import CorruptCheckpointError
 from kstore.log.files.checked_json import decode, encode
 from kstore.spark.errors import failure, translated
-from kstore.spark.staging import Staged
+from kstore.spark.writing.staging import Staged
 
 JOURNAL = ".kstore-spark-journal"
 REMEMBERED_JOBS = 1_000

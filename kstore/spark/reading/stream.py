@@ -10,11 +10,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from kstore.log.files.layout import TopicPartition
-from kstore.spark.columns import read_arrow
 from kstore.spark.errors import failure
-from kstore.spark.logs import Logs
 from kstore.spark.options import SourceOptions
-from kstore.spark.plan import checked, chosen, resolve
+from kstore.spark.reading.columns import read_arrow
+from kstore.spark.reading.logs import Logs
+from kstore.spark.reading.plan import checked, chosen, resolve
 from kstore.spark.schema import KStorePartition, tasks
 
 try:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kstore.arguments import instances
-from kstore.spark.plan import LEAST_BYTES, TARGET_BYTES, Split, check_numbers
+from kstore.spark.reading.plan import LEAST_BYTES, TARGET_BYTES, Split, check_numbers
 
 OPEN_COST_BYTES = 64 << 10  # what a task reads in the time that a split takes beside its bytes, about 0.13 ms
 _PARALLELISM = (

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 from pathlib import Path
 
-from kstore.spark.journal import Source
+from kstore.spark.writing.journal import Source
 
 _LONGEST = 500  # of a range in an error, and in the journal
 

@@ -17,10 +17,10 @@ from kstore.libraries import library
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
-from kstore.spark.columns import mapped_root, require_pyarrow
-from kstore.spark.configuration import Configurations
 from kstore.spark.errors import failure, translated
-from kstore.spark.partitioner import partitions_of_keys
+from kstore.spark.reading.columns import mapped_root, require_pyarrow
+from kstore.spark.writing.configuration import Configurations
+from kstore.spark.writing.partitioner import partitions_of_keys
 
 BATCH_BYTES = 128 << 10
 FLUSH_RECORDS = 50_000  # so often the disk gets what there is, in the background: at the end little is left

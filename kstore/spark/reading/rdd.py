@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kstore.engine.record.batch import Record
-from kstore.spark import columns as cols
 from kstore.spark.errors import failure
-from kstore.spark.logs import Paths
-from kstore.spark.packing import pack_splits, parallelism_of
-from kstore.spark.plan import Split, Topics, plan_splits
+from kstore.spark.reading import columns as cols
+from kstore.spark.reading.logs import Paths
+from kstore.spark.reading.packing import pack_splits, parallelism_of
+from kstore.spark.reading.plan import Split, Topics, plan_splits
 
 As = Literal["batches", "arrow", "records"]
 _DEFAULTS: dict[str, tuple[str, ...]] = {

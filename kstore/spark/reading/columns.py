@@ -22,7 +22,7 @@ from kstore.log.files.truncations import read_truncations
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
-from kstore.spark.plan import Piece, Split
+from kstore.spark.reading.plan import Piece, Split
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The columns there are, in the order of Spark's Kafka source; headers come when they are asked for."""

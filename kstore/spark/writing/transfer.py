@@ -12,11 +12,11 @@ from kstore.errors import KstoreError
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
-from kstore.spark.columns import mapped_root
 from kstore.spark.errors import failure, translated
-from kstore.spark.journal import Body, Moved
-from kstore.spark.progress import Progress, body_of
-from kstore.spark.staging import Staged
+from kstore.spark.reading.columns import mapped_root
+from kstore.spark.writing.journal import Body, Moved
+from kstore.spark.writing.progress import Progress, body_of
+from kstore.spark.writing.staging import Staged
 
 _LARGE = 8 << 20  # a segment of less is not worth its files, and its syncs
 _CHUNK = 1 << 20

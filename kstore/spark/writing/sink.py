@@ -27,15 +27,15 @@ from kstore.log.files.layout import TopicPartition
 from kstore.log.files.lock import once_free
 from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
-from kstore.spark.columns import mapped_root
-from kstore.spark.configuration import Configurations
 from kstore.spark.errors import SparkSourceError, failure, translated
-from kstore.spark.journal import JOURNAL, Journal, LastBatch, Pending, Source, Transaction
-from kstore.spark.logs import no_log_directory
-from kstore.spark.progress import NOTHING, Progress, mark_of, parts, progress
-from kstore.spark.staging import Stage, Staged, partition_counts
-from kstore.spark.status import SinkStatus, StagedJob, missing, staged_jobs, status_of
-from kstore.spark.transfer import Transfer, movable
+from kstore.spark.reading.columns import mapped_root
+from kstore.spark.reading.logs import no_log_directory
+from kstore.spark.writing.configuration import Configurations
+from kstore.spark.writing.journal import JOURNAL, Journal, LastBatch, Pending, Source, Transaction
+from kstore.spark.writing.progress import NOTHING, Progress, mark_of, parts, progress
+from kstore.spark.writing.staging import Stage, Staged, partition_counts
+from kstore.spark.writing.status import SinkStatus, StagedJob, missing, staged_jobs, status_of
+from kstore.spark.writing.transfer import Transfer, movable
 from kstore.store import LogStore
 
 __all__ = ["JOURNAL", "LastBatch", "Sink", "SinkStatus", "Source", "StagedJob", "Transaction"]

@@ -8,10 +8,10 @@ from kstore.engine.record.hashes import crc32c
 from kstore.engine.segment.segment import Segment
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
-from kstore.spark.columns import mapped_root
 from kstore.spark.errors import SparkSourceError, failure
-from kstore.spark.journal import Body, Mark, Pending
-from kstore.spark.staging import Staged, StagedFile
+from kstore.spark.reading.columns import mapped_root
+from kstore.spark.writing.journal import Body, Mark, Pending
+from kstore.spark.writing.staging import Staged, StagedFile
 
 
 class Progress(NamedTuple):

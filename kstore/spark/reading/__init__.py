@@ -1,0 +1,1 @@
+"""Logs become splits, tasks, columns and rows of Spark."""

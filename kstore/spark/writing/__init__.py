@@ -1,0 +1,1 @@
+"""Rows of Spark are staged, then published in logs."""
