@@ -7,11 +7,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from kstore._version import __version__
-from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError
-from kstore.tools.terminal import Screen
+from kstore.errors import InvalidConfigError, KstoreError, PolicyViolationError, visible
+from kstore.tools.terminal import Screen, note
 
 EXAMPLES = """examples:
   kstore stat data/orders-0                                  segments, spans of time, what looks wrong
@@ -80,6 +80,9 @@ class _Parser(argparse.ArgumentParser):
             self._check_value(action, value)
             return value
         return super()._get_values(action, arg_strings)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(visible(message))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if message and file is sys.stdout:
@@ -165,7 +168,7 @@ def _fail(error: Exception, code: int) -> int:
     code = _flush(code)
     with contextlib.suppress(OSError):
         for text in (error, *getattr(error, "__notes__", ())):  # a note says what to do next
-            print(f"kstore: {text}", file=sys.stderr, flush=True)
+            note(text)
     return code
 
 
@@ -189,7 +192,7 @@ def _drop_output() -> None:
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"kstore: {message}", file=sys.stderr)
+    note(message)
 
 
 def _replace_closed_streams() -> None:

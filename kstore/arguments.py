@@ -9,6 +9,8 @@ from math import inf
 from operator import index, length_hint
 from typing import TypeVar
 
+from kstore.errors import visible
+
 _Instance = TypeVar("_Instance")
 _Element = TypeVar("_Element")
 # What errors call two options: as Python does, and as Kafka does.
@@ -140,7 +142,7 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "kstore":
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(visible(text), category, stacklevel=level)
 
 
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypedDict
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, instances
-from kstore.errors import InvalidConfigError
+from kstore.errors import InvalidConfigError, visible
 from kstore.kinds import MAX32, MAX64, Boolean, Choice, Choices, Kind, Positive, Ratio, as_text, int32, int64
 from kstore.properties import read_properties
 
@@ -680,11 +680,11 @@ def _warn_of_idle(properties: Mapping[str, object]) -> None:
         if name in _TOPIC_NAMES and name not in _TOPIC_NAME_OF:
             synonyms = _KEYS[name.replace(".", "_")].synonyms if name not in _THROTTLES else ()
             hint = f"; a broker calls it {synonyms[0].name}" if synonyms else ""
-            warnings.warn(f"{name} has no effect for a broker{hint}", stacklevel=3)
+            warnings.warn(f"{visible(name)} has no effect for a broker{hint}", stacklevel=3)
         elif name.startswith("log.") and name not in _BROKER_LOG_NAMES:
             near = difflib.get_close_matches(name, _BROKER_LOG_NAMES, 1)
             hint = f"; the nearest is {near[0]}" if near else ""
-            warnings.warn(f"{name} has no effect: Kafka 4.3.1 does not have it{hint}", stacklevel=3)
+            warnings.warn(f"{visible(name)} has no effect: Kafka 4.3.1 does not have it{hint}", stacklevel=3)
 
 
 def _check_together(config: LogConfig) -> None:

@@ -3,6 +3,23 @@ ValueError.
 """
 
 import os
+import re
+
+# C0, DEL and C1, the ends of lines, the marks that change the direction of text, and lone surrogates
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def visible(text: object) -> str:
+    r"""Text from outside (a name, a path, what a file holds) on one line: \n, \t, \xNN and \uNNNN in place of what a
+    terminal obeys or an encoding refuses. Messages, warnings, logging and the command line use it.
+    """
+    return _INVISIBLE.sub(escaped, str(text))
+
+
+def escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return _SHORT.get(found[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str, object]) -> "KstoreError":
@@ -16,7 +33,14 @@ def _remake(kind: type["KstoreError"], args: tuple[object, ...], state: dict[str
 
 
 class KstoreError(Exception):
-    """Base class of kstore's own exceptions."""
+    """Base class of kstore's own exceptions. Their texts are one line each, with escapes for control characters."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
+
+    def add_note(self, note: str, /) -> None:
+        """Adds a note, with escapes for control characters."""
+        super().add_note(visible(note))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exception's own calls the constructor with `args`, the text: no constructor here takes just that. An error
@@ -170,7 +194,7 @@ class LogChangedError(OffsetOutOfRangeError, FileNotFoundError):
         self.args = (f"{self.file}: {self._what} while {call} was at work; call it again for what is left",)
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return visible(self.args[0])
 
 
 class LogClosedError(KstoreError):
@@ -284,7 +308,7 @@ class CursorLockedError(LogLockedError):
         self.args = (text + "or its process ends, the next one can go on",)
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return visible(self.args[0])
 
 
 class LogFailedError(KstoreError):

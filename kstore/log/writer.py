@@ -45,6 +45,7 @@ from kstore.errors import (
     OffsetOutOfRangeError,
     PolicyViolationError,
     ReentrantCallError,
+    visible,
 )
 from kstore.log.compact.cleaned import CLEANED, SWAP, Cleaned
 from kstore.log.compact.compactor import LogState, compact, last_offsets
@@ -1573,7 +1574,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if forgotten:  # last, because a filter may make it an exception
             lost = f", and {gathered} records that its appenders had gathered are lost" if gathered else ""
             warnings.warn(
-                f"{self.path} was open for writing and never closed: the next opening must recover{lost}",
+                f"{visible(self.path)} was open for writing and never closed: the next opening must recover{lost}",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,

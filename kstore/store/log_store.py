@@ -30,6 +30,7 @@ from kstore.errors import (
     LogFailedError,
     LogLockedError,
     LogNotFoundError,
+    visible,
 )
 from kstore.log.compact.erasure import Match
 from kstore.log.compact.report import Erasure
@@ -1098,7 +1099,7 @@ class LogStore:
         if self._closed or not self._is_writing:
             return
         warnings.warn(
-            f"the store of {self._named()} was open for writing and never closed: the next opening must recover",
+            f"the store of {visible(self._named())} was open for writing and never closed: the next opening must recover",
             ResourceWarning,
             source=self,
             stacklevel=2,

@@ -1,12 +1,12 @@
 """How the subcommands that read open a partition: they share these options."""
 
 import argparse
-import sys
 
 import kstore
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
 from kstore.log.partition import PartitionLog
 from kstore.tools.numbers import byte_count, int32_bytes
+from kstore.tools.terminal import note
 
 # what is as it should be: files that are deleted, room for batches, and what a broker has moved elsewhere
 HARMLESS = ("leftover", "preallocated", "remote")
@@ -72,17 +72,13 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
         first = min(left_out, key=lambda finding: (finding.file, finding.position))
         size = sum(f.size for f in left_out)
         files = len({f.file for f in left_out})
-        print(
-            f"kstore: {log.path} ends at offset {log.log_end_offset} here, as Kafka's recovery would leave it: {size} bytes "
+        note(
+            f"{log.path} ends at offset {log.log_end_offset} here, as Kafka's recovery would leave it: {size} bytes "
             f"in {files} file{'s' if files > 1 else ''} are left out, from byte {first.position} of {first.file} on "
-            f"({first.text}). To read them: kstore records --as-is --on-error skip (in Python recover=False)",
-            file=sys.stderr,
+            f"({first.text}). To read them: kstore records --as-is --on-error skip (in Python recover=False)"
         )
     elif (
         found and not lists and not log.recovery.losses and not log.recovery.missing
     ):  # of those a warning comes
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
-        print(
-            f"kstore: {log.path}: {count} not as a clean shutdown leaves it; kstore stat {log.path} lists what",
-            file=sys.stderr,
-        )
+        note(f"{log.path}: {count} not as a clean shutdown leaves it; kstore stat {log.path} lists what")

@@ -1,7 +1,6 @@
 """How the subcommands about topics open a store: they share these options."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from kstore.log.files.option_file import in_python
 from kstore.store import LogStore
 from kstore.tools.numbers import whole
 from kstore.tools.settings import settings_of
+from kstore.tools.terminal import note
 from kstore.tools.writing import add_wait_argument, note_open
 
 partition_count = whole("a number of partitions", 1, 1 << 20)
@@ -67,11 +67,11 @@ def _told(store: LogStore) -> LogStore:
     """The store; what of it is out of use is said on stderr."""
     health = store.health()
     for path, reason in health.directories.items():
-        print(f"kstore: log directory {path} is out of use: {reason}", file=sys.stderr)
+        note(f"log directory {path} is out of use: {reason}")
     for tp in health.missing:
-        print(f"kstore: partition {tp} is in none of the directories", file=sys.stderr)
+        note(f"partition {tp} is in none of the directories")
     if health.unfinished:
-        print(f"kstore: a change of topics is not finished: {health.unfinished}", file=sys.stderr)
+        note(f"a change of topics is not finished: {health.unfinished}")
     return store
 
 

@@ -1,28 +1,29 @@
 """What reaches a terminal: no control characters of keys, values, headers or names, which could command it."""
 
 import re
+import sys
 from typing import Any, TextIO
+
+from kstore.errors import escaped, visible
 
 # C0, DEL and C1, and the marks that turn the direction of text
 _COMMANDS = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_BREAKS = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_ALL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
-    code = ord(character)
-    return _BREAKS.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 def for_terminal(text: str) -> str:
     r"""`text` with \xNN for what a terminal would obey, but for tabs and the ends of lines."""
-    return _COMMANDS.sub(_escaped, text)
+    return _COMMANDS.sub(escaped, text)
 
 
-def one_line(text: str) -> str:
-    r"""`text` on one line, without tabs: \n, \t, \xNN for all that is no visible character."""
-    return _ALL.sub(_escaped, text)
+def say(*lines: object) -> None:
+    """Prints lines on stdout. Whatever is in them, each stays one line, and no terminal obeys it."""
+    for line in lines:
+        print(visible(line))
+
+
+def note(text: object) -> None:
+    """Prints a line on stderr, as `say` does on stdout."""
+    print(f"kstore: {visible(text)}", file=sys.stderr, flush=True)
 
 
 class Screen:

@@ -1,7 +1,6 @@
 """How the subcommands that write open a partition: they share these options."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from kstore.log.recovery.presence import doubt_about, not_found, require_partiti
 from kstore.log.writer import LogWriter
 from kstore.tools.numbers import seconds
 from kstore.tools.settings import add_config_argument, settings_of
+from kstore.tools.terminal import note
 
 
 def add_write_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,14 +78,13 @@ def note_name(directory: str) -> None:
     """Says on stderr that a broker would not find the records, if the directory is named as no partition is."""
     path = Path(directory).absolute()
     if not path.exists() and (doubt := doubt_about(path)):
-        print(f"kstore: {doubt}", file=sys.stderr)
+        note(f"{doubt}")
         return
     if layout.is_partition_name(path.name) or not is_log_directory(path.parent):
         return
-    print(
-        f"kstore: {path.parent} is a log directory, and a broker would not see {path.name!r} in it as a partition: "
-        "its name is not a topic, a dash and a number without leading zeros, such as orders-0",
-        file=sys.stderr,
+    note(
+        f"{path.parent} is a log directory, and a broker would not see {path.name!r} in it as a partition: "
+        "its name is not a topic, a dash and a number without leading zeros, such as orders-0"
     )
 
 
@@ -129,10 +128,7 @@ def note_open(path: Path, directory: Path) -> bool:
     """Whether what lies in a log directory is open for writing; a dry run says so on stderr."""
     is_open = is_locked(directory)
     if is_open:
-        print(
-            f"kstore: {path} is open for writing now: without --dry-run this would be refused",
-            file=sys.stderr,
-        )
+        note(f"{path} is open for writing now: without --dry-run this would be refused")
     return is_open
 
 
@@ -163,7 +159,7 @@ def open_writer(
         **_trust(whole),
     )
     if is_new:
-        print(f"kstore: there was no log at {args.directory}: a new one was made", file=sys.stderr)
+        note(f"there was no log at {args.directory}: a new one was made")
     return log
 
 

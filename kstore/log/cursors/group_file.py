@@ -25,7 +25,7 @@ from kstore.engine.append.commit_appender import CommitContent, CommitFile, appe
 from kstore.engine.io.file import File, read_whole, set_mtime_ms, sync_directory, unlink, write_whole
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.record.batch import Record, RecordBatch
-from kstore.errors import CorruptRecordError, LogFailedError
+from kstore.errors import CorruptRecordError, LogFailedError, visible
 from kstore.log.cursors.member_lock import LockFile, byte_of
 from kstore.log.cursors.offset_commits import Commit, decode, encode_key, encode_value
 from kstore.log.files.layout import TopicPartition
@@ -550,4 +550,4 @@ def _is_begun(data: bytes, at: int, start: int, offset: int) -> bool:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, DataLossWarning, stacklevel=4)
+    warnings.warn(visible(text), DataLossWarning, stacklevel=4)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kstore.config import MAX64
+from kstore.errors import visible
 from kstore.log.recovery.repairs import Repairs
 from kstore.log.recovery.steps import Code, Finding, Step
 
@@ -89,7 +90,7 @@ class Recovery:
         lines += [
             f"  lost: {loss}" for loss in [*self.losses, *self.missing] if loss.split(": ")[-1] not in texts
         ]
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))
 
 
 def in_short(losses: list[str]) -> str:

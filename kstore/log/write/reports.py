@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 
+from kstore.errors import visible
 from kstore.log.threads.background import Background
 
 _LOGGER = logging.getLogger("kstore.log")
@@ -44,6 +45,7 @@ class Reports:
         while self._kept:
             with contextlib.suppress(Exception):
                 level, text, values = self._kept.popleft()
-                self._logger.log(level, text, *values)
+                shown = (value if isinstance(value, int) else visible(value) for value in values)
+                self._logger.log(level, text, *shown)
         if isinstance(thread, Background):
             thread.outside = was_outside

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
-from kstore.errors import InvalidRecordError, RecordTooLargeError
+from kstore.errors import InvalidRecordError, RecordTooLargeError, visible
 from kstore.log.writer import LogWriter
 from kstore.tools.numbers import byte_count, counted
 from kstore.tools.progress import Progress
+from kstore.tools.terminal import note
 from kstore.tools.writing import add_write_arguments, open_writer
 
 CHUNK = 4096  # records of one extend()
@@ -98,14 +99,13 @@ def run(args: argparse.Namespace) -> int:
                 log.flush()
         except BaseException as e:
             what = "it was interrupted" if isinstance(e, KeyboardInterrupt) else "this:"
-            print(f"kstore: {_summary(first, log.log_end_offset)} before {what}", file=sys.stderr)
+            note(f"{_summary(first, log.log_end_offset)} before {what}")
             raise
         end = log.log_end_offset
     if transactional:
-        print(
-            f"kstore: {counted(transactional, 'record')} were in transactions, and are outside of any now. Those of "
-            "aborted ones are among them, unless `kstore records --isolation read_committed` left them out",
-            file=sys.stderr,
+        note(
+            f"{counted(transactional, 'record')} were in transactions, and are outside of any now. Those of "
+            "aborted ones are among them, unless `kstore records --isolation read_committed` left them out"
         )
     _tell(_summary(first, end))
     return 0
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 def _tell(summary: str) -> None:
     """Prints what was done. OSError that says it as well: who reads only of a full disk would append all once more."""
     try:
-        print(summary, flush=True)
+        print(visible(summary), flush=True)
     except BrokenPipeError:  # nobody wants to read it
         raise
     except OSError as e:

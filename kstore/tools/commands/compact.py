@@ -9,6 +9,7 @@ from kstore.log.compact.preview import preview
 from kstore.log.compact.report import CompactedSegment
 from kstore.log.recovery.presence import not_found, require_partition
 from kstore.tools.progress import Progress
+from kstore.tools.terminal import say
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
 
@@ -40,13 +41,13 @@ def run(args: argparse.Namespace) -> int:
         with open_writer(args, "r+") as log, Progress(0, "compacting") as progress:
             done = log.compact(progress=progress.share)
     for segment in done.segments:
-        print(json.dumps(segment._asdict()) if args.json else _text(segment))
+        say(json.dumps(segment._asdict()) if args.json else _text(segment))
     if not args.json:
         if done.segments:
             verb = "would go" if done.dry_run else "went"
-            print(f"{done.records_removed} records, {done.bytes_gained} bytes {verb}: {done.reason}")
+            say(f"{done.records_removed} records, {done.bytes_gained} bytes {verb}: {done.reason}")
         else:
-            print(f"nothing to do: {done.reason}")
+            say(f"nothing to do: {done.reason}")
     return 0
 
 

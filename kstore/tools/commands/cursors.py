@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kstore
-from kstore.errors import LogNotFoundError, OffsetOutOfRangeError
+from kstore.errors import LogNotFoundError, OffsetOutOfRangeError, visible
 from kstore.log.cursors.cursor import Cursor, checked_group, commit_all, offset_of
 from kstore.log.cursors.expiry import expire
 from kstore.log.cursors.group_file import Entry, groups_in, read_positions
@@ -26,7 +26,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.presence import require_partition
 from kstore.store.consumer_offsets import give_back, take_over
 from kstore.tools.numbers import moment, offset, whole
-from kstore.tools.terminal import one_line
+from kstore.tools.terminal import say
 from kstore.tools.times import time_text
 
 _HEADS = {
@@ -150,7 +150,7 @@ def _nothing(args: argparse.Namespace) -> int:
         return 0
     whose = "no group has a" if args.group is None else f"group {args.group!r} has no"
     of = "" if args.topic is None else f" in topic {args.topic}"
-    print(f"{whose} position{of} in {args.directory}", file=sys.stderr)
+    print(visible(f"{whose} position{of} in {args.directory}"), file=sys.stderr)
     return 1
 
 
@@ -177,8 +177,7 @@ def _transfer(args: argparse.Namespace) -> None:
     ]
     _show(args, ("committed", "metadata"), rows)
     for (group, topic, partition), reason in done.left_out.items():
-        name = one_line(f"{topic}-{partition} of group {group}")
-        print(f"{name}: left out, {reason}", file=sys.stderr)
+        print(visible(f"{topic}-{partition} of group {group}: left out, {reason}"), file=sys.stderr)
 
 
 def _expire(args: argparse.Namespace) -> None:
@@ -322,11 +321,11 @@ def _show(args: argparse.Namespace, columns: tuple[str, ...], rows: list[Row]) -
             cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
             for name, cell, width in zip(columns, line, widths, strict=True)
         ]
-        print("  ".join(cells).rstrip())
+        say("  ".join(cells).rstrip())
 
 
 def _cell(name: str, row: Row) -> str:
     value = row[name]
     if value is None:
         return "-" if name in _NUMBERS else ""
-    return time_text(value) if name == "committed" else one_line(str(value))
+    return time_text(value) if name == "committed" else visible(value)

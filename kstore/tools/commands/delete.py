@@ -3,6 +3,7 @@
 import argparse
 
 from kstore.tools.stores import add_changing_arguments, open_dry_store, open_store
+from kstore.tools.terminal import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
         reader = open_dry_store(args)
         for number in reader.describe(args.topic).partitions:
             with reader.open(args.topic, number) as log:
-                print(
+                say(
                     f"{log.path}: offsets {log.log_start_offset} to {log.log_end_offset} (exclusive) would be deleted"
                 )
         return 0

@@ -11,6 +11,7 @@ from kstore.log.partition import PartitionLog
 from kstore.tools.commands.topics import facts
 from kstore.tools.numbers import counted
 from kstore.tools.stores import add_store_arguments, open_reader
+from kstore.tools.terminal import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +47,11 @@ def run(args: argparse.Namespace) -> int:
     config = told["config"]
     assert isinstance(config, dict)
     own = ", ".join(f"{option}={value}" for option, value in config.items())
-    print(f"{name}: {own or 'no configuration of its own'}")
+    say(f"{name}: {own or 'no configuration of its own'}")
     for each in partitions:
         offsets = f"offsets {each['log_start_offset']} to {each['log_end_offset']} (exclusive)"
         size = f"{counted(each['segments'], 'segment')}, {counted(each['size'], 'byte')}"
-        print(f"{each.get('partition', ''):>6}  {offsets}, {size}, {each['path']}")
+        say(f"{each.get('partition', ''):>6}  {offsets}, {size}, {each['path']}")
     return 0
 
 

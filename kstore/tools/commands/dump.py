@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from kstore.errors import KstoreError
+from kstore.errors import KstoreError, visible
 from kstore.tools.decoders import DECODERS, record_texts
 from kstore.tools.dumps.class_decoders import CLASS_DECODERS, STRING, class_decoder
 from kstore.tools.dumps.index import (
@@ -27,6 +27,7 @@ from kstore.tools.dumps.log import MAX32, Decoder, LogDump, Texts, dump_log, fil
 from kstore.tools.dumps.path import absolute_path, java_path, split_names, suffix_of
 from kstore.tools.dumps.snapshot import dump_snapshot
 from kstore.tools.fields import batch_fields, record_fields
+from kstore.tools.terminal import note
 
 TOPIC_DECODERS = tuple(DECODERS)
 INTERNAL_TOPICS = {
@@ -144,7 +145,7 @@ def lines_of(path: str, args: argparse.Namespace, report: FileReport) -> Iterato
         return dump_snapshot(path, report)
     if kind == ".txnindex":
         return dump_transaction_index(path)
-    print(f"Ignoring unknown file {path}", file=sys.stderr)
+    print(f"Ignoring unknown file {visible(path)}", file=sys.stderr)
     report.failed = True
     return iter(())
 
@@ -190,7 +191,7 @@ def run(args: argparse.Namespace) -> int:
         raise
     except (KstoreError, ValueError, OSError) as e:
         sys.stdout.flush()
-        print(f"kstore: {e}", file=sys.stderr)
+        note(f"{e}")
         return 1
     return int(any(report.is_bad for report in reports.values()))
 
@@ -200,7 +201,7 @@ def _print_text(paths: list[str], args: argparse.Namespace) -> dict[str, FileRep
     pairs: dict[str, dict[int, int]] = {}  # not consecutive
     for path in paths:
         absolute = absolute_path(path)
-        print(f"Dumping {path}")
+        print(f"Dumping {visible(path)}")
         if suffix_of(path) in LOGS:
             dump = _options(args)
             dump.non_consecutive = pairs.setdefault(absolute, {})
@@ -212,7 +213,7 @@ def _print_text(paths: list[str], args: argparse.Namespace) -> dict[str, FileRep
                 print(line)
     sys.stdout.flush()
     for line in report_lines(reports, pairs):
-        print(line, file=sys.stderr)
+        print(visible(line), file=sys.stderr)
     return reports
 
 
@@ -251,5 +252,5 @@ def _print_json(paths: list[str], args: argparse.Namespace) -> dict[str, FileRep
                 print(json.dumps({"file": path, **record_fields(batch, record), **decoded, "batch": fields}))
     sys.stdout.flush()
     for line in report_lines(reports, {}):
-        print(line, file=sys.stderr)
+        print(visible(line), file=sys.stderr)
     return reports

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Literal
@@ -14,6 +13,7 @@ from kstore.tools.commands.get import add_key_arguments
 from kstore.tools.numbers import counted
 from kstore.tools.progress import Progress
 from kstore.tools.stores import add_also_argument, open_dry_store, open_store
+from kstore.tools.terminal import note, say
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 _MOST_ROWS = 50  # of offsets, on one line
@@ -56,14 +56,13 @@ def run(args: argparse.Namespace) -> int:
             _tell(done, args)
     if not args.json:
         verb = "would be erased" if args.dry_run else "erased"
-        print(f"{counted(erased, 'record')} {verb}" + (f": {args.reason}" if args.reason else ""))
+        say(f"{counted(erased, 'record')} {verb}" + (f": {args.reason}" if args.reason else ""))
     if left:
         files = "1 .cut file" if len(left) == 1 else f"{len(left)} .cut files"
-        print(
-            f"kstore: {files} of recoveries may hold such records, too: {left[0]}"
+        note(
+            f"{files} of recoveries may hold such records, too: {left[0]}"
             + (" first" if len(left) > 1 else "")
-            + "; --cut-files removes them",
-            file=sys.stderr,
+            + "; --cut-files removes them"
         )
     return int(not changed)
 
@@ -109,12 +108,12 @@ def _tell(done: Erasure, args: argparse.Namespace) -> None:
         if args.json:
             print(json.dumps(each._asdict() | more))
             continue
-        print(f"{each.path}: {each.bytes_before} -> {each.bytes_after} bytes")
-        print(f"  offsets {_in_words(each.offsets)}")
-        print(f"  SHA-256 {each.sha256_before} -> {each.sha256_after or '?'}")
+        say(f"{each.path}: {each.bytes_before} -> {each.bytes_after} bytes")
+        say(f"  offsets {_in_words(each.offsets)}")
+        say(f"  SHA-256 {each.sha256_before} -> {each.sha256_after or '?'}")
     verb = "would be removed" if done.dry_run else "removed"
     for path in done.cut_files:
-        print(json.dumps({"path": path} | more) if args.json else f"{path}: {verb}")
+        say(json.dumps({"path": path} | more) if args.json else f"{path}: {verb}")
 
 
 def _in_words(offsets: Iterable[int]) -> str:

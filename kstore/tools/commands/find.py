@@ -5,6 +5,7 @@ import json
 
 from kstore.tools.numbers import moment, offset
 from kstore.tools.opening import add_open_arguments, open_partition
+from kstore.tools.terminal import say
 from kstore.tools.times import time_text
 
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             answer |= {"segment": segment.base_offset, "position": located.position}
         print(json.dumps(answer))
     elif found is None:
-        print("no such record")
+        say("no such record")
     else:
         text = f"offset {found.offset}"
         if found.timestamp >= 0:
@@ -57,5 +58,5 @@ def run(args: argparse.Namespace) -> int:
             text += f", leader epoch {found.leader_epoch}"
         if segment is not None and located is not None:
             text += f", in {segment.path} at byte {located.position}"
-        print(text)
+        say(text)
     return int(found is None)

@@ -19,6 +19,7 @@ from kstore.tools.commands.records import (
 )
 from kstore.tools.numbers import count, offset, seconds
 from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
+from kstore.tools.terminal import note
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +101,7 @@ def _tell_of_damage(batches: Follower[RecordBatch], told: int) -> int:
     """Says what was left out after so much of it; how much it is now."""
     skipped = batches.skipped
     for each in skipped[told:]:
-        print(f"kstore: left out {each.size} bytes: {each.error}", file=sys.stderr)
+        note(f"left out {each.size} bytes: {each.error}")
     return len(skipped)
 
 
@@ -110,5 +111,5 @@ def _records_of(batch: RecordBatch, on_error: str) -> list[Record]:
     except (CorruptRecordError, RecordTooLargeError) as e:
         if on_error == "raise":
             raise
-        print(f"kstore: left out {batch.size} bytes: {e}", file=sys.stderr)
+        note(f"left out {batch.size} bytes: {e}")
         return []

@@ -6,6 +6,7 @@ import base64
 from kstore.tools.commands.records import as_json, as_line
 from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
 from kstore.tools.progress import Progress
+from kstore.tools.terminal import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             batch = next(log.batches(record.offset))
             print(as_json(batch, record) if args.json else as_line(batch, record, redact=False))
     if not found:
-        print("no such record")
+        say("no such record")
     return int(not found)
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from contextlib import suppress
 
+from kstore.errors import visible
 from kstore.log.files import layout
 from kstore.store import LogStore
 from kstore.tools.numbers import counted, seconds, whole
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         for number in _SIGNALS:
             signal.signal(number, _end)
         while True:
-            print(_line(store), flush=True)
+            print(visible(_line(store)), flush=True)
             time.sleep(max(args.every, 0.01))
     return 0
 

@@ -5,6 +5,7 @@ import json
 
 from kstore.log.compact.key_files import KeyFileReport
 from kstore.tools.numbers import counted
+from kstore.tools.terminal import say
 from kstore.tools.writing import add_write_arguments, open_writer
 
 
@@ -19,9 +20,9 @@ def run(args: argparse.Namespace) -> int:
     with open_writer(args, "r+") as log:
         made = log.make_key_files()
     for each in made:
-        print(json.dumps(each._asdict()) if args.json else _text(each))
+        say(json.dumps(each._asdict()) if args.json else _text(each))
     if not (made or args.json):
-        print("nothing to do: there is no sealed segment")
+        say("nothing to do: there is no sealed segment")
     return int(any(each.keys < 0 for each in made))
 
 

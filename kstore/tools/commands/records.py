@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from kstore.arguments import warn_of_seconds
 from kstore.engine.record.batch import Record, RecordBatch
 from kstore.engine.scan.batch_reader import Skipped
+from kstore.errors import visible
 from kstore.log.partition import PartitionLog
 from kstore.tools.cells import guarded
 from kstore.tools.columns import FORMATS, write_columns
@@ -20,7 +21,7 @@ from kstore.tools.numbers import moment, offset
 from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
 from kstore.tools.output import check_output, open_output
 from kstore.tools.progress import Progress
-from kstore.tools.terminal import for_terminal, one_line
+from kstore.tools.terminal import for_terminal, note
 from kstore.tools.times import time_text
 
 ENDINGS = ("jsonl", "csv", *FORMATS)  # of names, and formats
@@ -138,7 +139,7 @@ def note_range(log: PartitionLog, args: argparse.Namespace) -> None:
     elif args.since is not None and args.until is not None and args.since >= args.until:
         text = "no time is between --since and --until: --since must be earlier"
     if text:
-        print(f"kstore: {text}", file=sys.stderr)
+        note(f"{text}")
 
 
 def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, RecordBatch, Record | None]]:
@@ -159,7 +160,7 @@ def chosen(log: PartitionLog, args: argparse.Namespace) -> Iterator[tuple[int, R
             if error is not None:
                 if args.on_error == "raise":
                     raise error
-                print(f"kstore: left out records of {batch.size} bytes: {error}", file=sys.stderr)
+                note(f"left out records of {batch.size} bytes: {error}")
             if not records and args.control:
                 yield base, batch, None
             for record in records:
@@ -177,10 +178,10 @@ def _tell_left_out(log: PartitionLog, left_out: Iterable[Skipped]) -> None:
     told = set()
     for skipped in left_out:
         told.add(skipped.file)
-        print(f"kstore: left out {skipped.size} bytes: {skipped.error}", file=sys.stderr)
+        note(f"left out {skipped.size} bytes: {skipped.error}")
     for finding in log.recovery.findings:
         if finding.code in _LEFT_AT_END and finding.file not in told:
-            print(f"kstore: left out: {finding.file}: {finding.text}", file=sys.stderr)
+            note(f"left out: {finding.file}: {finding.text}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -308,4 +309,4 @@ def as_line(batch: RecordBatch, record: Record, redact: bool) -> str:
         for data in (_text(record.key, redact), _text(record.value, redact))
     ]
     cells += [f"{name}={'<null>' if data is None else _text(data, redact)}" for name, data in record.headers]
-    return "\t".join([*head, *map(one_line, cells)])
+    return "\t".join([*head, *map(visible, cells)])

@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from kstore.tools.terminal import say
 from kstore.tools.writing import add_write_arguments, open_writer, plan_of
 
 
@@ -44,10 +45,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(recovery)
         verb = "would hold" if args.dry_run else "holds"
-        print(f"the log {verb} offsets {start} to {end} (exclusive)")
+        say(f"the log {verb} offsets {start} to {end} (exclusive)")
         verify = f"as in Kafka: kstore stat --verify {args.directory}"
         if recovery.clean:
-            print(f"it was closed cleanly, so no checksums were checked, {verify}")
+            say(f"it was closed cleanly, so no checksums were checked, {verify}")
         elif recovery.recovery_point > start:
-            print(f"no checksums were checked before offset {recovery.recovery_point}, {verify}")
+            say(f"no checksums were checked before offset {recovery.recovery_point}, {verify}")
     return 0

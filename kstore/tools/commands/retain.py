@@ -8,6 +8,7 @@ from pathlib import Path
 from kstore.log.recovery.presence import require_partition
 from kstore.log.write.given_retention import what_was_not_said
 from kstore.log.write.retention import Decision, decide_for
+from kstore.tools.terminal import say
 from kstore.tools.writing import add_write_arguments, config_of, open_dry, open_writer
 
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         with open_writer(args, "r+", config=config) as log:
             decisions = log.retain()
     for decision in decisions:
-        print(json.dumps(decision._asdict()) if args.json else _text(decision))
+        say(json.dumps(decision._asdict()) if args.json else _text(decision))
     return 0
 
 

@@ -2,12 +2,11 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from kstore.tools.numbers import counted, seconds
-from kstore.tools.terminal import one_line
+from kstore.tools.terminal import note, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,22 +55,20 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(sink.status(args.older_than).as_dict()))
         return 0
     for line in said:
-        print(one_line(line))
+        say(line)
     if not args.dry_run:
         lines = list(_lines(sink.status(args.older_than)))
         for line in lines:
-            print(one_line(line))
+            say(line)
         if not lines and not said:
-            print("kstore: nothing is pending, staged or published there", file=sys.stderr)
+            note("nothing is pending, staged or published there")
     return 0
 
 
 def _end(sink: Any, found: Any, args: argparse.Namespace) -> list[str]:
     """Finishes the pending transaction or gives it up, or says what that would do."""
     if found.pending is None:
-        print(
-            f"kstore: there was no transaction to {'finish' if args.recover else 'give up'}", file=sys.stderr
-        )
+        note(f"there was no transaction to {'finish' if args.recover else 'give up'}")
         return []
     done = {True: ("would be finished", "would be given up"), False: ("finished", "given up")}[args.dry_run]
     what = f"{done[args.forget]}: {_name(found.pending)}, {counted(found.record_count, 'record')}"

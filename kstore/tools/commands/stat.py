@@ -17,7 +17,7 @@ from kstore.engine.compact.key_file import KeyFile
 from kstore.engine.record.batch import CODECS
 from kstore.engine.scan.batch_reader import BatchReader
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError
+from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visible
 from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
@@ -25,6 +25,7 @@ from kstore.store import LogStore
 from kstore.tools.numbers import counted
 from kstore.tools.opening import HARMLESS, add_open_arguments, open_partition
 from kstore.tools.progress import Progress
+from kstore.tools.terminal import note, say
 from kstore.tools.times import time_text
 
 HEADINGS = (
@@ -354,7 +355,7 @@ def partition_text(stat: dict[str, Any]) -> str:
         f"{counted(sum(s['bytes'] or 0 for s in segments), 'byte')}, "
         f"{'closed cleanly' if stat['clean'] else 'not closed cleanly'}"
     )
-    lines = [head, table([HEADINGS, *map(_row, segments)])]
+    lines = [head, *table([HEADINGS, *map(_row, segments)]).split("\n")]
     unchecked = "" if stat["checksums_checked"] else " (checksums not checked: --verify does that)"
     wrong = f"{_things(stat['wrong'])} wrong" if stat["wrong"] else "nothing looks wrong"
     lines.append(wrong + unchecked + (":" if stat["wrong"] else ""))
@@ -369,7 +370,7 @@ def partition_text(stat: dict[str, Any]) -> str:
         lines.append(
             "1 file waits for its deletion" if left == 1 else f"{left} files wait for their deletion"
         )
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -388,14 +389,14 @@ def run(args: argparse.Namespace) -> int:
             raise KstoreError(f"{path} is neither a partition nor a log directory that holds any")
     stats = [partition_stat(log, verify=args.verify) for log in logs]
     if args.json:
-        print(json.dumps(stats[0] if len(stats) == 1 else stats))
+        say(json.dumps(stats[0] if len(stats) == 1 else stats))
     else:
         print("\n\n".join(partition_text(stat) for stat in stats))
     code = 0
     for stat in stats:
         if stat["wrong"]:
             sys.stdout.flush()
-            print(f"kstore: {stat['directory']}: {_things(stat['wrong'])} wrong", file=sys.stderr)
+            note(f"{stat['directory']}: {_things(stat['wrong'])} wrong")
             code = 1
     return code
 

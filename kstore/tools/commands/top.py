@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from kstore.errors import KstoreError, LogNotFoundError
+from kstore.errors import KstoreError, LogNotFoundError, visible
 from kstore.log.cursors.home import Home
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
@@ -154,4 +154,4 @@ def _show(rows: list[dict[str, Any]]) -> None:
         columns, height = shutil.get_terminal_size()
         sys.stdout.terminal.write(_CLEAR)
         lines = [text[: columns - 1] for text in lines[: height - 1]]
-    print("\n".join(lines), flush=True)
+    print("\n".join(map(visible, lines)), flush=True)

@@ -7,6 +7,7 @@ from kstore.kinds import as_text
 from kstore.store.descriptions import TopicDescription
 from kstore.tools.numbers import counted
 from kstore.tools.stores import add_store_arguments, open_reader
+from kstore.tools.terminal import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     store = open_reader(args)
     for name in store.topics if args.topic is None else [args.topic]:
         found = store.describe(name)
-        print(json.dumps(facts(found)) if args.json else _text(found))
+        say(json.dumps(facts(found)) if args.json else _text(found))
     return 0
 
 

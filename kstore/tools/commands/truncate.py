@@ -4,6 +4,7 @@ import argparse
 
 import kstore
 from kstore.tools.numbers import counted, offset
+from kstore.tools.terminal import say
 from kstore.tools.writing import add_write_arguments, open_dry, open_writer
 
 
@@ -44,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
         with open_writer(args, "r+") as writer:
             writer.truncate_to(args.to)
     if args.to >= end:
-        print(
+        say(
             f"nothing to remove: the log ends at offset {end}"
             + (f", below --to {args.to}" if args.to > end else "")
         )
         return 0
-    print(
+    say(
         f"{counted(records, 'record')} in {counted(len(batches), 'batch')} {verb}"
         + (f", from offset {first} on" if batches else "")
     )

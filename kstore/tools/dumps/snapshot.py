@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 
-from kstore.errors import CorruptSnapshotError
+from kstore.errors import CorruptSnapshotError, visible
 from kstore.log.producers.states import read_snapshot
 from kstore.tools.dumps.index import FileReport
 from kstore.tools.dumps.log import optional_long
@@ -45,7 +45,7 @@ def dump_snapshot(path: str, report: FileReport) -> Iterator[str]:
             )
         else:
             remark = snapshot_remark(data)
-        print(remark, file=sys.stderr)
+        print(visible(remark), file=sys.stderr)
         report.failed = True
         return
     for state in states:
