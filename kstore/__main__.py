@@ -43,7 +43,8 @@ who writes the log; its --export locks the directory that it writes to. sink cha
 On a terminal, what takes long shows on stderr how far it is: stat, records, append, get, compact and erase.
 Exit codes: 0 done, 1 not found or damaged, 2 wrong usage, 130 interrupted
 (0 of those that run until they are: top and keep). If records are known to be lost at the end of a log, or between segments,
-records prints what is there, says so on stderr unless --as-is is given, and ends with 0; stat ends with 1."""
+records prints what is there, says so on stderr unless --as-is is given, and ends with 0; stat ends with 1. Both end with 1 if a single
+file has no batch or does not end with a whole one, or if a directory has packed segments only, such as .log.gz."""
 
 COMMANDS = {  # each is a module of kstore.tools.commands, which is imported when it is used
     "dump": "print the files of a partition as kafka-dump-log does",

@@ -60,7 +60,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
     """Opens a partition: a directory with the records of one partition of a topic, such as data/orders-0.
 
     mode "r": reads. Nothing is written or locked, so it works beside a writer or a running broker and on a read-only
-        file system. `path` may also be a single .log or .cut file. Returns a PartitionLog, which shows what the log
+        file system. `path` may also be a single .log or .cut file. Bytes behind its last sound batch are a finding
+        in `recovery`, with a DataLossWarning. Returns a PartitionLog, which shows what the log
         holds at this moment; its refresh() takes in what was appended since, its follow() waits for more.
     mode "a": writes, and creates the directory if it does not exist. Returns a LogWriter. Close it, or use `with`.
     mode "r+": as "a", but the directory must exist.
@@ -107,6 +108,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
             directory that holds partitions or other files), and for reading there still is none after `wait`.
         LogLockedError: another writer has the log open, and still has it after `wait`.
         InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
+        CorruptFileError: a single file has no sound batch, and is not empty. The message says what the file is: packed, text,
+            zeros and so on.
         CorruptCheckpointError: what is kept of the configuration is damaged: remove the file, and give the options again.
         TypeError, ValueError: another argument is wrong. Arguments are checked before anything is created.
         OSError: a file cannot be read or written.

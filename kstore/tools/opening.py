@@ -12,6 +12,8 @@ from kstore.tools.terminal import note
 HARMLESS = ("leftover", "preallocated", "remote")
 # what Kafka's recovery would cut off
 LEFT_OUT = ("torn_tail", "corrupt_batch", "beyond")
+# what no recovery explains: records of a file that was damaged elsewhere, or that was packed
+UNREAD = ("file_tail", "not_read")
 
 
 def add_open_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +74,9 @@ def report_findings(log: PartitionLog, *, lists: bool = False) -> None:
         first = min(left_out, key=lambda finding: (finding.file, finding.position))
         size = sum(f.size for f in left_out)
         files = len({f.file for f in left_out})
+        if log.path == first.file:  # a single file, of which recovery knows nothing
+            note(f"{log.path}: left out, from byte {first.position} on: {first.text}")
+            return
         note(
             f"{log.path} ends at offset {log.log_end_offset} here, as Kafka's recovery would leave it: {size} bytes "
             f"in {files} file{'s' if files > 1 else ''} are left out, from byte {first.position} of {first.file} on "

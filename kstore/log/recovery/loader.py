@@ -23,6 +23,7 @@ from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
 from kstore.log.files.log_dir_state import State, is_led, is_tiered, read_state
 from kstore.log.recovery.directory_listing import BITS, DirectoryListing, names_of
+from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.gaps import Gap, Gaps, offset_named
 from kstore.log.recovery.presence import not_found
 from kstore.log.recovery.remains import Remains, has_sound_batch, is_spare_room, remains_of
@@ -35,6 +36,7 @@ from kstore.log.recovery.voucher import vouched_until
 _LOG, _INDEX, _TIME_INDEX, _TRANSACTIONS = (BITS[kind] for kind in layout.SEGMENT_KINDS)
 _INDEXES = _INDEX | _TIME_INDEX | _TRANSACTIONS
 _KEYS = BITS[layout.KEYS]
+_OWN_ENDINGS = (".log", ".deleted", ".cleaned", ".swap", ".cut", ".moved", ".tmp")  # behind .log
 _TRANSACTION = 34  # bytes of an entry of a .txnindex
 _HEADER_SIZE = 61  # bytes of a batch before its records
 
@@ -413,10 +415,26 @@ class _Loader:
                 self.listing.delete(Code.INDEX_WITHOUT_LOG, name)
                 if offset not in self.listing.removed:
                     self.orphans.append(offset)
+        elif self._is_packed(name):
+            kind = kind_of(str(self.path / name))
+            self.listing.note(
+                Code.NOT_READ, name, detail=f"the file is {kind}" if kind else "no name of a segment"
+            )
         elif self.writing and self._is_draft_of_keys(name):
             self.listing.delete(Code.KEYS_UNFINISHED, name)  # a reader thinks that somebody is at work on it
         elif self.writing and layout.is_draft(name) and not (self.path / name).is_dir():
             self.listing.delete(Code.FILE_UNFINISHED, name)
+
+    def _is_packed(self, name: str) -> bool:
+        """Whether it may be a segment that somebody has packed, or named otherwise, in a directory that has no segment."""
+        file = layout.parse_file(name)
+        return (
+            file is not None
+            and file.kind == ".log"
+            and not name.endswith(_OWN_ENDINGS)
+            and not any(bits & _LOG for bits in self.listing.files.values())
+            and (self.path / name).is_file()
+        )
 
     def _is_draft_of_keys(self, name: str) -> bool:
         return (

@@ -15,11 +15,12 @@ _LEAST_PIECE, _PIECE = 4 << 10, 1 << 20  # bytes that are read at a time: what i
 
 
 class Remains(NamedTuple):
-    """Sound batches behind damage: how many, and the offsets of the first and the last."""
+    """Sound batches behind damage: how many, the offsets of the first and the last, and the byte behind the last."""
 
     batch_count: int
     first_offset: int
     last_offset: int
+    end: int
 
     def __str__(self) -> str:
         batches = "1 sound batch" if self.batch_count == 1 else f"{self.batch_count} sound batches"
@@ -37,12 +38,12 @@ def _first_offset(batch: RecordBatch) -> int:
 def remains_of(segment: Segment, position: int) -> Remains | None:
     """The sound batches in a segment's file from a byte on, whatever lies between them, and whatever offsets they have: the file
     may be misnamed. None if there are none. OSError."""
-    count, first, last = 0, -1, -1
+    count, first, last, end = 0, -1, -1, 0
     for batch in _batches(segment, position):
         first = _first_offset(batch) if count == 0 else first
-        last = batch.last_offset
+        last, end = batch.last_offset, batch.position + batch.size
         count += 1
-    return Remains(count, first, last) if count else None
+    return Remains(count, first, last, end) if count else None
 
 
 def is_spare_room(segment: Segment, position: int) -> bool:

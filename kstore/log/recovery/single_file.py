@@ -2,30 +2,80 @@
 
 from pathlib import Path
 
-from kstore.errors import LogNotFoundError
+from kstore.engine.segment.segment import Segment
+from kstore.errors import CorruptFileError, LogNotFoundError
 from kstore.log.files import layout
 from kstore.log.files.leader_epochs import LeaderEpochs
+from kstore.log.files.lock import is_locked
+from kstore.log.files.log_dir_state import directory_of
+from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.loader import Loaded
-from kstore.log.recovery.remains import remains_of
+from kstore.log.recovery.remains import is_spare_room, remains_of
 from kstore.log.recovery.report import Recovery
 from kstore.log.recovery.segment_factory import SegmentFactory
+from kstore.log.recovery.steps import Code, Step
 
 
 def load_file(path: Path, index_interval_bytes: int, max_decompressed_bytes: int) -> Loaded:
     """A log of that file alone, from its first sound batch to its last, with the damage that lies between.
 
-    LogNotFoundError if its name is not that of a .log file, with or without something behind it.
+    LogNotFoundError if its name is not that of a .log file, with or without something behind it. CorruptFileError, with what the
+    file is as far as that is known, if it is not empty and has no sound batch.
     """
     stem, dot, suffix = path.name.partition(".log")
     offset = layout.parse_offset(path.name)
     if not dot or "." in stem or offset is None or offset < 0:
-        raise LogNotFoundError(f"{path} is no partition directory, nor a .log or .cut file of one")
+        kind = kind_of(str(path))
+        raise LogNotFoundError(
+            f"{path} is no partition directory, nor a .log or .cut file of one{f': it is {kind}' if kind else ''}"
+        )
     # a name with something behind it has no index files of its own
     suffixes = dict.fromkeys(layout.SEGMENT_KINDS, suffix) if suffix else None
     make = SegmentFactory(str(path.parent), index_interval_bytes, max_decompressed_bytes)
     segment = make(stem, offset, suffixes)
     remains = remains_of(segment, 0)
+    if remains is None and segment.size:
+        raise _no_log(segment)
     first, end = (remains.first_offset, remains.last_offset + 1) if remains else (offset, offset)
     if first < offset:  # the file was misnamed
         segment = make(stem, first, suffixes)
-    return Loaded((segment,), first, end, LeaderEpochs(), Recovery(True, end), frozenset(), frozenset(), True)
+    recovery = Recovery(True, end)
+    if remains is not None and not is_locked(
+        directory_of(path.parent)
+    ):  # a writer may be at work behind the end
+        _note_tail(recovery, segment, remains.end)
+    return Loaded((segment,), first, end, LeaderEpochs(), recovery, frozenset(), frozenset(), True)
+
+
+def _no_log(segment: Segment) -> CorruptFileError:
+    """The error for a file without any sound batch."""
+    if kind := kind_of(segment.path):
+        return CorruptFileError(f"not in Kafka's format: the file is {kind}", file=segment.path, position=0)
+    error = segment.recovery_walk().error
+    why = "" if error is None else f" ({_without_path(error)})"
+    return CorruptFileError(
+        f"no sound batch in Kafka's format is in the file: its bytes are unknown, encrypted or damaged{why}",
+        file=segment.path,
+        position=0,
+    )
+
+
+def _note_tail(recovery: Recovery, segment: Segment, end: int) -> None:
+    """Notes the bytes behind the last sound batch."""
+    size = segment.size - end
+    if size <= 0:
+        return
+    if is_spare_room(segment, end):
+        recovery.steps.append(Step(Code.SPARE_ROOM, segment.path, end, size))
+        segment.limit_to(end)
+        return
+    whole = segment.recovery_walk()
+    why = f": {_without_path(whole.error)}" if whole.error is not None and whole.valid_bytes == end else ""
+    step = Step(Code.FILE_TAIL, segment.path, end, size, detail=why)
+    recovery.clean = False
+    recovery.steps.append(step)
+    recovery.losses.append(f"{segment.path}: {step.text(done=True)}")
+
+
+def _without_path(error: CorruptFileError) -> str:
+    return str(error).removeprefix(f"{error.file}: ")

@@ -41,6 +41,8 @@ class Code(StrEnum):
     BELOW_LOG_START = "below_log_start"
     TAIL_LEFT = "tail_left"
     WRONG_NAME = "wrong_name"
+    FILE_TAIL = "file_tail"
+    NOT_READ = "not_read"
     BYTES_BEFORE_NEXT_SEGMENT = "bytes_before_next_segment"
     FILE_SHORTENED = "file_shortened"
     OFFSETS_MISSING = "offsets_missing"
@@ -96,6 +98,8 @@ _WORDS: dict[Code, tuple[str, str]] = {
         "beyond",
         "{size} bytes of batches whose offsets are below the one in its name, or damaged",
     ),
+    Code.FILE_TAIL: ("torn_tail", "{size} bytes follow the last sound batch of the file{detail}"),
+    Code.NOT_READ: ("orphan", "not read: {detail}"),
     Code.BYTES_BEFORE_NEXT_SEGMENT: (
         "gap",
         "{size} bytes at its end hold no whole batch, and another segment follows",
@@ -138,9 +142,9 @@ class Finding(NamedTuple):
 
     `kind` is a stable word: "torn_tail", "corrupt_batch", "beyond" (bytes or segments behind the end that recovery
     would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the last batch),
-    "orphan" (an index without log, or a name that is no segment's), "missing_index", "broken_index", "split", "gap"
-    (offsets, or bytes, that are in no batch between two segments), "remote" (offsets in the remote storage of a tiered topic),
-    "overlap" (offsets that are in two), "checkpoint". `position` and `size` are in bytes, -1
+    "orphan" (an index without log, or a name that is no segment's, such as .log.gz), "missing_index", "broken_index",
+    "split", "gap" (offsets, or bytes, that are in no batch between two segments), "remote" (offsets in the remote storage
+    of a tiered topic), "overlap" (offsets that are in two), "checkpoint". `position` and `size` are in bytes, -1
     if they mean nothing. `code` is a Code, which tells more kinds apart.
     """
 

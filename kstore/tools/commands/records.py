@@ -18,7 +18,7 @@ from kstore.tools.cells import guarded
 from kstore.tools.columns import FORMATS, write_columns
 from kstore.tools.fields import Form, batch_fields, encoded, hidden, plain, record_fields, redacted
 from kstore.tools.numbers import moment, offset
-from kstore.tools.opening import add_isolation_argument, add_open_arguments, open_partition
+from kstore.tools.opening import UNREAD, add_isolation_argument, add_open_arguments, open_partition
 from kstore.tools.output import check_output, open_output
 from kstore.tools.progress import Progress
 from kstore.tools.terminal import for_terminal, note
@@ -26,7 +26,7 @@ from kstore.tools.times import time_text
 
 ENDINGS = ("jsonl", "csv", *FORMATS)  # of names, and formats
 TEXT = ("", "txt", "text", "tsv", "log")  # endings, too
-_LEFT_AT_END = ("tail_left", "wrong_name")  # codes of findings
+_LEFT_AT_END = ("tail_left", "wrong_name", "file_tail")  # codes of findings
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 FORMS_HELP = (
     'jsonl: one JSON object a line. Keys, values and header values are text, {"base64": "..."} if they are not UTF-8, or '
@@ -179,7 +179,7 @@ def _tell_left_out(log: PartitionLog, left_out: Iterable[Skipped]) -> None:
     for skipped in left_out:
         told.add(skipped.file)
         note(f"left out {skipped.size} bytes: {skipped.error}")
-    for finding in log.recovery.findings:
+    for finding in () if log._options.recover else log.recovery.findings:
         if finding.code in _LEFT_AT_END and finding.file not in told:
             note(f"left out: {finding.file}: {finding.text}")
 
@@ -204,7 +204,12 @@ def run(args: argparse.Namespace) -> int:
                 warn_of_seconds(name, ms)
         with _output(args.output, text=True) as out:
             _print(log, args, out)
-    return 0
+    return _code(log)
+
+
+def _code(log: PartitionLog) -> int:
+    """1 if a single file ends in damage, or if segments of a directory are packed."""
+    return int(any(finding.code in UNREAD for finding in log.recovery.findings))
 
 
 def _format_of(path: str) -> str:
@@ -268,7 +273,7 @@ def run_columns(log: PartitionLog, args: argparse.Namespace) -> int:
     with _output(args.output, text=False) as out:
         write_columns(scan, args.format, out)
     _tell_left_out(log, scan.skipped)
-    return 0
+    return _code(log)
 
 
 def _text(data: bytes | None, redact: bool) -> str | None:

@@ -1,0 +1,65 @@
+"""What a file is that holds no batch of Kafka's, in words for an error."""
+
+from kstore.engine.io.file import File
+from kstore.engine.record.hashes import crc32c
+
+_HEAD = 4 << 10  # bytes that are looked at
+_SIGNATURES = (
+    (b"\x1f\x8b", "compressed with gzip: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4: unpack it first"),
+    (b"\xff\x06\x00\x00sNaPpY", "compressed with snappy: unpack it first"),
+    (b"BZh", "compressed with bzip2: unpack it first"),
+    (b"\xfd7zXZ\x00", "compressed with xz: unpack it first"),
+    (b"PK\x03\x04", "a zip archive: unpack it first"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first"),
+    (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\xff\xff\xff\xff", "an Arrow stream, or bytes that are all ones"),
+    (b"Obj\x01", "an Avro file"),
+    (b"ORC", "an ORC file"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"Salted__", "encrypted with openssl"),
+    (b"age-encryption.org/", "encrypted with age"),
+    (b"\x7fELF", "a program"),
+    (b"%PDF", "a PDF document"),
+    (b"\xff\xfe", "text in UTF-16, or what a program made of the file by taking it for text"),
+    (b"\xfe\xff", "text in UTF-16, or what a program made of the file by taking it for text"),
+)
+_REDPANDA = 61  # bytes of a header
+
+
+def kind_of(path: str) -> str:
+    """What the file at a path is by its first bytes, "" if they are not known, or cannot be read."""
+    try:
+        head = File(path).read(0, _HEAD)
+    except OSError:
+        return ""
+    for signature, kind in _SIGNATURES:
+        if head.startswith(signature):
+            return kind
+    if head[257:262] == b"ustar":
+        return "a tar archive: unpack it first"
+    if _is_redpandas(head):
+        return "a segment of Redpanda, whose format is another one: copy the records through the broker"
+    if not any(head):
+        return "zeros" if head else "empty"
+    return "text" if _is_text(head) else ""
+
+
+def _is_redpandas(head: bytes) -> bool:
+    """Whether the header of a batch of Redpanda comes first: the fields are those of Kafka, the bytes in the other order."""
+    if len(head) < _REDPANDA:
+        return False
+    return crc32c(head[4:_REDPANDA]) == int.from_bytes(head[:4], "little")
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.removeprefix(b"\xef\xbb\xbf").decode()
+    except UnicodeDecodeError as e:
+        if e.end < len(head) or e.start < len(head) - 3:  # else the last character goes on behind them
+            return False
+        text = head[: e.start].decode()
+    return all(character.isprintable() or character in "\t\r\n\f" for character in text)
