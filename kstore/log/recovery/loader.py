@@ -84,6 +84,8 @@ class _Loader:
         for file, text in state.complaints:
             self.recovery.steps.append(Step(Code.CHECKPOINT_DAMAGED, file, detail=text))
         self.listing = DirectoryListing(str(path), self.recovery)
+        if not (writing or self.listing.files or self.listing.others):
+            self.recovery.steps.append(Step(Code.DIRECTORY_EMPTY, str(path)))
         self.epochs_damaged = False
         self.epochs = LeaderEpochs(self._read_epochs())
         self.first_epoch = min((start for _, start in self.epochs.entries), default=MAX64)  # where it begins

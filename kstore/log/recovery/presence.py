@@ -14,23 +14,27 @@ _WEAK_SIGNS = (
     layout.CLEAN_SHUTDOWN,
 )  # a log directory has them too
 _HARMLESS = (*_WEAK_SIGNS, layout.META_PROPERTIES, "lost+found")  # where there is no partition yet
+# what a writer puts into a new directory before the .log, and a crash may leave there alone
+_BEFORE_LOG = (layout.LOCK, layout.OPTIONS)
 _MOST_NAMED = 5
 
 
 def require_partition(path: Path) -> None:
     """LogNotFoundError for a directory without any file of a partition; it names the partitions below, if there are any.
 
-    What is no directory at all is left to who opens it.
+    An empty directory with the name of a partition is one: Kafka begins a log there. What is no directory at all is left to who opens it.
     """
     if not path.is_dir():
         return
     weak = False
+    empty = layout.is_partition_name(path.absolute().name)
     directories = []
     with scan_directory(str(path)) as entries:
         for entry in entries:
             if _is_sign(entry.name):
                 return
             weak = weak or entry.name in _WEAK_SIGNS
+            empty = empty and (entry.name in _BEFORE_LOG or layout.is_draft(entry.name))
             directories.append(entry.name)
     below = sorted(tp for tp in map(layout.parse_directory, directories) if tp is not None)
     below = [tp for tp in below if (path / str(tp)).is_dir()]
@@ -40,8 +44,8 @@ def require_partition(path: Path) -> None:
         error = LogNotFoundError(f"{path} is a log directory, not a partition: it holds {named}{more}")
         error.is_log_directory = True
         raise error
-    if not weak and not path.resolve().name.endswith(
-        "-delete"
+    if (
+        not weak and not empty and not path.resolve().name.endswith("-delete")
     ):  # Kafka may have deleted the files of such a one
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
 

@@ -43,6 +43,7 @@ class Code(StrEnum):
     WRONG_NAME = "wrong_name"
     FILE_TAIL = "file_tail"
     NOT_READ = "not_read"
+    DIRECTORY_EMPTY = "directory_empty"
     BYTES_BEFORE_NEXT_SEGMENT = "bytes_before_next_segment"
     FILE_SHORTENED = "file_shortened"
     OFFSETS_MISSING = "offsets_missing"
@@ -99,6 +100,10 @@ _WORDS: dict[Code, tuple[str, str]] = {
         "{size} bytes of batches whose offsets are below the one in its name, or damaged",
     ),
     Code.FILE_TAIL: ("torn_tail", "{size} bytes follow the last sound batch of the file{detail}"),
+    Code.DIRECTORY_EMPTY: (
+        "empty",
+        "the directory is empty, so the partition has no records: they were lost, or nobody has written it yet",
+    ),
     Code.NOT_READ: ("orphan", "not read: {detail}"),
     Code.BYTES_BEFORE_NEXT_SEGMENT: (
         "gap",
@@ -144,7 +149,8 @@ class Finding(NamedTuple):
     would remove), "leftover" (a .deleted, .cleaned or .swap file), "preallocated" (zeros behind the last batch),
     "orphan" (an index without log, or a name that is no segment's, such as .log.gz), "missing_index", "broken_index",
     "split", "gap" (offsets, or bytes, that are in no batch between two segments), "remote" (offsets in the remote storage
-    of a tiered topic), "overlap" (offsets that are in two), "checkpoint". `position` and `size` are in bytes, -1
+    of a tiered topic), "overlap" (offsets that are in two), "checkpoint", "empty" (a directory without any file).
+    `position` and `size` are in bytes, -1
     if they mean nothing. `code` is a Code, which tells more kinds apart.
     """
 

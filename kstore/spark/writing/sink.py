@@ -437,7 +437,7 @@ def _is_there(path: Path) -> bool:
         require_partition(path)
     except LogNotFoundError:
         return False
-    return path.is_dir()
+    return path.is_dir() and any(path.iterdir())
 
 
 def _each(work: Callable[[_T], None], items: Sequence[_T], staged: Sequence[Staged]) -> None:

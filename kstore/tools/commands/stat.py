@@ -21,10 +21,13 @@ from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visib
 from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
+from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
+from kstore.store.log_directory import LogDirectory
 from kstore.tools.numbers import counted
 from kstore.tools.opening import HARMLESS, add_open_arguments, open_partition
 from kstore.tools.progress import Progress
+from kstore.tools.stores import add_also_argument
 from kstore.tools.terminal import note, say
 from kstore.tools.times import time_text
 
@@ -63,6 +66,7 @@ FIGURES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the subcommand."""
     add_open_arguments(parser)
+    add_also_argument(parser)
     parser.add_argument(
         "--verify", action="store_true", help="also check the checksum of every batch, and read its records"
     )
@@ -378,27 +382,95 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.directory)
     if not path.exists():
         raise LogNotFoundError(f"no partition and no log directory at {path}")
-    if path.is_file() or layout.parse_directory(path.resolve().name) is not None or any(path.glob("*.log")):
-        logs = [open_partition(args, lists=True)]
+    if is_partition(path):
+        if args.also:
+            raise ValueError("--also is for a log directory, and this is a partition")
+        stats, others = [partition_stat(open_partition(args, lists=True), verify=args.verify)], []
     else:
-        logs = []
-        for tp in LogStore(path):
-            one = argparse.Namespace(**{**vars(args), "directory": str(path / str(tp))})
-            logs.append(open_partition(one, lists=True))
-        if not logs:
-            raise KstoreError(f"{path} is neither a partition nor a log directory that holds any")
-    stats = [partition_stat(log, verify=args.verify) for log in logs]
+        stats, others = _directory_stats(args)
     if args.json:
-        say(json.dumps(stats[0] if len(stats) == 1 else stats))
+        print(json.dumps(stats[0] if len(stats) == 1 else stats))
     else:
-        print("\n\n".join(partition_text(stat) for stat in stats))
+        print("\n\n".join(map(_text, stats)))
+    for text in others:
+        note(text) if args.json else say(text)
     code = 0
     for stat in stats:
-        if stat["wrong"]:
+        if wrong := stat["wrong"]:
             sys.stdout.flush()
-            note(f"{stat['directory']}: {_things(stat['wrong'])} wrong")
+            note(f"{stat['directory']}: {stat.get('error') or f'{_things(wrong)} wrong'}")
             code = 1
     return code
+
+
+def is_partition(path: Path) -> bool:
+    """Whether it is a single file, or the directory of a partition, not one with partitions in it."""
+    if path.is_file():
+        return True
+    try:
+        require_partition(path)
+    except LogNotFoundError:
+        return False
+    named = layout.parse_directory(path.resolve().name) is not None
+    return named or any(layout.parse_offset(file.name) is not None for file in path.glob("*.log"))
+
+
+def _directory_stats(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
+    """The figures of all partitions in log directories, an error in place of those that cannot be read, and sentences about what is
+    in them besides. KstoreError if they hold no partition."""
+    stats: list[dict[str, Any]] = []
+    others: list[str] = []
+    for directory in [LogDirectory(Path(path), writing=False) for path in (args.directory, *args.also)]:
+        if directory.failure:
+            stats.append(_unread(directory.path, f"the log directory cannot be read: {directory.failure}"))
+            continue
+        for tp in sorted(directory.partitions):
+            path = directory.path_of(tp)
+            one = argparse.Namespace(**{**vars(args), "directory": str(path)})
+            try:
+                stats.append(partition_stat(open_partition(one, lists=True), verify=args.verify))
+            except (KstoreError, OSError) as e:
+                stats.append(_unread(path, f"cannot be read: {e}"))
+        stats += [
+            _unread(path, "a symbolic link to nowhere")
+            for path in sorted(directory.path.iterdir())
+            if path.is_symlink() and not path.exists() and layout.is_partition_name(path.name)
+        ]
+        others += directory.others
+    if not stats:
+        raise KstoreError(f"{args.directory} is neither a partition nor a log directory that holds any")
+    try:
+        lost = LogStore(args.directory, *args.also).health().missing
+    except (KstoreError, OSError) as e:
+        stats.append(_unread(Path(args.directory), f"its topics cannot be read: {e}"))
+    else:
+        hint = "name with --also the log directory that has it" if not args.also else "it may be lost"
+        stats += [_unread(Path(args.directory) / str(tp), f"in no log directory: {hint}") for tp in lost]
+    return stats, _others(others)
+
+
+def _text(stat: dict[str, Any]) -> str:
+    return visible(f"{stat['directory']}: {stat['error']}") if "error" in stat else partition_text(stat)
+
+
+def _unread(path: Path, error: str) -> dict[str, Any]:
+    return {"directory": str(path), "error": error, "wrong": [error]}
+
+
+def _others(names: list[str]) -> list[str]:
+    """What directories are that hold no partition in use."""
+    kinds = {
+        "-delete": "partitions that wait for their deletion",
+        "-future": "partitions that a broker was moving here from another log directory",
+        "-stray": "partitions that a broker has set aside, because the cluster does not have them here",
+    }
+    found: dict[str, list[str]] = {}
+    for name in names:
+        ending = next(
+            (end for end in kinds if name.endswith(end) and layout.parse_directory(name) is not None), ""
+        )
+        found.setdefault(kinds.get(ending, "directories that are not partitions"), []).append(name)
+    return [f"{what}: {', '.join(found[what])}" for what in sorted(found)]
 
 
 def _things(wrong: list[str]) -> str:
