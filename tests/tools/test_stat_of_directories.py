@@ -103,7 +103,7 @@ def test_an_empty_directory_of_a_partition_is_an_empty_partition(data: Path, run
     assert "empty: " in out
     assert "the directory is empty, so the partition has no records" in out
     assert list((data / "orders-1").iterdir()) == []
-    with kstore.LogStore(data, mode="a") as writer:
+    with kstore.LogStore(data, mode="a") as writer, pytest.warns(kstore.DataLossWarning):
         writer.log("orders", 1).append(b"x")
     assert run("stat", data)[0] == 0
     assert not kstore.open(data / "orders-1").recovery.findings

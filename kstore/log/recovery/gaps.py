@@ -16,9 +16,8 @@ from kstore.engine.io.file import File
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError
-from kstore.log.files import checkpoints, layout
 from kstore.log.files.listing import is_there
-from kstore.log.files.log_dir_state import directory_of, kept_options, name_of
+from kstore.log.files.log_dir_state import is_known_compacted, kept_options
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.log.recovery.steps import Code
 
@@ -64,6 +63,23 @@ def mark(path: str) -> None:
 def is_mark(segment: Segment) -> bool:
     """Whether a segment without records says that those behind it are not missing."""
     return is_there(segment.path_of(".txnindex"))
+
+
+def is_compacted(path: Path) -> bool:
+    """Whether a log is known to be compacted: by its options, by the cleaner's checkpoint, or by Kafka's own use of its topic.
+    Offsets that are missing between its segments say nothing then."""
+    if "compact" in _policy_of(path):
+        return True
+    with contextlib.suppress(OSError):
+        return is_known_compacted(path)
+    return False
+
+
+def _policy_of(path: Path) -> str:
+    try:
+        return kept_options(path).options.get("cleanup.policy", "")
+    except (CorruptFileError, OSError):
+        return ""
 
 
 class Gaps:
@@ -140,7 +156,7 @@ class Gaps:
         )
 
     def _is_compacted(self, at: int) -> bool:
-        return self._was_cleaned() or self._is_said_to_be() or self._has_gaps_inside(at)
+        return is_compacted(self._path) or self._has_gaps_inside(at)
 
     def _largest_batch(self, at: int) -> int:
         """How many offsets a batch beside the gap takes at most. Truncation inside a batch leaves a gap of fewer."""
@@ -152,28 +168,9 @@ class Gaps:
                     largest = max(largest, int((headers["last_offset"] - headers["base_offset"]).max()) + 1)
         return largest
 
-    def _was_cleaned(self) -> bool:
-        """Whether the log directory says so."""
-        file = directory_of(self._path) / layout.CLEANER_OFFSETS
-        try:
-            offsets, _ = checkpoints.salvage_offsets(file)
-        except OSError:
-            return False
-        return name_of(self._path) in offsets
-
-    def _is_said_to_be(self) -> bool:
-        """Whether the options that are kept of it say so."""
-        return "compact" in self._policy()
-
     def _is_said_to_delete(self) -> bool:
-        """Whether they say that it is none."""
-        return "delete" in self._policy()
-
-    def _policy(self) -> str:
-        try:
-            return kept_options(self._path).options.get("cleanup.policy", "")
-        except (CorruptFileError, OSError):
-            return ""
+        """Whether the options that are kept of it say that it is not compacted."""
+        return "delete" in _policy_of(self._path)
 
     def _has_gaps_inside(self, at: int) -> bool:
         """Whether records are missing within segments too: those beside the gap, and others if they are small."""

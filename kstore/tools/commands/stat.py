@@ -21,6 +21,7 @@ from kstore.errors import CorruptFileError, KstoreError, LogNotFoundError, visib
 from kstore.log.files import layout
 from kstore.log.partition import PartitionLog
 from kstore.log.read.key_index import key_file_of
+from kstore.log.recovery.gaps import is_compacted
 from kstore.log.recovery.presence import require_partition
 from kstore.store import LogStore
 from kstore.store.log_directory import LogDirectory
@@ -208,10 +209,10 @@ def _first_timestamp(segment: Segment, headers: Any) -> int:
 def gaps_between(segments: list[dict[str, Any]], log: PartitionLog) -> list[str]:
     """Gaps between one segment and the next, in words: a file may be missing.
 
-    Compaction leaves gaps too, also within segments: nothing is said of a log that has such. An empty segment before a gap
+    Compaction leaves gaps too, also within segments: nothing is reported of a log that has such, or that is known to be compacted. An empty segment before a gap
     says that the log was truncated inside a batch.
     """
-    if any(segment["has_gaps"] for segment in segments):
+    if any(segment["has_gaps"] for segment in segments) or is_compacted(Path(log.path)):
         return []
     return [
         f"{after['path']}: offsets {before['next_offset']} to {after['base_offset'] - 1} are in no segment: a file is "
@@ -385,7 +386,8 @@ def run(args: argparse.Namespace) -> int:
     if is_partition(path):
         if args.also:
             raise ValueError("--also is for a log directory, and this is a partition")
-        stats, others = [partition_stat(open_partition(args, lists=True), verify=args.verify)], []
+        stats = [partition_stat(open_partition(args, lists=True), verify=args.verify)]
+        others: list[str] = []
     else:
         stats, others = _directory_stats(args)
     if args.json:
