@@ -76,10 +76,13 @@ def test_a_stray_swap_of_a_swap_replaces_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["r", "a"])
 @pytest.mark.parametrize("which", [0, -1])
-def test_a_link_to_nothing_is_called_so(tmp_path: Path, mode: Any, which: int) -> None:
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_link_to_nothing_is_called_so(tmp_path: Path, mode: Any, which: int, has_index: bool) -> None:
     filled(tmp_path / "t-0").close()
     file = sorted((tmp_path / "t-0").glob("*.log"))[which]
     file.unlink()
+    if not has_index:
+        file.with_suffix(".index").unlink()
     file.symlink_to(tmp_path / "gone.log")
     with (
         pytest.raises(OSError, match=r"symbolic link to .*gone\.log, where no file is") as caught,

@@ -48,6 +48,8 @@ def remains_of(segment: Segment, position: int) -> Remains | None:
 
 def is_spare_room(segment: Segment, position: int) -> bool:
     """Whether a segment's file has zeros only from a byte on. Holes are not read: they may be larger than the disk. OSError."""
+    if segment.size <= position:  # a link that leads nowhere is an error of the segment, which names it
+        return True
     file, size = File(segment.path), _LEAST_PIECE
     try:
         while True:
