@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 # Folders whose tests take less than a minute together.
 QUICK := tests/unit tests/golden tests/pages tests/tools $(wildcard tests/test_*.py)
 
-.PHONY: help demo demo-cluster quick test nightly nightly-one test-spark interop check bench bench-all fuzz evidence asan debug coverage wheel clean
+.PHONY: help demo demo-cluster quick test nightly nightly-one test-spark interop check bench bench-all fuzz evidence asan debug coverage wheel docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -89,6 +89,10 @@ coverage: .venv/built .venv/with-test .venv/with-coverage ## the lines of Cython
 wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and tests/golden against that wheel; ARGS=full for more
 	PATH=$(CURDIR)/$(BIN):$$PATH sh tests/packaging/wheel.sh $(ARGS)
 
+docs: .venv/with-docs ## the documentation as a site, with the API and a search, in build/site
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python docs/build_site.py
+	@echo 'See it with:   $(BIN)/python -m http.server --directory build/site --bind localhost'
+
 .venv/ready: pyproject.toml
 	@command -v cc >/dev/null || { echo "kstore needs a C compiler: install gcc (Debian: apt-get install gcc)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kstore needs Python 3.11 or later"; exit 1; }
@@ -115,5 +119,5 @@ wheel: .venv/ready ## an sdist, a wheel from that sdist, its size, and tests/gol
 	@touch $@
 
 clean: ## remove what was built and installed
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv .cache build dist *.egg-info
 	find kstore -name '*.so' -delete

@@ -2,13 +2,20 @@
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import kstore
+import kstore.spark
+import kstore.testing
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 README = REPOSITORY / "README.md"
-PAGES = [README, REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [README, REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+API = sorted((DOCS / "reference").glob("*.md"))
+ENTRY = re.compile(r"^::: (kstore\.[\w.]+)$", re.MULTILINE)  # what a page of the API shows
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TITLE = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -41,10 +48,26 @@ def test_links_and_names_of_files_lead_somewhere(page: Path) -> None:
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), link
         if heading:
-            assert heading in map(anchor, TITLE.findall(text_of(target))), link
-    for name in FILE.findall(text_of(page)) if page.name not in ("spec.md", "api.md") else ():
+            text = text_of(target)
+            assert heading in [*map(anchor, TITLE.findall(text)), *ENTRY.findall(text)], link
+    for name in FILE.findall(text_of(page)) if page.name != "spec.md" else ():
         at = REPOSITORY / ("kstore" if name.startswith(("engine/", "log/")) else "") / name
         assert at.exists() or at.with_suffix(".py").exists(), name
+
+
+@pytest.mark.parametrize("module", [kstore, kstore.spark, kstore.testing], ids=lambda each: each.__name__)
+def test_every_public_name_is_on_one_page_of_the_api(module: ModuleType) -> None:
+    shown = [name for page in API for name in ENTRY.findall(page.read_text("utf-8"))]
+    public = [f"{module.__name__}.{name}" for name in module.__all__ if name != "__version__"]
+    assert [name for name in public if shown.count(name) != 1] == []
+
+
+def test_the_site_has_every_page_in_its_navigation() -> None:
+    navigation = (REPOSITORY / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2].partition("\n\n")[0]
+    pages = [page.relative_to(REPOSITORY).as_posix() for page in PAGES]
+    assert [
+        page for page in pages if not re.search(rf"[-:] {re.escape(page)}$", navigation, re.MULTILINE)
+    ] == []
 
 
 def test_every_module_has_its_room() -> None:
