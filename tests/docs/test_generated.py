@@ -29,12 +29,6 @@ def generator(name: str) -> ModuleType:
 # ---- pages ---------------------------------------------------------------------------------------
 
 
-def test_the_page_of_the_api() -> None:
-    page = generator("generate_api").page()
-    assert page == (DOCS / "api.md").read_text("utf-8"), "run python docs/generate_api.py"
-    assert all(f"\n## {name}\n" in page or f"`{name}`" in page for name in kstore.__all__ if name[0] != "_")
-
-
 @pytest.mark.parametrize("page", ["configuration.md", "command-line.md"])
 def test_a_page_of_the_code(page: str) -> None:
     made = generator("generate_pages").PAGES[page]()
