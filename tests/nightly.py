@@ -85,6 +85,12 @@ PARTS = (
         ("setup.py", "pyproject.toml"),
     ),
     Part(
+        "docs",
+        "the site builds without warnings",
+        (*MAKE, "docs"),
+        ("docs", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "include/FORMAT.md"),
+    ),
+    Part(
         "headers",
         "the C headers with several compilers and under sanitizers, and a foreign project against them",
         (*PYTEST, "tests/include", "tests/capi"),
