@@ -291,3 +291,24 @@ def test_ordinary_use_gives_no_warning(tmp_path: Path) -> None:
         log.truncate_fully_and_start_at(100)
     with kstore.open(tmp_path / "t-0", "a") as log:
         assert log.append(b"x") == 100
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "a"])
+def test_a_file_that_is_larger_than_a_segment_can_be(tmp_path: Path, mode: Any) -> None:
+    """Positions in indexes have 32 bits: Kafka does not open it. It is not shown as empty, and not cut off."""
+    path = tmp_path / "t-0"
+    with kstore.open(path, "a") as log:
+        log.append(b"v")
+    file = path / f"{0:020d}.log"
+    os.truncate(file, 1 << 31)
+    for open_it in (
+        lambda: kstore.open(path, mode),
+        lambda: kstore.open(path, recover=False),
+        lambda: kstore.open(file),
+    ):
+        with pytest.raises(OSError, match="at most 2147483647 bytes") as caught:
+            open_it()
+        assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(file))
+    assert file.stat().st_size == 1 << 31
+    os.truncate(file, (1 << 31) - 1)
+    assert kstore.open(path).log_end_offset == 1

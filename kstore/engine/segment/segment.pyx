@@ -12,7 +12,7 @@ import os
 from typing import NamedTuple
 
 from cython cimport final, no_gc_clear
-from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from kstore.engine.io.file cimport File, FileHandle
@@ -184,9 +184,14 @@ cdef class Segment:
         return LogChangedError(self.path, offset, min(self.end_offset, self.base_offset), self.base_offset, what)
 
     cdef int64_t limit(self) except -1:
+        cdef int64_t length
         if self._limit < 0:
+            length = self.opened().length()
+            if length > INT32_MAX:  # positions in indexes have 32 bits; Kafka does not open such a file either
+                what = f"a segment has at most {INT32_MAX} bytes, and this file has {length}"
+                raise OSError(errno.EFBIG, what, self.path)
             self._modified = self.opened().mtime_ms()
-            self._limit = self.opened().length() - self.origin
+            self._limit = length - self.origin
         return self._limit
 
     @property
