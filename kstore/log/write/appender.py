@@ -28,8 +28,9 @@ class Appender(RecordAccumulator):
     """Gathers records of many threads and appends them in batches. log.appender() makes one.
 
     append() returns a Ticket at once; its wait() returns the offset when the record is in the log. A batch is appended
-    when it has `batch_bytes`, or after `linger_ms` by a thread of this object. Use it in a `with` statement, or close
-    it: records that still wait are lost if the process dies.
+    when it has `batch_bytes`, or after `linger_ms` by a thread of this object, even if the program has dropped the
+    appender and its log by then. Use it in a `with` statement, or close it: records that still wait are lost if the
+    process dies.
     """
 
     def __init__(self, log: Any, *, linger_ms: float = 5.0, batch_bytes: int = 16384) -> None:
@@ -39,9 +40,12 @@ class Appender(RecordAccumulator):
         self._batch = Wakeup()  # a batch is being gathered
         self._stopped = Wakeup()
         self._is_stopped = False
+        # Holds this object from the first record of a batch until the thread has appended it: whoever drops the appender and
+        # its log loses no record. The thread itself holds it weakly, and ends with it.
+        self._held: list[Appender] = []
         self._thread = Background(
             target=_linger,
-            args=(weakref.ref(self), self._batch, self._stopped),
+            args=(weakref.ref(self), self._held, self._batch, self._stopped),
             name="kstore-appender",
             daemon=True,
         )
@@ -52,6 +56,7 @@ class Appender(RecordAccumulator):
         _appenders.add(self)
 
     def _began(self) -> None:
+        self._held.append(self)
         self._batch.set()
 
     def close(self) -> None:
@@ -83,6 +88,7 @@ class Appender(RecordAccumulator):
     def _stop(self) -> None:
         self._stopped.set()
         self._batch.set()
+        self._held.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -106,17 +112,16 @@ class Appender(RecordAccumulator):
             self._stop()
 
 
-def _linger(appender: "weakref.ref[Appender]", batch: Wakeup, stopped: Wakeup) -> None:
+def _linger(
+    appender: "weakref.ref[Appender]", held: "list[Appender]", batch: Wakeup, stopped: Wakeup
+) -> None:
     while batch.wait():
         own = appender()
         if own is None:
             return
-        gathered, linger = own._open_batch, own._linger
-        del own
-        if stopped.wait(linger):
-            return
-        own = appender()
-        if own is None:
+        held.clear()  # `own` holds it; a batch that begins from here on holds it anew
+        gathered = own._open_batch
+        if stopped.wait(own._linger):
             return
         # Whoever appends, flushes or waits next meets what went wrong, be it in the log's clock: this thread must not die.
         with contextlib.suppress(Exception):
