@@ -52,8 +52,10 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
     """
     check_output(path)
     target = os.path.realpath(path)  # a symbolic link stays one
+    owner = -1, -1
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116
+        found = os.stat(path)  # noqa: PTH116
+        mode, owner = found.st_mode, (found.st_uid, found.st_gid)
     except FileNotFoundError:
         mode = stat.S_IFREG | 0o666 & ~_umask()
     if not stat.S_ISREG(mode):
@@ -65,6 +67,8 @@ def open_output(path: str, *, text: bool) -> Iterator[IO[str] | IO[bytes]]:
     )
     try:
         with _opened(number, text) as out:
+            with contextlib.suppress(PermissionError):  # who may not give it away keeps it
+                os.fchown(number, *owner)
             os.fchmod(number, stat.S_IMODE(mode))
             yield out
         os.replace(temporary, target)  # noqa: PTH105

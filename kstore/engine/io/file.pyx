@@ -722,6 +722,40 @@ def read_whole(str path not None, int64_t most=1 << 28, *, bint or_deleted=False
     return file.read(0, most)
 
 
+def take_mode(File file not None, str path not None):
+    """Gives a new file the mode and the owner of the one at a path, if there is one. Who may not give it the owner leaves
+    its own. OSError."""
+    try:
+        wanted = os.stat(path)
+    except FileNotFoundError:
+        return
+    found = os.fstat(file.fd)
+    if (found.st_uid, found.st_gid) != (wanted.st_uid, wanted.st_gid):
+        pass_gate(file.path)
+        try:
+            os.fchown(file.fd, wanted.st_uid, wanted.st_gid)
+        except PermissionError:
+            pass
+    if (found.st_mode ^ wanted.st_mode) & 0o777:
+        pass_gate(file.path)
+        os.fchmod(file.fd, wanted.st_mode & 0o777)
+
+
+def new_draft(str draft not None, str like not None):
+    """A new, empty file that is to be renamed to the name of another, with the mode and the owner of the file `like`, if
+    that is there. Every file that replaces one begins here. OSError.
+
+    What has the name of the draft is removed, not written to: a crash has left it, or it is a link to a file of others.
+    """
+    try:
+        file = File(draft, "x")
+    except FileExistsError:
+        unlink(draft)
+        file = File(draft, "x")
+    take_mode(file, like)
+    return file
+
+
 def write_whole(str path not None, bytes data not None, *, bint durable=True):
     """Replaces a file's content at once: readers, and a crash, see the old or the new one. OSError.
 
@@ -729,7 +763,7 @@ def write_whole(str path not None, bytes data not None, *, bint durable=True):
     draft = path + ".tmp"
     directory = os.path.dirname(os.path.abspath(path))  # before anything is done: a signal may interrupt these
     try:
-        file = File(draft, "w")
+        file = new_draft(draft, path)
         file.write(0, data)
         if durable:
             file.sync()

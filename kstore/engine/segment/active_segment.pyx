@@ -21,7 +21,7 @@ from kstore.engine.segment.segment cimport Segment
 from libkstore.format cimport KS_OFFSET_ENTRY, KS_OK, KS_TIME_ENTRY, ks_batch, ks_check_batch, ks_fault
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, MAX_DECOMPRESSED_BYTES
-from kstore.engine.io.file import unlink
+from kstore.engine.io.file import take_mode, unlink
 from kstore.engine.segment.index import TimestampOffset, TransactionIndex
 from kstore.errors import LogFailedError
 
@@ -136,9 +136,12 @@ cdef class ActiveSegment:
     # ---- indexes --------------------------------------------------------------------------------------------------
 
     cdef object fresh(self, str kind):
-        """An empty index file under a new inode: readers of the old one keep what they have."""
+        """An empty index file under a new inode: readers of the old one keep what they have. Mode and owner are the
+        log's."""
         unlink(self.path_of(kind), missing_ok=True)
-        return File(self.path_of(kind), "x")
+        file = File(self.path_of(kind), "x")
+        take_mode(file, self.path_of(".log"))
+        return file
 
     cdef void use_indexes(self, OffsetIndex offsets, TimeIndex times):
         """Keeps these entries until the files are made."""

@@ -4,7 +4,7 @@ import contextlib
 import os
 from typing import NamedTuple
 
-from kstore.engine.io.file import File, set_mtime_ms, unlink
+from kstore.engine.io.file import File, new_draft, set_mtime_ms, unlink
 from kstore.engine.segment.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 from kstore.log.files import layout
 
@@ -28,11 +28,12 @@ def path_of(directory: str, base_offset: int) -> str:
     return f"{directory}/{layout.segment_stem(base_offset)}"
 
 
-def new_log(directory: str, base_offset: int) -> File:
-    """Its .log file, empty; what there was of an earlier one is removed. OSError."""
+def new_log(directory: str, base_offset: int, old: str) -> File:
+    """Its .log file, empty; what there was of an earlier one is removed. `old`: the .log of which it is made, whose mode and
+    owner it gets, and its indexes too. OSError."""
     path = path_of(directory, base_offset)
     remove(path)
-    return File(f"{path}.log{CLEANED}", "w")
+    return new_draft(f"{path}.log{CLEANED}", old)
 
 
 def complete(
@@ -51,7 +52,7 @@ def complete(
         contents[".txnindex"] = transactions.to_bytes()
     files = [log]
     for kind, entries in contents.items():
-        files.append(File(f"{path}{kind}{CLEANED}", "w"))
+        files.append(new_draft(f"{path}{kind}{CLEANED}", log.path))
         files[-1].write(0, entries)
     for file in files:
         if not file.path.endswith(f".txnindex{CLEANED}"):

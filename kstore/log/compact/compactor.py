@@ -245,7 +245,7 @@ class _Pass:
     def _clean(self, group: list[Segment], horizon: int) -> None:
         base = group[0].base_offset
         try:
-            log = None if self._dry_run else new_log(self._log._directory, base)
+            log = None if self._dry_run else new_log(self._log._directory, base, group[0].path)
             self._cleaner.begin(log, base)
             self._transactions.index = TransactionIndex(base)
             done = [self._clean_segment(group, at, horizon) for at in range(len(group))]

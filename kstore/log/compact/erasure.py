@@ -154,7 +154,7 @@ class _Erasing:
         directory, base = log._directory, segment.base_offset
         before, after = self._digest(segment.file()), ""
         try:
-            file = None if dry_run else new_log(directory, base)
+            file = None if dry_run else new_log(directory, base, segment.path)
             cleaner.begin(file, base)
             cleaner.open(segment, True)
             while (done := cleaner.run(self._throttle.step))[0]:

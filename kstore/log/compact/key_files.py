@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from kstore.config import MAX32, LogConfig
 from kstore.engine.compact.cleaner import MapBuilder, OffsetMap
 from kstore.engine.compact.key_file import KeyFile, packed
-from kstore.engine.io.file import File, rename, unlink
+from kstore.engine.io.file import new_draft, rename, unlink
 from kstore.engine.io.mutex import Mutex
 from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, KstoreError, LogChangedError, LogClosedError
@@ -145,7 +145,7 @@ class _Making:
         """Writes the file, and gives it its name if the segment is what it was. OSError."""
         draft = self._segment.path_of(layout.KEYS_DRAFT)
         try:
-            file = File(draft, "w")
+            file = new_draft(draft, self._segment.path)
             file.write(0, content)
             file.sync()
             with self._log._held():

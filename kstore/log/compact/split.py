@@ -63,7 +63,7 @@ def copied(parts: Sequence[Segment], mtime_ms: int) -> list[Cleaned]:
     """New segments with the same batches. OSError."""
     made = []
     for part in parts:
-        log = new_log(part.directory, part.base_offset)
+        log = new_log(part.directory, part.base_offset, part.path)
         file, at = part.file(), 0
         while at < part.size:
             chunk = file.read(part.origin + at, min(CHUNK, part.size - at))

@@ -3,7 +3,15 @@
 import os
 from collections.abc import Sequence
 
-from kstore.engine.io.file import File, rename, set_mtime_ms, sync_directory, unlink
+from kstore.engine.io.file import (
+    File,
+    new_draft,
+    rename,
+    set_mtime_ms,
+    sync_directory,
+    take_mode,
+    unlink,
+)
 from kstore.engine.segment.index import OffsetIndex, TimeIndex
 from kstore.engine.segment.segment import Segment
 from kstore.log.files import layout
@@ -59,6 +67,7 @@ class Repairs:
         path = f"{self.directory}/{name}"
         unlink(path, missing_ok=True)
         file = File(path, "x")
+        take_mode(file, path.rpartition(".")[0] + ".log")
         file.write(0, entries)
         file.sync()
 
@@ -72,6 +81,7 @@ class Repairs:
         disk."""
         target = name_for_cut(source, position)
         old, new = File(source), File(target, "x")
+        take_mode(new, source)
         at, end = position, old.size()
         while (at := old.next_data(at)) < end:
             until = min(old.next_hole(at), end)
@@ -112,7 +122,7 @@ class Repairs:
                 ".index": found.offset_index.to_bytes(),
                 ".timeindex": found.time_index.to_bytes(),
             }
-            log = File(f"{self.directory}/{stem}.log.cleaned", "w")
+            log = new_draft(f"{self.directory}/{stem}.log.cleaned", segment.path)
             at, end = 0, part.size
             while at < end:
                 chunk = part.file().read(part.origin + at, min(1 << 20, end - at))
@@ -120,7 +130,7 @@ class Repairs:
                 at += len(chunk)
             log.sync()
             for kind, entries in contents.items():
-                file = File(f"{self.directory}/{stem}{kind}.cleaned", "w")
+                file = new_draft(f"{self.directory}/{stem}{kind}.cleaned", segment.path)
                 file.write(0, entries)
                 file.sync()
             names.append([stem + kind for kind in (".log", *contents)])
