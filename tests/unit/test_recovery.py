@@ -278,6 +278,9 @@ def test_ends_behind_where_it_was_closed(tmp_path: Path) -> None:
     assert "ends at offset 101, where it was closed at 6" in log.recovery.findings[0].text
 
 
+LARGEST = (1 << 31) - 1  # bytes of a segment
+
+
 def bytes_read() -> int:
     """By this process, so far."""
     return int(Path("/proc/self/io").read_text().split()[1])
@@ -290,7 +293,7 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
     path = tmp_path / "t-0" / f"{0:020}.log"
     size = path.stat().st_size
     with path.open("r+b") as f:
-        f.truncate(1 << 40)
+        f.truncateLARGEST
         f.seek(1 << 30)
         f.write(b"in the midst")
     read = bytes_read()
@@ -301,7 +304,7 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
     )  # what looks like a batch as large as the hole is not read to the end
     assert path.stat().st_size == size
     (kept,) = (tmp_path / "t-0").glob("*.cut")
-    assert kept.stat().st_size == (1 << 40) - size
+    assert kept.stat().st_size == LARGEST - size
     assert kept.stat().st_blocks < 1000
     with kept.open("rb") as f:
         f.seek((1 << 30) - size)
@@ -317,13 +320,13 @@ def test_a_hole_behind_the_end_is_not_read(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "t-0" / f"{0:020}.log"
     size = path.stat().st_size
     with path.open("r+b") as f:
-        f.truncate(1 << 40)
+        f.truncateLARGEST
         f.seek(1 << 30)
         f.write(data)
     read = bytes_read()
     with kstore.open(tmp_path / "t-0", clean=False) as view:
         (finding,) = view.recovery.findings
-        assert (finding.kind, finding.size) == ("preallocated", (1 << 40) - size)
+        assert (finding.kind, finding.size) == ("preallocated", LARGEST - size)
     assert bytes_read() - read < 256 << 20
 
 
