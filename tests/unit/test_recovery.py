@@ -293,7 +293,7 @@ def test_a_hole_is_kept_as_a_hole(tmp_path: Path) -> None:
     path = tmp_path / "t-0" / f"{0:020}.log"
     size = path.stat().st_size
     with path.open("r+b") as f:
-        f.truncateLARGEST
+        f.truncate(LARGEST)
         f.seek(1 << 30)
         f.write(b"in the midst")
     read = bytes_read()
@@ -320,7 +320,7 @@ def test_a_hole_behind_the_end_is_not_read(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "t-0" / f"{0:020}.log"
     size = path.stat().st_size
     with path.open("r+b") as f:
-        f.truncateLARGEST
+        f.truncate(LARGEST)
         f.seek(1 << 30)
         f.write(data)
     read = bytes_read()
