@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypedDict
+from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from kstore.arguments import INDEX_INTERVAL_BYTES, instances
 from kstore.errors import InvalidConfigError, visible
@@ -472,12 +472,13 @@ class LogConfig:
         _warn_of_idle(properties)
         return cls(**(_broker_options(properties) | _topic_options(topic or {})))
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: Unpack[ConfigOptions]) -> Self:
         """A copy of this configuration with other values for these options: config.replace(segment_bytes=64 << 20).
 
         InvalidConfigError for an unknown option or a value that is not allowed.
         """
-        return type(self)(**{name: getattr(self, name) for name in self._given} | changes)
+        given: dict[str, Any] = {name: getattr(self, name) for name in self._given}
+        return type(self)(**given | dict(changes))
 
     def given_options(self) -> dict[str, Any]:
         """The options that were given, by name, also where they are the defaults: `LogConfig(**config.given_options())` is

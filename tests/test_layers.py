@@ -18,7 +18,7 @@ from tests.helpers.imports import (
 # names of one floor lie side by side, and do not import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore._version", "kstore.errors", "kstore.properties"),
-    ("kstore.arguments", "kstore.kinds", "kstore.libraries"),
+    ("kstore.arguments", "kstore.kinds", "kstore.libraries", "kstore.typed"),
     ("kstore.config",),
     ("kstore.engine",),
     ("kstore.engine.io",),

@@ -5,7 +5,7 @@ The file is long because it holds every public method of a log that is open for 
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -75,6 +75,7 @@ from kstore.log.recovery.refresh import LoadOptions, look, refreshed, with_trunc
 from kstore.log.recovery.report import DataLossWarning, Recovery, in_short
 from kstore.log.send.sending import Outlet, Sent
 from kstore.log.threads.one_thread import Iterated, OneThread
+from kstore.typed import Column
 
 _Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 _OnError: TypeAlias = Literal["raise", "skip"]
@@ -729,7 +730,7 @@ class PartitionLog:
 
     def scan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Iterable[Column] | None = None,
         *,
         since: int | datetime | None = None,
         until: int | datetime | None = None,

@@ -11,13 +11,14 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from kstore.arguments import MAX_DECOMPRESSED_BYTES, MAX_EPOCH, MAX_OFFSET, boolean, choice, integer, warn
-from kstore.config import MAX64, LogConfig, changed, given_in_text
+from kstore.config import MAX64, ConfigOptions, LogConfig, changed, given_in_text
 from kstore.engine.append.log_appender import DURABILITY
 from kstore.engine.append.record_appender import Appended, RecordAppender
 from kstore.engine.io.file import (
@@ -88,6 +89,7 @@ from kstore.log.write.reports import Reports
 from kstore.log.write.retention import Decision, decide_for
 from kstore.log.write.sealed_segments import SealedSegments
 from kstore.log.write.segment_truncation import end_of_rest, first_removed, rest_of, shorten_transactions
+from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Work
@@ -437,7 +439,7 @@ class LogWriter(RecordAppender, PartitionLog):
         """The configuration of the log, as a LogConfig."""
         return self._config
 
-    def configure(self, **changes: Any) -> None:
+    def configure(self, **changes: Unpack[ConfigOptions]) -> None:
         """Changes options of the open log: log.configure(retention_ms=86_400_000). The names are those of LogConfig; None gives
         an option its default back.
 
@@ -807,7 +809,11 @@ class LogWriter(RecordAppender, PartitionLog):
         return appender
 
     async def append_async(
-        self, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
+        self,
+        value: BytesLike | None,
+        key: BytesLike | None = None,
+        timestamp: int | datetime | None = None,
+        headers: Headers | None = None,
     ) -> int:
         """Appends one record, as append() does, while the event loop goes on: a thread appends, in the order of the calls,
         and syncs once for all tasks that wait.
@@ -821,10 +827,10 @@ class LogWriter(RecordAppender, PartitionLog):
 
     async def extend_async(
         self,
-        values: Any,
-        keys: Any = None,
-        timestamps: Any = None,
-        headers: Any = None,
+        values: Cells,
+        keys: Cells | None = None,
+        timestamps: Times | None = None,
+        headers: HeaderLists | None = None,
         *,
         batch_bytes: int = 16384,
     ) -> range:

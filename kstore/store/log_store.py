@@ -14,10 +14,10 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, cast
 
 from kstore.arguments import MAX_EPOCH, boolean, choice, elements, integer, number, refuse_null
-from kstore.config import LogConfig
+from kstore.config import ConfigOptions, LogConfig
 from kstore.engine.append.dealt_batches import MOST_PARTITIONS as MOST_DEALT
 from kstore.engine.append.dealt_batches import DealtBatches
 from kstore.engine.append.log_appender import DURABILITY
@@ -71,6 +71,7 @@ from kstore.store.topic import checked_name
 from kstore.store.topic_catalog import TopicCatalog
 from kstore.store.topic_reader import StoreFollower
 from kstore.store.upkeep import Upkeep
+from kstore.typed import BytesLike, Cells, Column, Headers, StoreColumn, Times
 
 if TYPE_CHECKING:
     from kstore.log.write.async_appender import AsyncAppender, Work
@@ -109,6 +110,17 @@ class _RecoveredStoreLog(_StoreLog):
     """Both."""
 
     _prepares_late = True
+
+
+class StoreOptions(ConfigOptions, total=False):
+    """The options of LogStore that are those of its logs, for type checkers: help(kstore.LogStore) has them."""
+
+    durability: Literal["none", "group", "each"]
+    keep_cut: bool
+    leader_epoch: int | None
+    clock: Callable[[], int] | None
+    max_decompressed_bytes: int
+    producer_id_expiration_ms: int
 
 
 class LogStore:
@@ -161,8 +173,9 @@ class LogStore:
         idle_roll_ms: int | None = None,
         keep_for: Iterable[str] = (),
         wait: float = 0,
-        **options: Any,
+        **options: Unpack[StoreOptions],
     ) -> None:
+        own: dict[str, Any] = dict(options)
         if not self._closed:
             raise RuntimeError(f"the store of {self._named()} is open already: make another LogStore")
         choice("mode", mode, ("r", "a"))
@@ -184,7 +197,7 @@ class LogStore:
             raise ValueError(f"a directory is named twice: {', '.join(map(str, paths))}")
         self._is_writing = mode == "a"
         if not self._is_writing:
-            given = {"config": config, "max_open_partitions": max_open_partitions, **options}
+            given = {"config": config, "max_open_partitions": max_open_partitions, **own}
             given |= {"idle_roll_ms": idle_roll_ms, "background": None if background is True else background}
             given |= {"wait": None if wait == 0 else wait, "keep_for": keep_for or None}
             for name in [name for name, value in given.items() if value is not None]:
@@ -199,15 +212,15 @@ class LogStore:
         self._keep_for = checked_groups("keep_for", keep_for)
         if idle_roll_ms is not None:
             idle_roll_ms = integer("idle_roll_ms", idle_roll_ms, 1)
-        self._log_options = {name: options.pop(name) for name in _WRITING if name in options}
+        self._log_options = {name: own.pop(name) for name in _WRITING if name in own}
         _check_log_options(self._log_options)
         self._now()  # a clock that tells no time is refused before anything is made
-        self._expires_cursors = "offsets_retention_minutes" in options or (
+        self._expires_cursors = "offsets_retention_minutes" in own or (
             config is not None and "offsets_retention_minutes" in config.given_options()
         )
         self._changing = Mutex()
         self._directories: list[LogDirectory] = []
-        self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**options))
+        self._catalog = TopicCatalog(self._directories, (config or LogConfig()).replace(**own))
         self._open_logs = OpenPartitions(weakref.WeakMethod(self._open_writer), limit)
         self._is_busy = background and self._is_writing
         self._traffic: dict[str, Traffic] = {}
@@ -479,10 +492,10 @@ class LogStore:
     def append(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
-        timestamp: Any = None,
-        headers: Any = None,
+        value: BytesLike | None,
+        key: BytesLike | None = None,
+        timestamp: int | datetime | None = None,
+        headers: Headers | None = None,
     ) -> tuple[int, int]:
         """Appends one record to a topic, and returns (partition, offset).
 
@@ -498,9 +511,9 @@ class LogStore:
     def extend(
         self,
         topic: str,
-        values: Any,
-        keys: Any = None,
-        timestamps: Any = None,
+        values: Cells,
+        keys: Cells | None = None,
+        timestamps: Times | None = None,
         *,
         threads: int | None = None,
     ) -> dict[int, range]:
@@ -553,7 +566,12 @@ class LogStore:
         return {number: to(logs.get(found.partition(number))).extend(*columns) for number, *columns in parts}
 
     async def append_async(
-        self, topic: str, value: Any, key: Any = None, timestamp: Any = None, headers: Any = None
+        self,
+        topic: str,
+        value: BytesLike | None,
+        key: BytesLike | None = None,
+        timestamp: int | datetime | None = None,
+        headers: Headers | None = None,
     ) -> tuple[int, int]:
         """Appends one record to a topic, as `append` does, while the event loop goes on: a thread for each topic appends,
         in the order of the calls, and syncs each partition once for all tasks that wait.
@@ -575,9 +593,9 @@ class LogStore:
     async def extend_async(
         self,
         topic: str,
-        values: Any,
-        keys: Any = None,
-        timestamps: Any = None,
+        values: Cells,
+        keys: Cells | None = None,
+        timestamps: Times | None = None,
         *,
         threads: int | None = None,
     ) -> dict[int, range]:
@@ -602,7 +620,7 @@ class LogStore:
     def scan(
         self,
         topic: str,
-        columns: Sequence[str] | None = None,
+        columns: Iterable[StoreColumn] | None = None,
         *,
         partitions: Iterable[int] | None = None,
         **options: Any,
@@ -635,7 +653,7 @@ class LogStore:
             raise LogNotFoundError(f"no partition of topic {topic} is to be read")
 
         def scan_of(number: int, names: tuple[str, ...]) -> Scan:
-            return self.log(topic, number).scan(names, **options)
+            return self.log(topic, number).scan(cast(tuple[Column, ...], names), **options)
 
         return StoreScan(topic, columns, numbers, scan_of)
 
@@ -913,7 +931,9 @@ class LogStore:
 
     # ---- topics ---------------------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int = 1, **config: Any) -> TopicDescription:
+    def create_topic(
+        self, name: str, partitions: int = 1, **config: Unpack[ConfigOptions]
+    ) -> TopicDescription:
         """Makes a topic, durably, and describes it.
 
         `config` are options of LogConfig for this topic; what is not named is the store's. They are kept in the directory,
@@ -963,7 +983,7 @@ class LogStore:
             self._changed()
         return self.describe(topic)
 
-    def alter_topic(self, topic: str, **config: Any) -> TopicDescription:
+    def alter_topic(self, topic: str, **config: Unpack[ConfigOptions]) -> TopicDescription:
         """Changes a topic's own configuration, durably and at once, and describes it: store.alter_topic("orders",
         retention_ms=86_400_000).
 

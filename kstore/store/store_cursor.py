@@ -1,6 +1,6 @@
 """A cursor over the partitions of topics, which the members of a group share."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -24,6 +24,7 @@ from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.one_thread import OneThread
 from kstore.store.membership import Membership
 from kstore.store.topic_reader import LOOK, TURN, TopicReader, TopicRecord, Topics
+from kstore.typed import Column
 
 
 class TopicColumns(NamedTuple):
@@ -171,7 +172,7 @@ class StoreCursor(TopicReader):
 
     def scan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Iterable[Column] | None = None,
         *,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,

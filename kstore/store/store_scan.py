@@ -1,6 +1,6 @@
 """A scan of a topic: the scans of its partitions, one after the other, with the number of the partition as a column."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from kstore.engine.columns.array import ColumnBatch, ConstantColumn, Field, schema_capsule, stream_capsule
@@ -22,7 +22,7 @@ class StoreScan:
     def __init__(
         self,
         topic: str,
-        columns: Sequence[str] | None,
+        columns: Iterable[str] | None,
         numbers: Sequence[int],
         scan_of: Callable[[int, tuple[str, ...]], Scan],
     ) -> None:

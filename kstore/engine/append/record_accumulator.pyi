@@ -1,7 +1,8 @@
 from datetime import datetime
 from typing import Final, Self, final
 
-from kstore.engine.append.record_appender import RecordAppender, _BytesLike, _Headers
+from kstore.engine.append.record_appender import RecordAppender
+from kstore.typed import BytesLike, Headers
 
 NO_KEY: Final[str]
 
@@ -37,10 +38,10 @@ class RecordAccumulator:
     def __new__(cls, log: RecordAppender, batch_bytes: int = 16384, **options: object) -> Self: ...
     def append(
         self,
-        value: _BytesLike | None,
-        key: _BytesLike | None = None,
+        value: BytesLike | None,
+        key: BytesLike | None = None,
         timestamp: int | datetime | None = None,
-        headers: _Headers | None = None,
+        headers: Headers | None = None,
     ) -> Ticket:
         """Takes one record and returns its Ticket, whose wait() gives the offset. Arguments as for log.append.
 

@@ -1,16 +1,13 @@
-from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple
 
 from kstore.engine.append.log_appender import LogAppender
 from kstore.engine.record.batch import RecordBatch
+from kstore.typed import BytesLike, Cells, HeaderLists, Headers, Times
 
 NO_KEY: Final[str]
 
 ROLL_REASONS: Final[tuple[str, ...]]
-
-_BytesLike: TypeAlias = bytes | bytearray | memoryview
-_Headers: TypeAlias = Iterable[tuple[str, _BytesLike | None]] | Mapping[str, _BytesLike | None]
 
 class Appended(NamedTuple):
     """The result of `append_batches`: the first and last offset that the batches have now, and the number of batches.
@@ -29,10 +26,10 @@ class RecordAppender(LogAppender):
 
     def append(
         self,
-        value: _BytesLike | None,
-        key: _BytesLike | None = None,
+        value: BytesLike | None,
+        key: BytesLike | None = None,
         timestamp: int | datetime | None = None,
-        headers: _Headers | None = None,
+        headers: Headers | None = None,
     ) -> int:
         """Appends one record and returns its offset.
 
@@ -51,10 +48,10 @@ class RecordAppender(LogAppender):
             OSError: it could not be written. After any of these the log is as it was."""
     def extend(
         self,
-        values: Any,
-        keys: Any = None,
-        timestamps: Any = None,
-        headers: Any = None,
+        values: Cells,
+        keys: Cells | None = None,
+        timestamps: Times | None = None,
+        headers: HeaderLists | None = None,
         *,
         batch_bytes: int = 16384,
     ) -> range:
@@ -74,7 +71,7 @@ class RecordAppender(LogAppender):
     def _check_extend(self, values: Any, keys: Any, timestamps: Any) -> None: ...
     def append_batches(
         self,
-        encoded: _BytesLike,
+        encoded: BytesLike,
         *,
         keep_offsets: bool = False,
         leader_epoch: int | None = None,

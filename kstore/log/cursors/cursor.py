@@ -44,6 +44,7 @@ from kstore.log.threads.async_call import in_thread
 from kstore.log.threads.closing import Closing
 from kstore.log.threads.one_thread import BUSY, Iterated, OneThread
 from kstore.log.threads.resumed import Resumed
+from kstore.typed import Column
 
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _NAMES = ("earliest", "latest")
@@ -602,7 +603,7 @@ class Cursor(OffsetCommitter, Closing, Iterated):
 
     def scan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Iterable[Column] | None = None,
         *,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,

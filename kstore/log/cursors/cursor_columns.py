@@ -1,6 +1,6 @@
 """The records of a cursor as columns."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,7 @@ BATCH_ROWS, BATCH_BYTES = 1 << 14, 4 << 20
 class Wanted:
     """Which columns, and how large the batches are. TypeError, ValueError."""
 
-    def __init__(self, columns: Sequence[str] | None, batch_rows: int, batch_bytes: int) -> None:
+    def __init__(self, columns: Iterable[str] | None, batch_rows: int, batch_bytes: int) -> None:
         self.columns = checked_columns(columns)
         self.batch_rows = integer("batch_rows", batch_rows, 1, 2**31 - 1)
         self.batch_bytes = integer("batch_bytes", batch_bytes, 1)

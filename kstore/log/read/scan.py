@@ -1,6 +1,6 @@
 """Scans: the records of a log as Arrow columns."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kstore.arguments import elements
@@ -167,7 +167,7 @@ class Scan:
         return f"<Scan of {directory}: {offsets}, columns {', '.join(self.columns)}>"
 
 
-def checked_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+def checked_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
     """The columns wanted, by default all that a Record has."""
     if columns is None:
         return COLUMNS

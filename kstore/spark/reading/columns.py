@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from kstore.log.partition import PartitionLog
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
 from kstore.spark.reading.plan import Piece, Split
+from kstore.typed import Column
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The columns there are, in the order of Spark's Kafka source; headers come when they are asked for."""
@@ -215,7 +216,7 @@ def _scan(
 
     def now(log: PartitionLog) -> Iterator[engine.ColumnBatch]:
         scan = log.scan(
-            wanted,
+            cast(tuple[Column, ...], wanted),
             start=place.reached,
             stop=place.stop,
             isolation=_isolation(split),
