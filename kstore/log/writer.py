@@ -261,7 +261,7 @@ class LogWriter(RecordAppender, PartitionLog):
         if recovery.truncated_bytes:
             sync_directory(self._directory)  # what was cut off must not come back behind what is appended now
             self._log_dir.lower_cleaner_offset(loaded.log_end_offset)
-        losses = [*recovery.losses, *recovery.missing]
+        losses = [*recovery.losses, *recovery.missing, *recovery.lost_starts]
         self._told_of = recovery
         if losses:
             kept = f"; kept in {_cut_files(sorted(repairs.kept))}" if repairs.kept else ""
@@ -286,7 +286,7 @@ class LogWriter(RecordAppender, PartitionLog):
         self._start = loaded.log_start_offset
         # a broker's line below the first segment: the records between are in remote storage, of which kstore knows nothing
         told_start = self._log_dir.state.log_start_offset
-        self._keeps_log_start = is_led(Path(self._directory)) and told_start < self._first_base()
+        self._log_dir.keeps_log_start = 0 < told_start < self._first_base() and is_led(Path(self._directory))
         self._loaded = replace(loaded, segments=())  # those that go must not stay open for being kept here
         self._shown: tuple[tuple[object, ...], Loaded] = ((), self._loaded)
         self._max_timestamps = MaxTimestampIndex(())
@@ -779,7 +779,7 @@ class LogWriter(RecordAppender, PartitionLog):
     def _store(self, recovery_point: int, log_start_offset: int | None) -> None:
         """Writes both checkpoints, durably. OSError: the old ones or the new ones are there."""
         self._told_point = max(self._told_point, recovery_point)
-        self._log_dir.store(recovery_point, log_start_offset, keeps_log_start=self._keeps_log_start)
+        self._log_dir.store(recovery_point, log_start_offset)
         self._told_point = recovery_point
 
     def _point_to_store(self) -> int:
@@ -790,6 +790,10 @@ class LogWriter(RecordAppender, PartitionLog):
     def _start_to_store(self) -> int | None:
         """The log start offset, where the first segment does not begin with it."""
         return self._start if self._start > self._first_base() else None
+
+    def _lowered_start_to_store(self) -> int | None:
+        """What replaces the log start offset that is stored, also if that is kept for a broker."""
+        return self._start if self._log_dir.keeps_log_start else self._start_to_store()
 
     def _first_base(self) -> int:
         """The base offset of the first segment."""
@@ -1239,6 +1243,9 @@ class LogWriter(RecordAppender, PartitionLog):
                 may find the new one.
         """
         before_offset = integer("before_offset", before_offset, -MAX_OFFSET)
+        wanted = self._end_offset if before_offset == -1 else before_offset
+        if self.durable_offset < wanted <= self._end_offset:
+            self.flush()  # so a log start beyond the end is never that of a log whose records a power cut took
         with self._held():
             self._check_place()
             end = self._end_offset
@@ -1250,7 +1257,7 @@ class LogWriter(RecordAppender, PartitionLog):
                 raise PolicyViolationError(
                     f"records of {layout.CLUSTER_METADATA} cannot be deleted by offset: a broker takes its start from snapshots"
                 )
-            offset = end if before_offset == -1 else before_offset
+            offset = min(wanted, end) if before_offset == -1 else before_offset
             if not 0 <= offset <= end:
                 raise OffsetOutOfRangeError(offset, self._start, end)
             if offset > self._start:
@@ -1349,7 +1356,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._untold_from = self._untold_end = -1
         sync_directory(self._directory)
         if lowered:  # not before: what lies between was deleted, and is gone only now
-            self._store(self._point_to_store(), self._start_to_store())
+            self._store(self._point_to_store(), self._lowered_start_to_store())
         self._keep_truncations()
 
     def _tell_end(self) -> None:
@@ -1419,7 +1426,7 @@ class LogWriter(RecordAppender, PartitionLog):
             self._producer_states.begin_anew(self._now(), now_ms)
             self._note_truncation()
             sync_directory(self._directory)
-            self._store(min(self._point_to_store(), offset), self._start_to_store())
+            self._store(min(self._point_to_store(), offset), self._lowered_start_to_store())
             self._keep_truncations()
         self._reports.info("%s: truncated: removed all records, and goes on at offset %d", self.path, offset)
 

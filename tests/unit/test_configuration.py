@@ -165,8 +165,9 @@ def test_a_damaged_file_is_no_configuration(tmp_path: Path) -> None:
         good.replace(b'"-1"', b'"1"'),
     ):
         (path / NAME).write_bytes(wrong)
-        with pytest.raises(kstore.CorruptCheckpointError, match=NAME):
+        with pytest.raises(kstore.CorruptCheckpointError, match=NAME) as caught:
             kstore.open(path, "a", retention_ms=5)
+        assert "move it away" in str(caught.value.__notes__)
         assert main(["retain", str(path), "--defaults"]) != 0
         assert kstore.open(path).log_end_offset == 0
     (path / NAME).write_bytes(good)

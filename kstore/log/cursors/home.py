@@ -56,9 +56,11 @@ class Home(NamedTuple):
             if len(found) == 16 and text == _text(found):
                 return found
         expected = "32 hexadecimal digits, and 8 that are their CRC-32C"
-        raise CorruptCheckpointError(
+        error = CorruptCheckpointError(
             "id of the partition", file=path, position=1, expected=expected, found=text[:80]
         )
+        error.add_note("put it back from a backup. Without it, no group has a position here: move it away")
+        raise error
 
     @property
     def has_id(self) -> bool:

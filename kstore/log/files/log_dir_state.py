@@ -35,10 +35,11 @@ _SIGNS = (
 
 
 class Complaint(NamedTuple):
-    """A checkpoint file that could not be read."""
+    """A checkpoint file that could not be read; whether it hides where a log starts."""
 
     file: str
     text: str
+    hides_start: bool = False
 
 
 def directory_of(path: Path) -> Path:
@@ -220,11 +221,34 @@ def _offset_of(path: str, tp: TopicPartition, alone: bool, complaints: list[Comp
     offsets, error = checkpoints.look_into(path)
     if alone and tp not in offsets and len(offsets) == 1:  # the directory was given another name
         tp = next(iter(offsets))
+    hides_start = tp not in offsets and path.endswith(layout.LOG_STARTS)
     if error is not None:
         counts = f"the offset of {tp} in it, {offsets.get(tp)}, counts"
         what = counts if tp in offsets else f"nothing is known of {tp}"
-        complaints.append(Complaint(path, f"damaged, {what}: {error}"))
+        complaints.append(Complaint(path, f"damaged, {what}: {error}", hides_start))
+    elif hides_start and _is_emptied(path):
+        complaints.append(Complaint(path, _EMPTIED, hides_start))
     return offset_for(tp, offsets, path, complaints)
+
+
+_EMPTIED = "it was emptied: no offset is in it"
+
+
+def _is_emptied(path: str) -> bool:
+    """Whether a checkpoint file has lost its content. A broker makes an empty one, and fills it before it leaves the directory;
+    kstore never makes one."""
+    directory = os.path.dirname(path)  # noqa: PTH120
+    return _is_empty(path) and (
+        is_there(f"{directory}/{layout.CLEAN_SHUTDOWN}")
+        or not is_there(f"{directory}/{layout.META_PROPERTIES}")
+    )
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return os.stat(path).st_size == 0  # noqa: PTH116
+    except OSError:
+        return False
 
 
 class HeldCheckpoints:
@@ -246,8 +270,16 @@ class HeldCheckpoints:
             offsets, damage = checkpoints.salvage_offsets(directory / file)
             self._offsets[file] = offsets
             if damage is not None:
-                self._damage[file] = str(damage)
+                self._damage[file] = f"damaged: {damage}"
                 self._unwritten.add(file)
+        starts = self._offsets[layout.LOG_STARTS]
+        if not starts and _is_emptied(f"{directory}/{layout.LOG_STARTS}"):
+            self._damage[layout.LOG_STARTS] = _EMPTIED
+        if not starts and _is_empty(f"{directory}/{layout.LOG_STARTS}"):
+            self._unwritten.add(layout.LOG_STARTS)
+        # why nothing is known of the log starts that are not in the file, until their logs are written
+        self._hides_starts = self._damage.get(layout.LOG_STARTS, "")
+        self._known_starts = set(starts)
 
     def state_of(self, path: Path, name: TopicPartition) -> State:
         """What is known of a partition beside its own files."""
@@ -258,8 +290,10 @@ class HeldCheckpoints:
         told = name in self._offsets[layout.RECOVERY_POINTS] or layout.RECOVERY_POINTS in self._damage
         for file in (layout.RECOVERY_POINTS, layout.LOG_STARTS):
             where = f"{self._directory}/{file}"
-            if file in self._damage:
-                complaints.append(Complaint(where, f"damaged: {self._damage[file]}"))
+            if file == layout.LOG_STARTS and self._hides_starts and name not in self._known_starts:
+                complaints.append(Complaint(where, self._hides_starts, hides_start=True))
+            elif file in self._damage:
+                complaints.append(Complaint(where, self._damage[file]))
             found.append(offset_for(name, self._offsets[file], where, complaints))
         recovery_point, log_start_offset = found
         own = f"{path}/{layout.LOG_STARTS}"
@@ -271,6 +305,8 @@ class HeldCheckpoints:
 
     def put(self, file: str, name: TopicPartition, offset: int | None) -> None:
         """What a file is to say of a partition; None for nothing. OSError: it says what it said before."""
+        if file == layout.LOG_STARTS:
+            self._known_starts.add(name)
         offsets = self._offsets[file]
         known = offsets.get(name)
         if known == offset:
@@ -290,6 +326,7 @@ class HeldCheckpoints:
 
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Takes partitions out of all files, durably: others of these names may come. OSError."""
+        self._known_starts.update(names)
         for file in self.FILES:
             kept = {name: offset for name, offset in self._offsets[file].items() if name not in names}
             if len(kept) < len(self._offsets[file]):
@@ -332,6 +369,9 @@ class LogDirState:
         self.directory = directory_of(path)
         # whether the checkpoints are the partition's own
         self._alone = self.directory == Path(os.path.abspath(path))  # noqa: PTH100
+        self.keeps_log_start = (
+            False  # whether the log start offset stays that is stored, if there is none to store
+        )
         self._pid = os.getpid()
         self._user = User()
         self._left = self._entered = False
@@ -422,14 +462,11 @@ class LogDirState:
                     f"topic {self.name.topic} is being deleted: LogStore({str(self.directory)!r}, mode='a') finishes that"
                 )
 
-    def store(
-        self, recovery_point: int, log_start_offset: int | None, *, keeps_log_start: bool = False
-    ) -> None:
-        """Writes both checkpoints, durably: the recovery point, and the log start offset. If that is None, its line is removed,
-        unless it is to be kept. OSError."""
+    def store(self, recovery_point: int, log_start_offset: int | None) -> None:
+        """Writes both checkpoints, durably: the recovery point, and the log start offset where it is not None. OSError."""
         with self._writing:
             self._store(layout.RECOVERY_POINTS, recovery_point)
-            if log_start_offset is not None or not keeps_log_start:
+            if log_start_offset is not None or not self.keeps_log_start:
                 self._store(layout.LOG_STARTS, log_start_offset)
             if not self._alone and (self.path / layout.LOG_STARTS).exists():
                 unlink(
@@ -472,7 +509,7 @@ class LogDirState:
             offsets.pop(self.name, None)
         else:
             offsets[self.name] = offset
-        if damage is not None or offsets != before:
+        if damage is not None or offsets != before or (not offsets and _is_empty(str(path))):
             checkpoints.write_offsets(path, offsets)
 
     def leave(self, *, clean: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kstore.config import LogConfig
 from kstore.engine.io.file import read_whole, sync_directory, unlink, write_whole
-from kstore.errors import InvalidConfigError
+from kstore.errors import CorruptCheckpointError, InvalidConfigError
 from kstore.log.files import layout
 from kstore.log.files.checked_json import corrupt, decode, encode
 
@@ -22,6 +22,17 @@ def read_options(path: Path) -> dict[str, str]:
         data = read_whole(str(file))
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    try:
+        return _options_in(file, data)
+    except CorruptCheckpointError as e:
+        e.add_note(
+            "put it back from a backup. Without it, the log has the default options: move it away, and give the options that "
+            "differ to kstore.open(path, 'a', …), which keeps them"
+        )
+        raise
+
+
+def _options_in(file: Path, data: bytes) -> dict[str, str]:
     try:
         content = decode(file, data, _WHAT)
         if content["version"] != _VERSION:

@@ -21,7 +21,8 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
-from kstore.log.files.log_dir_state import State, is_led, is_tiered, read_state
+from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
+from kstore.log.files.truncations import read_truncations
 from kstore.log.recovery.directory_listing import BITS, DirectoryListing, names_of
 from kstore.log.recovery.file_kind import kind_of
 from kstore.log.recovery.gaps import Gap, Gaps, offset_named
@@ -81,8 +82,9 @@ class _Loader:
         self.asks_voucher = asks_voucher
         self.log_start_offset = state.log_start_offset
         self.recovery = Recovery(state.clean, state.recovery_point)
-        for file, text in state.complaints:
-            self.recovery.steps.append(Step(Code.CHECKPOINT_DAMAGED, file, detail=text))
+        for file, text, hides_start in state.complaints:
+            code = Code.LOG_START_UNKNOWN if hides_start else Code.CHECKPOINT_DAMAGED
+            self.recovery.steps.append(Step(code, file, detail=text))
         self.listing = DirectoryListing(str(path), self.recovery)
         if not (writing or self.listing.files or self.listing.others):
             self.recovery.steps.append(Step(Code.DIRECTORY_EMPTY, str(path)))
@@ -198,6 +200,11 @@ class _Loader:
             told = told or (self.by_broker and not self._names_beyond(segments[-1], log_end_offset))
         elif self.recovery.clean and segments and 0 < point < log_end_offset:
             self.note(Code.ENDS_LATE, segments[-1], offsets=(log_end_offset, point))
+        if segments and log_end_offset < self.log_start_offset and not self._is_start_sound(log_end_offset):
+            file = f"{directory_of(self.path)}/{layout.LOG_STARTS}"
+            offsets = self.log_start_offset, log_end_offset
+            self.recovery.steps.append(Step(Code.LOG_START_BEYOND_END, file, offsets=offsets))
+            self.log_start_offset = 0
         if segments and log_end_offset < self.log_start_offset:
             for segment in segments:
                 self.drop(Code.BELOW_LOG_START, segment)
@@ -228,6 +235,14 @@ class _Loader:
             frozenset(self.lost_transaction_indexes),
             self.has_producers,
         )
+
+    def _is_start_sound(self, log_end_offset: int) -> bool:
+        """Whether the log start can be beyond the end: the program that opens the log says so, or a truncation was to go on there
+        and a crash left older segments. delete_records() flushes what it deletes before it writes the start."""
+        if self.log_start_offset != self.told.log_start_offset:
+            return True
+        known = read_truncations(self.path)
+        return known.is_pending or log_end_offset < self.log_start_offset <= known.end
 
     def _ends_as_closed(self, segments: list[Segment]) -> bool:
         """Whether a log ends where its closing said. A log that was written by itself, and then put into a log directory, keeps

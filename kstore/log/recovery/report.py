@@ -11,7 +11,7 @@ from kstore.log.recovery.steps import Code, Finding, Step
 
 class DataLossWarning(UserWarning):
     """Recovery removed records that were undamaged, had been flushed, or lay before undamaged ones. What was removed is kept in
-    .cut files.
+    .cut files. Or the log start offset is lost, so that records which were deleted may be readable again.
 
     kstore.open can read a .cut file, or the whole log with recover=False.
     """
@@ -57,6 +57,12 @@ class Recovery:
             for step in lost
             if step.offsets[0] < stop and start < step.offsets[1]
         ]
+
+    @property
+    def lost_starts(self) -> list[str]:
+        """Why the log start offset is not known, as sentences."""
+        codes = (Code.LOG_START_UNKNOWN, Code.LOG_START_BEYOND_END)
+        return [f"{step.file}: {step.text(done=True)}" for step in self.steps if step.code in codes]
 
     @property
     def findings(self) -> list[Finding]:

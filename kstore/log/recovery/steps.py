@@ -51,6 +51,8 @@ class Code(StrEnum):
     SEGMENT_EMPTY = "segment_empty"
     SEGMENTS_OVERLAP = "segments_overlap"
     CHECKPOINT_DAMAGED = "checkpoint_damaged"
+    LOG_START_UNKNOWN = "log_start_unknown"
+    LOG_START_BEYOND_END = "log_start_beyond_end"
     EPOCHS_DAMAGED = "epochs_damaged"
     ENDS_EARLY = "ends_early"
     ENDS_LATE = "ends_late"
@@ -130,6 +132,14 @@ _WORDS: dict[Code, tuple[str, str]] = {
         "offsets {first} to {last} are in it, and the next segment begins at the first: files of several copies are mixed",
     ),
     Code.CHECKPOINT_DAMAGED: ("checkpoint", "{detail}"),
+    Code.LOG_START_UNKNOWN: (
+        "checkpoint",
+        "{detail}. Records that were deleted may be readable again",
+    ),
+    Code.LOG_START_BEYOND_END: (
+        "checkpoint",
+        "the log start offset {first} does not count: the log ends at {end}. Records that were deleted may be readable again",
+    ),
     Code.EPOCHS_DAMAGED: ("checkpoint", "damaged, rebuilt from the batches: {detail}"),
     Code.ENDS_EARLY: ("checkpoint", "the log ends at offset {first}, where it was closed at {end}"),
     Code.ENDS_LATE: (
