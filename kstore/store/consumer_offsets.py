@@ -39,10 +39,12 @@ class CursorTransfer(NamedTuple):
     """Positions that were taken over from a broker's __consumer_offsets, or given back.
 
     `positions` has them by group and partition; `left_out` maps (group, topic, partition) to the reason why it was not.
+    `unreadable` says which records of __consumer_offsets were skipped, because they do not say whose they are.
     """
 
     positions: dict[str, dict[TopicPartition, OffsetAndMetadata]]
     left_out: dict[tuple[str, str, int], str]
+    unreadable: tuple[str, ...] = ()
 
 
 # ---- records of a broker --------------------------------------------------------------------------------------------
@@ -78,20 +80,44 @@ class _Reader:
         return self.data[self.at - size : self.at].decode()
 
 
+class _Committed:
+    """What groups have committed, and what cannot be read of that: the last record of a key, or a key."""
+
+    def __init__(self) -> None:
+        self.positions: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self.damaged: dict[tuple[str, TopicPartition], CorruptRecordError] = {}
+        self.unreadable: list[CorruptRecordError] = []
+
+
 def commit_of(record: Record, file: str = "") -> tuple[str, TopicPartition, OffsetAndMetadata | None] | None:
     """The group, the partition and the position in a record of __consumer_offsets; no position, if it was removed. None for a
     record that is no commit. CorruptRecordError."""
+    key = _key_in(record, file)
+    return None if key is None else (*key, _position_in(record, file))
+
+
+def _key_in(record: Record, file: str) -> tuple[str, TopicPartition] | None:
     try:
         key = _Reader(record.key or b"")
         if key.number("h") not in (0, 1):
             return None
         group, topic = (key.text(key.number("h")) for _ in range(2))
-        tp = TopicPartition(topic, key.number("i"))
-        return group, tp, None if record.value is None else _position_of(_Reader(record.value))
+        return group, TopicPartition(topic, key.number("i"))
     except (ValueError, struct.error) as e:
-        raise CorruptRecordError(
-            "record of a commit", file=file, offset=record.offset, expected="an OffsetCommit", found=str(e)
-        ) from None
+        raise _no_commit(record, file, e) from None
+
+
+def _position_in(record: Record, file: str) -> OffsetAndMetadata | None:
+    try:
+        return None if record.value is None else _position_of(_Reader(record.value))
+    except (ValueError, struct.error) as e:
+        raise _no_commit(record, file, e) from None
+
+
+def _no_commit(record: Record, file: str, error: Exception) -> CorruptRecordError:
+    return CorruptRecordError(
+        "record of a commit", file=file, offset=record.offset, expected="an OffsetCommit", found=str(error)
+    )
 
 
 def _position_of(value: _Reader) -> OffsetAndMetadata:
@@ -105,13 +131,13 @@ def _position_of(value: _Reader) -> OffsetAndMetadata:
 
 
 def committed_in(directory: str | PathLike[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """What groups have committed in the partitions of __consumer_offsets in a log directory, or in one of them.
-    LogNotFoundError if there is none, CorruptRecordError if it is damaged. OSError."""
-    return _committed_in(_partitions_in(Path(directory)).values())
+    """What groups have committed in the partitions of __consumer_offsets in a log directory, or in one of them, as far as that
+    can be read. LogNotFoundError if there is none, CorruptRecordError if a batch is damaged. OSError."""
+    return _committed_in(_partitions_in(Path(directory)).values()).positions
 
 
-def _committed_in(partitions: Iterable[Path]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-    found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+def _committed_in(partitions: Iterable[Path]) -> _Committed:
+    found = _Committed()
     for path in partitions:
         try:
             log = PartitionLog(path)
@@ -119,22 +145,30 @@ def _committed_in(partitions: Iterable[Path]) -> dict[str, dict[TopicPartition, 
             if not path.is_dir() or e.is_log_directory:
                 raise
             continue  # it was made, and nothing of it was written: Kafka takes it for an empty one too
-        for (group, tp), position in _replayed(log).items():
-            found.setdefault(group, {})[tp] = position
-    return dict(sorted(found.items()))
+        _replay(log, found)
+    found.positions = dict(sorted(found.positions.items()))
+    return found
 
 
-def _replayed(log: PartitionLog) -> dict[tuple[str, TopicPartition], OffsetAndMetadata]:
-    """What a broker's coordinator makes of a partition. A transaction's commits count once it is committed, unless there is a
+def _replay(log: PartitionLog, found: _Committed) -> None:
+    """Adds what a broker's coordinator makes of a partition. A transaction's commits count once it is committed, unless there is a
     later one. One that is open keeps nobody else's from counting: a reader of committed records would stop there."""
-    latest: dict[tuple[str, TopicPartition], tuple[int, OffsetAndMetadata | None]] = {}
+    latest: dict[tuple[str, TopicPartition], tuple[int, OffsetAndMetadata | CorruptRecordError | None]] = {}
     pending: dict[int, list[Record]] = {}  # by producer
 
     def take(records: Iterable[Record]) -> None:
         for record in records:
-            commit = commit_of(record, log.path)
-            if commit is not None and latest.get(commit[:2], (-1, None))[0] < record.offset:
-                latest[commit[:2]] = record.offset, commit[2]
+            try:
+                key = _key_in(record, log.path)
+            except CorruptRecordError as e:
+                found.unreadable.append(e)
+                continue
+            if key is None or latest.get(key, (-1, None))[0] >= record.offset:
+                continue
+            try:
+                latest[key] = record.offset, _position_in(record, log.path)
+            except CorruptRecordError as e:  # whatever it says, an earlier position is not the last one
+                latest[key] = record.offset, e
 
     for batch in log.batches():
         if batch.is_control:
@@ -144,7 +178,11 @@ def _replayed(log: PartitionLog) -> dict[tuple[str, TopicPartition], OffsetAndMe
             pending.setdefault(batch.producer_id, []).extend(batch.records())
         else:
             take(batch.records())
-    return {key: position for key, (_, position) in latest.items() if position is not None}
+    for (group, tp), (_, position) in latest.items():
+        if isinstance(position, CorruptRecordError):
+            found.damaged[group, tp] = position
+        elif position is not None:
+            found.positions.setdefault(group, {})[tp] = position
 
 
 def _commits(batch: RecordBatch) -> bool:
@@ -194,8 +232,13 @@ def take_over(
     dry_run: bool,
 ) -> CursorTransfer:
     """Commits what groups have committed to a broker, for these partitions; all of a group in one step for each directory."""
-    result = CursorTransfer({}, {})
-    for group, positions in committed_in(source).items():
+    committed = _committed_in(_partitions_in(Path(source)).values())
+    unreadable = tuple(f"{error}; skipped, because its key names no group" for error in committed.unreadable)
+    result = CursorTransfer({}, {}, unreadable)
+    for (group, tp), error in sorted(committed.damaged.items()):
+        if groups is None or group in groups:
+            result.left_out[group, tp.topic, tp.partition] = f"its last position cannot be read: {error}"
+    for group, positions in committed.positions.items():
         if groups is not None and group not in groups:
             continue
         mine: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -293,7 +336,7 @@ def give_back(
     for group, positions in committed_here(paths, groups).items():
         number = partition_of(group, count)
         if number not in before:
-            before[number] = _committed_in([known[number]] if number in known else [])
+            before[number] = _committed_in([known[number]] if number in known else []).positions
         for tp, position in positions.items():
             if before[number].get(group, {}).get(tp) == position:
                 result.left_out[group, tp.topic, tp.partition] = "it is there already"

@@ -20,5 +20,5 @@ def lag_of(paths: Mapping[TopicPartition, str], group: str) -> dict[TopicPartiti
             continue  # it was deleted meanwhile
         with log:
             start = committed[tp].offset if tp in committed else log.log_start_offset
-            found[tp] = max(log.log_end_offset - max(start, log.log_start_offset), 0)
+            found[tp] = log.log_end_offset - max(start, log.log_start_offset)
     return found

@@ -712,7 +712,8 @@ class LogStore:
     def lag(self, group: str) -> dict[TopicPartition, int]:
         """How many offsets lie between what a group has committed and the end of the log, for each partition of the topics
         that it reads: {("orders", 0): 17, …}. A partition of which it has committed nothing counts from its start. Empty if it has
-        committed nothing at all. OSError, CorruptRecordError.
+        committed nothing at all. It is negative if the position is beyond the end: records are lost, or an older copy was put
+        back. OSError, CorruptRecordError.
         """
         return lag_of(self._paths_of_all(), checked_group(group))
 
@@ -727,8 +728,9 @@ class LogStore:
         dry_run: True only says what would be done.
 
         Positions of partitions that the store has are committed, in one step for each group and log directory, in place of
-        what the group has committed here. CursorLockedError if a cursor reads for one of them; LogNotFoundError if there is
-        no __consumer_offsets; CorruptRecordError. OSError.
+        what the group has committed here. A record that cannot be read is skipped and reported, and the others are taken over.
+        CursorLockedError if a cursor reads for one of them; LogNotFoundError if there is no __consumer_offsets;
+        CorruptRecordError if a batch of it is damaged. OSError.
         """
         named = None if groups is None else set(all_groups(groups))
         boolean("dry_run", dry_run)

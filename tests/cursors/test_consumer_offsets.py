@@ -174,6 +174,46 @@ def test_what_is_left_out(tmp_path: Path) -> None:
     assert "t-1 of group g: left out, no such partition here" in result.stderr
 
 
+def test_a_record_that_cannot_be_read_is_skipped(tmp_path: Path) -> None:
+    """Of a version that is not known yet, cut off, or with a key that says nothing; one that was replaced is no matter."""
+    future = b"\0\5" + bytes(30)
+    with kstore.open(tmp_path / "broker/__consumer_offsets-0", "a") as log:
+        for group in ("good", "future", "cut", "replaced"):
+            log.append(value_of(2), key=key_of(group))
+        log.append(future, key=key_of("future"))
+        log.append(value_of(3)[:9], key=key_of("cut"))
+        log.append(future, key=key_of("replaced"))
+        log.append(value_of(20), key=key_of("replaced"))
+        for key in (b"", b"\0", b"\0\1\0\5g"):
+            log.append(b"x", key=key)
+    with kstore.LogStore(tmp_path / "here", mode="a") as store:
+        store.create_topic("t", 1)
+        store.extend("t", [b"v"] * 10)
+        done = store.import_cursors(tmp_path / "broker")
+        assert {group: theirs["t", 0].offset for group, theirs in done.positions.items()} == {  # type: ignore[index]
+            "good": 2,
+            "replaced": 20,
+        }
+        assert {group: "cannot be read" in reason for (group, *_), reason in done.left_out.items()} == {
+            "cut": True,
+            "future": True,
+        }
+        assert "version 5" in done.left_out["future", "t", 0]
+        assert len(done.unreadable) == 3
+        assert all("__consumer_offsets-0" in text for text in done.unreadable)
+        assert store.import_cursors(tmp_path / "broker", ["good"]).left_out == {}
+        # what is beyond the end shows it
+        assert [store.lag(group) for group in ("good", "replaced")] == [{("t", 0): 8}, {("t", 0): -10}]
+    result = run(tmp_path / "here", "--import", tmp_path / "broker")
+    assert result.returncode == 0
+    assert result.stderr.count("cannot be read") == 2
+    assert result.stderr.count("names no group") == 3
+    assert re.search(r"replaced .* -10 ", run(tmp_path / "here").stdout)
+    # nor does such a record keep positions from being given back
+    given = kstore.LogStore(tmp_path / "here").export_cursors(tmp_path / "broker")
+    assert {*given.positions, *(group for group, *_ in given.left_out)} == {"good", "replaced"}
+
+
 def test_a_running_broker_is_left_alone(data: Path, tmp_path: Path) -> None:
     store = kstore.LogStore(data)
     store.import_cursors(data)

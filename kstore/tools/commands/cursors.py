@@ -178,6 +178,8 @@ def _transfer(args: argparse.Namespace) -> None:
     _show(args, ("committed", "metadata"), rows)
     for (group, topic, partition), reason in done.left_out.items():
         print(visible(f"{topic}-{partition} of group {group}: left out, {reason}"), file=sys.stderr)
+    for text in done.unreadable:
+        print(visible(text), file=sys.stderr)
 
 
 def _expire(args: argparse.Namespace) -> None:
@@ -271,7 +273,7 @@ def _row(group: str, tp: TopicPartition, position: OffsetAndMetadata | None, log
     return row | {
         "position": position.offset,
         "log_end_offset": end,
-        "lag": max(end - position.offset, 0),
+        "lag": end - position.offset,
         "leader_epoch": position.leader_epoch,
         "committed": position.timestamp,
         "metadata": position.metadata,
