@@ -105,7 +105,8 @@ def open(path: str | PathLike[str], mode: str = "r", **options: Any) -> Partitio
 
     Raises:
         LogNotFoundError: there is no such directory, or no partition in it (mode "a" creates one, but not in a
-            directory that holds partitions or other files), and for reading there still is none after `wait`.
+            directory that holds partitions or other files), and for reading there still is none after `wait`. An empty
+            directory with a partition's name, such as orders-0, is a log without records.
         LogLockedError: another writer has the log open, and still has it after `wait`.
         InvalidConfigError: an option of the configuration is unknown, or has a value that it cannot have.
         CorruptFileError: a single file has no sound batch, and is not empty. The message says what the file is: packed, text,

@@ -38,7 +38,7 @@ def check_output(path: str) -> None:
 
 def _is_partition(directory: Path) -> bool:
     try:
-        require_partition(directory)
+        require_partition(directory, may_be_empty=False)
     except LogNotFoundError:
         return False
     return True

@@ -24,13 +24,17 @@ MODES = ("r", "r+", "a")
 def test_what_is_no_partition_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
+    (tmp_path / "orders").mkdir()
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / "readme").write_bytes(b"x")
     for mode in ("r", "r+"):
-        for name in ("photos", "orders-0"):
+        for name in ("photos", "orders", "orders-0"):
             with pytest.raises(kstore.LogNotFoundError, match=r"no partition at .*no \.log file"):
                 kstore.open(tmp_path / name, mode)
     (tmp_path / "orders-0" / "readme").unlink()
+    assert list((tmp_path / "orders").iterdir()) == []
+    assert list(kstore.open(tmp_path / "orders-0")) == []  # as in Kafka
+    assert list((tmp_path / "orders-0").iterdir()) == []
     with kstore.open(tmp_path / "orders-0", "a") as log:
         log.append(b"x")
     assert [record.value for record in kstore.open(tmp_path / "orders-0")] == [b"x"]

@@ -14,27 +14,26 @@ _WEAK_SIGNS = (
     layout.CLEAN_SHUTDOWN,
 )  # a log directory has them too
 _HARMLESS = (*_WEAK_SIGNS, layout.META_PROPERTIES, "lost+found")  # where there is no partition yet
-# what a writer puts into a new directory before the .log, and a crash may leave there alone
-_BEFORE_LOG = (layout.LOCK, layout.OPTIONS)
 _MOST_NAMED = 5
 
 
-def require_partition(path: Path) -> None:
+def require_partition(path: Path, *, may_be_empty: bool = True) -> None:
     """LogNotFoundError for a directory without any file of a partition; it names the partitions below, if there are any.
 
-    An empty directory with the name of a partition is one: Kafka begins a log there. What is no directory at all is left to who opens it.
+    A directory with a partition's name and nothing else in it is a log without records, as in Kafka: whoever makes a partition
+    makes it first, and may die then. What is no directory at all is left to who opens it.
     """
     if not path.is_dir():
         return
     weak = False
-    empty = layout.is_partition_name(path.absolute().name)
+    others = False
     directories = []
     with scan_directory(str(path)) as entries:
         for entry in entries:
             if _is_sign(entry.name):
                 return
             weak = weak or entry.name in _WEAK_SIGNS
-            empty = empty and (entry.name in _BEFORE_LOG or layout.is_draft(entry.name))
+            others = others or not _is_harmless(entry.name)
             directories.append(entry.name)
     below = sorted(tp for tp in map(layout.parse_directory, directories) if tp is not None)
     below = [tp for tp in below if (path / str(tp)).is_dir()]
@@ -44,9 +43,10 @@ def require_partition(path: Path) -> None:
         error = LogNotFoundError(f"{path} is a log directory, not a partition: it holds {named}{more}")
         error.is_log_directory = True
         raise error
-    if (
-        not weak and not empty and not path.resolve().name.endswith("-delete")
-    ):  # Kafka may have deleted the files of such a one
+    name = path.resolve().name
+    if may_be_empty and not others and layout.is_partition_name(name):
+        return
+    if not weak and not name.endswith("-delete"):  # Kafka may have deleted the files of such a one
         raise LogNotFoundError(f"no partition at {path}: the directory has no .log file")
 
 
@@ -57,11 +57,7 @@ def require_free(path: Path) -> None:
     with scan_directory(str(path)) as entries:
         for entry in entries:
             name = entry.name
-            if not (
-                name.startswith((".", "kstore-"))
-                or name in _HARMLESS
-                or layout.parse_offset(name) is not None
-            ):
+            if not (_is_harmless(name) or layout.parse_offset(name) is not None):
                 raise LogNotFoundError(
                     f"no partition at {path}, and none is made there, in the midst of other files such as {name}: give a new "
                     "partition a directory of its own, such as data/orders-0"
@@ -107,6 +103,10 @@ def not_found(path: Path) -> LogNotFoundError:
     ]
     hint = f"; partitions of topic {topic} beside it: {', '.join(known[:_MOST_NAMED])}" if known else ""
     return LogNotFoundError(f"no partition directory at {path}{hint}")
+
+
+def _is_harmless(name: str) -> bool:
+    return name.startswith((".", "kstore-")) or name in _HARMLESS or layout.is_draft(name)
 
 
 def _is_sign(name: str) -> bool:

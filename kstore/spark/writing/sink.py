@@ -434,7 +434,7 @@ def _checked_name(what: str, name: object) -> str:
 def _is_there(path: Path) -> bool:
     """Whether a partition was made: more than its directory."""
     try:
-        require_partition(path)
+        require_partition(path, may_be_empty=False)
     except LogNotFoundError:
         return False
     return path.is_dir() and any(path.iterdir())
