@@ -110,7 +110,11 @@ class StoreMetrics(NamedTuple):
             yield from head_of(name, "gauge", text)
             yield f"{name}{labels_of(labels)} {value}"
         for name, text, times in (
-            ("kstore_append_seconds", "How long appends took", self.append_seconds),
+            (
+                "kstore_append_seconds",
+                "How long appends took; a sample: of those that wait for no sync, each log counts one in 16",
+                self.append_seconds,
+            ),
             ("kstore_flush_seconds", "How long syncs took", self.flush_seconds),
         ):
             yield from head_of(name, "histogram", text)

@@ -1,6 +1,7 @@
 """What a store counts, against what was done; and its text, as the parser of Prometheus's own library reads it."""
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,10 @@ def test_times(tmp_path: Path) -> None:
     with opened(tmp_path) as store:  # where no append waits, one in 16 is timed
         for _ in range(33):
             store.append("t", b"v")
-        assert store.metrics().append_seconds.calls == 3
+        found = store.metrics()
+        assert found.append_seconds.calls == 3
+        [text] = re.findall("# HELP kstore_append_seconds (.*)", found.prometheus())
+        assert "one in 16" in text
 
 
 # ---- text -----------------------------------------------------------------------------------------------------------
