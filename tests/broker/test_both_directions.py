@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.log.files.checkpoints import read_epochs
+from kstore.log.files.layout import LEADER_EPOCHS
 from tests.broker import clients
 from tests.broker.clients import Row
 from tests.broker.node import Node
@@ -99,3 +101,16 @@ def test_groups_go_on_in_both_directions(node: Node) -> None:
     node.start()
     assert node.complaints() == []
     assert [row.offset for row in clients.read_group(node, "workers", "t", 15)] == list(range(15, 30))
+
+
+def test_the_newest_leader_epoch_is_shown_beside_a_broker(node: Node) -> None:
+    """Also while nothing is appended in it."""
+    clients.create(node, "t")
+    clients.produce(node, "t", [b"%d" % n for n in range(5)])
+    node.stop()
+    node.start()
+    path = node.partition("t")
+    clients.wait_until(lambda: len(read_epochs(path / LEADER_EPOCHS)) == 2, "a leader of the partition")
+    shown = kstore.open(path).leader_epochs
+    assert [start for _, start in shown] == [0, 5]
+    assert list(shown) == read_epochs(path / LEADER_EPOCHS)

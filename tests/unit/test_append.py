@@ -367,6 +367,16 @@ def test_the_leader_epoch_after_all_records_were_deleted(tmp_path: Path, abandon
         assert [each.leader_epoch for each in log.from_file_start().batches()] == [2, 2]
 
 
+def test_a_leader_epoch_in_which_nothing_is_appended_yet(tmp_path: Path) -> None:
+    """Readers beside the writer see it; what nobody writes is shown as Kafka's loading leaves it."""
+    log = kstore.open(tmp_path, "a", leader_epoch=0)
+    log.append(b"a")
+    log.assign_leader_epoch(5)
+    assert kstore.open(tmp_path).leader_epochs == log.leader_epochs == ((0, 0), (5, 1))
+    log.abandon()
+    assert kstore.open(tmp_path).leader_epochs == ((0, 0),)
+
+
 def test_the_leader_epoch_after_a_truncation_of_nothing(tmp_path: Path) -> None:
     """It forgets an epoch that begins at the end, as Kafka does; the next append enters it again."""
     with kstore.open(tmp_path, "a", leader_epoch=3) as log:

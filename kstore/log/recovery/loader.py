@@ -21,6 +21,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.errors import CorruptFileError, CorruptIndexError, CorruptRecordError, LogChangedError
 from kstore.log.files import checkpoints, layout
 from kstore.log.files.leader_epochs import LeaderEpochs
+from kstore.log.files.lock import is_locked
 from kstore.log.files.log_dir_state import State, directory_of, is_led, is_tiered, read_state
 from kstore.log.files.truncations import read_truncations
 from kstore.log.recovery.directory_listing import BITS, DirectoryListing, names_of
@@ -223,7 +224,10 @@ class _Loader:
             self.recovery.losses.append(lost.text(done=True))
             if not self.recovery.clean:
                 self.recovery.steps.append(lost)
-        self.epochs.truncate_from_end(log_end_offset)
+        # an epoch in which nothing is appended yet: a writer that lives is in it, while Kafka's loading drops it
+        is_begun = self.epochs.latest is not None and self.epochs.entries[-1][1] == log_end_offset
+        is_live = is_begun and not (self.writing or self.dry) and is_locked(directory_of(self.path))
+        self.epochs.truncate_from_end(log_end_offset + is_live)
         self.epochs.truncate_from_start(self.log_start_offset)
         return Loaded(
             tuple(segments),
