@@ -1,14 +1,17 @@
-"""Writes docs/configuration.md and docs/command-line.md from LogConfig and from the parsers of the command line.
+"""Writes docs/configuration.md and docs/command-line.md from LogConfig and from the parsers of the command line, and the tables
+of options in docs/spark.md.
 
-Run it after a change of either: python docs/generate_pages.py. A test compares the files with what this would write.
+Run it after a change of these: python docs/generate_pages.py. A test compares the files with what this would write.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
 from kstore.__main__ import EXAMPLES, make_parser
 from kstore.config import MAX64, ConfigOption, LogConfig
+from kstore.spark import options
 
 DOCS = Path(__file__).resolve().parent
 MADE = (
@@ -140,7 +143,20 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"configuration.md": configuration, "command-line.md": command_line}
+def spark() -> str:
+    """The page on Spark, as it is but for its tables of options, each between two comments."""
+    tables = {
+        "reader": options.markdown((*options.BOTH, *options.READER)),
+        "writer": options.markdown((*options.BOTH, *options.WRITER)),
+    }
+    page = (DOCS / "spark.md").read_text(encoding="utf-8")
+    marked = r"(<!-- options of a (\w+), .*-->\n)[^<]*(?=<!-- end -->)"
+    page, count = re.subn(marked, lambda found: found[1] + tables[found[2]], page)
+    assert count == len(tables)
+    return page
+
+
+PAGES = {"configuration.md": configuration, "command-line.md": command_line, "spark.md": spark}
 
 if __name__ == "__main__":
     for file, make in PAGES.items():

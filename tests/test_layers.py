@@ -36,7 +36,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kstore.log.writer",),
     ("kstore.descriptors", "kstore.opening", "kstore.store"),
     ("kstore",),
-    ("kstore.testing", "kstore.spark"),
+    ("kstore.testing", "kstore.spark.errors", "kstore.spark.java", "kstore.spark.schema"),
+    ("kstore.spark.arrow", "kstore.spark.paths"),
+    ("kstore.spark.options",),
+    ("kstore.spark.reading", "kstore.spark.writing"),
+    ("kstore.spark",),
     ("kstore.tools",),
     ("kstore.__main__",),
 )

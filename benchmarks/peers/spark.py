@@ -7,9 +7,11 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from kstore.spark.datasource import spark_schema
-from kstore.spark.reading.columns import arrow_schema, read_columns, to_arrow
+from kstore.spark.arrow import arrow_schema
+from kstore.spark.reading.arrow_batches import to_arrow
+from kstore.spark.reading.columns import read_columns
 from kstore.spark.reading.plan import Split
+from kstore.spark.schema import spark_schema
 
 COLUMNS = ("key", "value", "offset", "timestamp")  # what the query needs; a source in Python must be told
 

@@ -7,8 +7,9 @@ data source "kstore" need pyarrow (pip install kstore[spark]). Nothing of pyspar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kstore.spark.arrow import COLUMNS
 from kstore.spark.errors import SparkSourceError
-from kstore.spark.reading.columns import COLUMNS, ColumnBatch
+from kstore.spark.reading.columns import ColumnBatch
 from kstore.spark.reading.packing import pack_splits
 from kstore.spark.reading.plan import Bounds, Split, plan_splits
 from kstore.spark.reading.rdd import PartitionReader, partition_reader, rdd

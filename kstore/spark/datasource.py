@@ -12,71 +12,21 @@ from typing import Any, Literal
 
 from pyspark.sql.types import StructType
 
-from kstore.log.files.layout import TopicPartition
+from kstore.spark.arrow import require_pyarrow
 from kstore.spark.errors import SparkSourceError, failure
-from kstore.spark.options import SourceOptions, warn_of_passed_over
-from kstore.spark.reading import columns as cols
-from kstore.spark.reading.logs import Logs, Paths
+from kstore.spark.options import warn_of_passed_over
+from kstore.spark.paths import Paths
+from kstore.spark.reading.arrow_batches import read_arrow
+from kstore.spark.reading.batch_query import KStoreReader, all_columns, check_there, columns_of, plan
 from kstore.spark.reading.packing import context_of, session_parallelism
-from kstore.spark.reading.plan import Split, Topics, check_named, checked, chosen, resolve
-from kstore.spark.schema import TYPES, KStorePartition, all_columns, columns_of, spark_schema, tasks
+from kstore.spark.reading.plan import Split, Topics
+from kstore.spark.reading.source_options import SourceOptions
+from kstore.spark.schema import TYPES, spark_schema
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader
+    from pyspark.sql.datasource import DataSource
 except ImportError:  # Spark 3.5 has no data sources in Python; dataframe() does without
-    DataSource = DataSourceReader = object
-
-
-def plan(options: SourceOptions, parallelism: int | None = None) -> list[tuple[Split, ...]]:
-    """What the tasks of a batch query read."""
-    logs = Logs(options.roots, options.isolation)
-    return tasks(logs, _ranges(logs, options), options, parallelism)
-
-
-def _ranges(logs: Logs, options: SourceOptions) -> dict[TopicPartition, tuple[int, int]]:
-    """What a batch query reads of every partition."""
-    partitions = chosen(logs, options.topics)
-    lossy = {"fail_on_data_loss": options.fail_on_data_loss}
-    starts = resolve(logs, partitions, options.starting, start=True, **lossy)
-    ends = resolve(logs, partitions, options.ending, start=False, **lossy)
-    return {tp: (starts[tp], ends[tp]) for tp in partitions}
-
-
-def _check_there(options: SourceOptions, *, is_batch: bool) -> None:
-    """Whether there is what options name. A stream that is restarted goes on where it was, so the start that its options
-    name may be gone, and they may lack partitions that came since. SparkSourceError."""
-    logs = Logs(options.roots, options.isolation)
-    if is_batch:
-        _ranges(logs, options)
-        return
-    partitions = chosen(logs, options.topics)
-    table = options.starting.table
-    if table is not None and options.fail_on_data_loss:
-        check_named(logs, partitions, table, "startingOffsets")
-        for tp in partitions:
-            offset = table.get(tp.topic, {}).get(tp.partition, 0)
-            if offset > logs.end(tp):
-                checked(logs, tp, offset, fail_on_data_loss=True)
-
-
-class KStoreReader(DataSourceReader):  # type: ignore[misc]
-    """A batch query. It has no pushFilters: no released Spark gives right rows with it (tests/spark/filter_pushdown.md)."""
-
-    def __init__(
-        self, options: SourceOptions, columns: tuple[str, ...], parallelism: int | None = None
-    ) -> None:
-        self.options = options
-        self.columns = columns
-        self.parallelism = parallelism
-
-    def partitions(self) -> list[KStorePartition]:
-        """What the tasks read, planned now."""
-        return [KStorePartition(task) for task in plan(self.options, self.parallelism)]
-
-    def read(self, partition: Any) -> Iterator[Any]:
-        """Arrow batches; of the one empty partition that Spark makes where there are none, nothing."""
-        if partition is not None and partition.value is not None:
-            yield from cols.read_arrow(partition.value, self.columns)
+    DataSource = object
 
 
 class KStoreDataSource(DataSource):  # type: ignore[misc]
@@ -97,7 +47,7 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         """The columns where the user gives none. Then load() asks for it, so everything is checked here. Spark does not
         say whether a batch query or a stream begins; what has an end is a batch query."""
-        cols.require_pyarrow()
+        require_pyarrow()
         is_batch = any(name.lower().startswith("ending") for name in self.options)
         try:
             options = SourceOptions.of(self.options, stream=False)
@@ -105,12 +55,12 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
             if is_batch:
                 raise
             options = SourceOptions.of(self.options, stream=True)
-        _check_there(options, is_batch=is_batch)
+        check_there(options, is_batch=is_batch)
         return spark_schema(all_columns(options))
 
     def reader(self, schema: StructType) -> KStoreReader:
         """For spark.read."""
-        cols.require_pyarrow()
+        require_pyarrow()
         options = SourceOptions.of(self.options, stream=False)
         return KStoreReader(options, columns_of(schema), self.parallelism)
 
@@ -118,7 +68,7 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
         """For spark.readStream."""
         from kstore.spark.reading.stream import KStoreStreamReader  # not in Spark 3.5
 
-        cols.require_pyarrow()
+        require_pyarrow()
         options = SourceOptions.of(self.options, stream=True)
         return KStoreStreamReader(options, columns_of(schema), self.parallelism)
 
@@ -144,7 +94,7 @@ def register(spark: Any) -> None:
         raise failure(
             "KSTORE_UNSUPPORTED", "Spark 3.5 has no data sources in Python; use kstore.spark.dataframe"
         )
-    cols.require_pyarrow()
+    require_pyarrow()
     _compare_pythons()
     # A class of this session, pickled with what it holds: nothing else reaches the process that plans.
     own = type("KStoreDataSource", (KStoreDataSource,), {"parallelism": session_parallelism(spark)})
@@ -201,10 +151,10 @@ def dataframe(
         reader = spark.read.format("kstore").options(**given)
         if chosen_columns is not None:  # load() does not ask the source then
             if context_of(spark) is not None:
-                _check_there(checked_options, is_batch=True)
+                check_there(checked_options, is_batch=True)
             reader = reader.schema(spark_schema(chosen_columns))
         return reader.load()
-    cols.require_pyarrow()
+    require_pyarrow()
     warn_of_passed_over(given)
     planned = plan(checked_options)
     if chosen_columns is None:
@@ -226,7 +176,7 @@ class _MapInArrow:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from cols.read_arrow(self.tasks[number], self.columns)
+                yield from read_arrow(self.tasks[number], self.columns)
 
 
 def _text(value: Any) -> str:

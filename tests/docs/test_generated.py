@@ -29,7 +29,7 @@ def generator(name: str) -> ModuleType:
 # ---- pages ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", ["configuration.md", "command-line.md"])
+@pytest.mark.parametrize("page", ["configuration.md", "command-line.md", "spark.md"])
 def test_a_page_of_the_code(page: str) -> None:
     made = generator("generate_pages").PAGES[page]()
     assert made == (DOCS / page).read_text(encoding="utf-8"), "run: python docs/generate_pages.py"

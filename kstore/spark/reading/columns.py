@@ -1,7 +1,7 @@
 """The records of a split as columns. `read_columns` is the one place that makes them: everything else takes them."""
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -16,23 +16,18 @@ from kstore.engine.scan.column_builder import ColumnBuilder
 from kstore.engine.scan.column_scanner import ColumnScanner
 from kstore.engine.scan.predicate import Predicate
 from kstore.engine.segment.segment import Segment
-from kstore.errors import CorruptFileError, KstoreError, LibraryError
-from kstore.libraries import library
+from kstore.errors import CorruptFileError, KstoreError
 from kstore.log.files.truncations import read_truncations
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.segment_factory import SegmentFactory
 from kstore.spark.errors import SparkSourceError, failure, translated
+from kstore.spark.paths import ROOT_MAP, mapped_root
 from kstore.spark.reading.plan import Piece, Split
 from kstore.typed import Column
-
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""The columns there are, in the order of Spark's Kafka source; headers come when they are asked for."""
 
 MAX_RECORDS = 65_536  # of a batch of columns; Spark's hand-over is fastest so (spec spark 2)
 MAX_BYTES = 8 << 20
 FIRST_RECORDS = 1_000  # of the first one: a LIMIT stops a task only between batches
-ROOT_MAP = "KSTORE_ROOT_MAP"
-_MAX_MS = (2**63 - 1) // 1000  # of a time that 64 bits of microseconds can hold
 _T = TypeVar("_T")
 _TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
 _SCANNED = {
@@ -368,132 +363,3 @@ def _look_again(split: Split, place: _Place) -> PartitionLog | None:
         )
         raise _lost(split, place, start, reason)
     return log
-
-
-def mapped_root(root: str) -> str:
-    """The root as this machine sees it: the environment variable KSTORE_ROOT_MAP is FROM=TO, several with : between."""
-    for pair in os.environ.get(ROOT_MAP, "").split(os.pathsep):
-        source, equals, target = pair.partition("=")
-        source = source.rstrip("/")
-        if equals and source and (root == source or root.startswith(source + "/")):
-            return target.rstrip("/") + root[len(source) :]
-    return root
-
-
-# ---- Arrow --------------------------------------------------------------------------------------------------------
-
-
-def require_pyarrow() -> Any:
-    """The module pyarrow; KSTORE_NO_PYARROW."""
-    try:
-        return library("pyarrow")
-    except LibraryError as e:
-        raise failure("KSTORE_NO_PYARROW", f"{e}: pip install kstore[spark], on every machine") from e
-
-
-def arrow_schema(columns: Sequence[str]) -> Any:
-    """The Arrow schema of these columns: what Spark takes for the types of its Kafka source, nullable throughout."""
-    pa = require_pyarrow()
-    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-    types = {
-        "key": pa.binary(),
-        "value": pa.binary(),
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "timestampType": pa.int32(),
-        "headers": pa.list_(pa.field("element", header)),
-    }
-    return pa.schema([pa.field(name, types[name]) for name in columns])
-
-
-def to_arrow(batch: ColumnBatch, schema: Any) -> Any:
-    """A RecordBatch with the columns of a schema that arrow_schema made."""
-    pa = require_pyarrow()
-    return pa.RecordBatch.from_arrays([_array(pa, batch, field) for field in schema], schema=schema)
-
-
-def read_arrow(splits: Iterable[Split], columns: Sequence[str]) -> Iterator[Any]:
-    """The records of splits as RecordBatches with these columns. What small splits give is joined: each batch has its
-    cost on the way to the JVM."""
-    pa = require_pyarrow()
-    schema = arrow_schema(columns)
-    waiting: list[Any] = []
-    rows = size = 0
-    most = FIRST_RECORDS
-    for split in splits:
-        for batch in read_columns(split, columns, small_first=most == FIRST_RECORDS):
-            made = to_arrow(batch, schema)
-            waiting.append(made)
-            rows += made.num_rows
-            size += made.nbytes
-            if rows >= most or size >= MAX_BYTES // 2:
-                yield from _joined(pa, waiting)
-                waiting, rows, size, most = [], 0, 0, MAX_RECORDS // 2
-    yield from _joined(pa, waiting)
-
-
-def _joined(pa: Any, batches: list[Any]) -> list[Any]:
-    if len(batches) < 2:
-        return batches
-    return list(pa.Table.from_batches(batches).combine_chunks().to_batches())
-
-
-def _bytes_array(pa: Any, kind: Any, cells: BinaryInput) -> Any:
-    bits = None if cells.nulls is None else pa.py_buffer(numpy.packbits(~cells.nulls, bitorder="little"))
-    return pa.Array.from_buffers(
-        kind, len(cells), [bits, pa.py_buffer(cells.offsets), pa.py_buffer(cells.data)]
-    )
-
-
-def _microseconds(batch: ColumnBatch) -> NDArray[numpy.int64]:
-    """The timestamps as Spark has them. KSTORE_TIMESTAMP_OUT_OF_RANGE: Spark's Kafka source raises an error, too."""
-    assert batch.timestamps is not None
-    wrong = numpy.flatnonzero((batch.timestamps > _MAX_MS) | (batch.timestamps < -_MAX_MS))
-    if len(wrong):
-        raise failure(
-            "KSTORE_TIMESTAMP_OUT_OF_RANGE",
-            f"the record's timestamp, {batch.timestamps[wrong[0]]} ms, exceeds Spark's type TIMESTAMP, which ends in the "
-            "year 294247. Read without the column timestamp, by .schema(…) or columns=…, or read milliseconds by "
-            'partition_reader("batches") or ("records")',
-            topic=batch.topic,
-            partition=batch.partition,
-            offset=int(batch.offsets[wrong[0]]),
-        )
-    return batch.timestamps * 1000
-
-
-def _array(pa: Any, batch: ColumnBatch, field: Any) -> Any:
-    count = len(batch)
-    match field.name:
-        case "key" | "value":
-            cells = batch.keys if field.name == "key" else batch.values
-            assert cells is not None
-            return _bytes_array(pa, field.type, cells)
-        case "topic":
-            return pa.repeat(batch.topic, count)
-        case "partition":
-            return pa.repeat(pa.scalar(batch.partition, pa.int32()), count)
-        case "offset":
-            return pa.array(batch.offsets)
-        case "timestamp":
-            return pa.array(_microseconds(batch)).cast(field.type)
-        case "timestampType":
-            return pa.array(batch.timestamp_types)
-        case _:
-            assert batch.headers is not None
-            bounds = batch.headers.bounds
-            pairs = pa.StructArray.from_arrays(
-                [
-                    _bytes_array(pa, pa.string(), batch.headers.names),
-                    _bytes_array(pa, pa.binary(), batch.headers.values),
-                ],
-                fields=list(field.type.value_type),
-            )
-            some = numpy.packbits(
-                numpy.diff(bounds) > 0, bitorder="little"
-            )  # none at all: null, as in Kafka's source
-            return pa.Array.from_buffers(
-                field.type, count, [pa.py_buffer(some), pa.py_buffer(bounds)], children=[pairs]
-            )

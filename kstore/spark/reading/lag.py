@@ -16,7 +16,8 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from kstore.errors import KstoreError
 from kstore.log.files.layout import TopicPartition
-from kstore.spark.reading.logs import Isolation, Logs, Paths, roots_of
+from kstore.spark.paths import Paths, roots_of
+from kstore.spark.reading.logs import Isolation, Logs
 from kstore.store.metrics import head_of, labels_of
 
 try:

@@ -1,15 +1,16 @@
 """Which splits share a task, as small files share one in Spark's file sources. Needs no Spark."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kstore.arguments import instances
-from kstore.spark.reading.plan import LEAST_BYTES, TARGET_BYTES, Split, check_numbers
+from kstore.log.files.layout import TopicPartition
+from kstore.spark.options import OPEN_COST_BYTES, TARGET_BYTES
+from kstore.spark.reading.logs import Logs
+from kstore.spark.reading.plan import LEAST_BYTES, Split, check_numbers, split_ranges
+from kstore.spark.reading.source_options import SourceOptions
 
-OPEN_COST_BYTES = 64 << 10  # what a task reads in the time that a split takes beside its bytes, about 0.13 ms
-_PARALLELISM = (
-    200  # if the number of tasks that run at once is unknown; Spark makes as many partitions of a shuffle
-)
+_PARALLELISM = 200  # if it is unknown; Spark makes as many partitions of a shuffle
 
 
 def pack_splits(
@@ -49,6 +50,33 @@ def pack_splits(
         groups[-1].append(split)
         size += cost
     return [tuple(group) for group in groups]
+
+
+def tasks(
+    logs: Logs,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    options: SourceOptions,
+    parallelism: int | None,
+) -> list[tuple[Split, ...]]:
+    """What the tasks read of ranges of offsets that were resolved before. `parallelism`: how many can run at once, if the
+    options do not say."""
+    parallelism = options.min_partitions or options.parallelism or parallelism
+    splits = split_ranges(
+        logs,
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+        target_bytes=options.max_partition_bytes,
+        parallelism=parallelism,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    return pack_splits(
+        splits,
+        parallelism=parallelism,
+        max_records_per_partition=options.max_records_per_partition,
+        target_bytes=options.max_partition_bytes,
+        open_cost_bytes=options.open_cost_bytes,
+    )
 
 
 def parallelism_of(sc: Any) -> int | None:

@@ -16,9 +16,10 @@ from kstore.log.files.layout import CLUSTER_METADATA, TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.log.recovery.report import in_short
 from kstore.spark.errors import failure, translated
-from kstore.spark.reading.logs import Isolation, Logs, Paths, roots_of
+from kstore.spark.options import TARGET_BYTES
+from kstore.spark.paths import Paths, roots_of
+from kstore.spark.reading.logs import Isolation, Logs
 
-TARGET_BYTES = 128 << 20
 LEAST_BYTES = 4 << 20  # a task takes about as long to start as to read these
 EARLIEST, LATEST = -2, -1
 _MOST_NAMED = 5  # topics, in an error

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kstore.engine.record.batch import Record
+from kstore.spark.arrow import COLUMNS
 from kstore.spark.errors import failure
-from kstore.spark.reading import columns as cols
-from kstore.spark.reading.logs import Paths
+from kstore.spark.paths import Paths
+from kstore.spark.reading.arrow_batches import read_arrow
+from kstore.spark.reading.columns import iterate, read_columns, timestamp_type
 from kstore.spark.reading.packing import pack_splits, parallelism_of
 from kstore.spark.reading.plan import Split, Topics, plan_splits
 
 As = Literal["batches", "arrow", "records"]
 _DEFAULTS: dict[str, tuple[str, ...]] = {
     "batches": ("key", "value", "offset", "timestamp"),
-    "arrow": cols.COLUMNS[:-1],
+    "arrow": COLUMNS[:-1],
     "records": ("offset", "timestamp", "key", "value"),
 }
 
@@ -31,13 +33,13 @@ class PartitionReader:
         for item in items:
             splits = (item,) if isinstance(item, Split) else item
             if self.as_ == "arrow":
-                yield from cols.read_arrow(splits, self.columns)
+                yield from read_arrow(splits, self.columns)
                 continue
             for split in splits:
                 if self.as_ == "records":
                     yield from _tuples(split, self.columns)
                 else:
-                    yield from cols.read_columns(split, self.columns)
+                    yield from read_columns(split, self.columns)
 
 
 def partition_reader(as_: As = "batches", columns: Sequence[str] | None = None) -> PartitionReader:
@@ -52,8 +54,8 @@ def partition_reader(as_: As = "batches", columns: Sequence[str] | None = None) 
         raise ValueError(f"as_ is one of {', '.join(_DEFAULTS)}, not {as_!r}")
     chosen = tuple(columns) if columns is not None else _DEFAULTS[as_]
     for name in chosen:
-        if name not in cols.COLUMNS:
-            raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(cols.COLUMNS)}")
+        if name not in COLUMNS:
+            raise failure("KSTORE_INVALID_SCHEMA", f"no column {name!r}; there are {', '.join(COLUMNS)}")
     return PartitionReader(as_, chosen)
 
 
@@ -77,10 +79,10 @@ def rdd(
 
 def _tuples(split: Split, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     if columns == _DEFAULTS["records"]:
-        for record in cols.iterate(split):
+        for record in iterate(split):
             yield record.offset, record.timestamp, record.key, record.value
         return
-    for record in cols.iterate(split):
+    for record in iterate(split):
         yield tuple(_cell(split, record, name) for name in columns)
 
 
@@ -91,6 +93,6 @@ def _cell(split: Split, record: Record, name: str) -> Any:
         case "partition":
             return split.partition
         case "timestampType":
-            return cols.timestamp_type(record)
+            return timestamp_type(record)
         case _:
             return getattr(record, name)

@@ -11,11 +11,12 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from kstore.log.files.layout import TopicPartition
 from kstore.spark.errors import failure
-from kstore.spark.options import SourceOptions
-from kstore.spark.reading.columns import read_arrow
+from kstore.spark.reading.arrow_batches import read_arrow
+from kstore.spark.reading.batch_query import KStorePartition
 from kstore.spark.reading.logs import Logs
+from kstore.spark.reading.packing import tasks
 from kstore.spark.reading.plan import checked, chosen, resolve
-from kstore.spark.schema import KStorePartition, tasks
+from kstore.spark.reading.source_options import SourceOptions
 
 try:
     from pyspark.sql.streaming.datasource import (

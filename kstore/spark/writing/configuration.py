@@ -6,7 +6,7 @@ from kstore.config import LogConfig, changed
 from kstore.log.files.layout import TopicPartition
 from kstore.log.files.log_dir_state import kept_options
 from kstore.log.files.option_file import in_python
-from kstore.spark.reading.columns import mapped_root
+from kstore.spark.paths import mapped_root
 
 
 class Configurations:

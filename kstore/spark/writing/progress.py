@@ -9,7 +9,7 @@ from kstore.engine.segment.segment import Segment
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import SparkSourceError, failure
-from kstore.spark.reading.columns import mapped_root
+from kstore.spark.paths import mapped_root
 from kstore.spark.writing.journal import Body, Mark, Pending
 from kstore.spark.writing.staging import Staged, StagedFile
 

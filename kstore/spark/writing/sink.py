@@ -28,8 +28,7 @@ from kstore.log.files.lock import once_free
 from kstore.log.recovery.presence import require_partition
 from kstore.log.writer import LogWriter
 from kstore.spark.errors import SparkSourceError, failure, translated
-from kstore.spark.reading.columns import mapped_root
-from kstore.spark.reading.logs import no_log_directory
+from kstore.spark.paths import mapped_root, no_log_directory
 from kstore.spark.writing.configuration import Configurations
 from kstore.spark.writing.journal import JOURNAL, Journal, LastBatch, Pending, Source, Transaction
 from kstore.spark.writing.progress import NOTHING, Progress, mark_of, parts, progress

@@ -17,8 +17,9 @@ from kstore.libraries import library
 from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
+from kstore.spark.arrow import require_pyarrow
 from kstore.spark.errors import failure, translated
-from kstore.spark.reading.columns import mapped_root, require_pyarrow
+from kstore.spark.paths import mapped_root
 from kstore.spark.writing.configuration import Configurations
 from kstore.spark.writing.partitioner import partitions_of_keys
 

@@ -11,7 +11,7 @@ from kstore.errors import KstoreError
 from kstore.log.files.layout import TopicPartition
 from kstore.log.partition import PartitionLog
 from kstore.spark.errors import SparkSourceError
-from kstore.spark.reading.columns import mapped_root
+from kstore.spark.paths import mapped_root
 from kstore.spark.writing.journal import Journal, LastBatch, Transaction
 from kstore.spark.writing.progress import progress
 from kstore.spark.writing.staging import Staged

@@ -13,7 +13,7 @@ from kstore.log.files import layout
 from kstore.log.files.layout import TopicPartition
 from kstore.log.writer import LogWriter
 from kstore.spark.errors import failure, translated
-from kstore.spark.reading.columns import mapped_root
+from kstore.spark.paths import mapped_root
 from kstore.spark.writing.journal import Body, Moved
 from kstore.spark.writing.progress import Progress, body_of
 from kstore.spark.writing.staging import Staged

@@ -23,13 +23,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kstore.spark.arrow import arrow_schema, require_pyarrow
 from kstore.spark.errors import SparkSourceError, failure
-from kstore.spark.options import SinkOptions, canonical
-from kstore.spark.reading import columns as cols
 from kstore.spark.schema import spark_schema
 from kstore.spark.writing.checkpoint import source_of
 from kstore.spark.writing.heartbeat import Heartbeat
 from kstore.spark.writing.sink import Sink, Source, Transaction
+from kstore.spark.writing.sink_options import SinkOptions
 from kstore.spark.writing.staging import Staged
 
 try:
@@ -93,9 +93,9 @@ class _Target:
     counts: Mapping[str, int]
 
     @classmethod
-    def of(cls, given: Mapping[str, str], schema: StructType) -> "_Target":
-        cols.require_pyarrow()
-        options = SinkOptions.of(given)
+    def of(cls, given: Mapping[str, str], schema: StructType, *, stream: bool = False) -> "_Target":
+        require_pyarrow()
+        options = SinkOptions.of(given, stream=stream)
         check_schema(schema, options.topic)
         return cls(options.root, options, Sink(options.root).counts())
 
@@ -199,14 +199,14 @@ class KStoreStreamRowWriter(_Streaming, DataSourceStreamWriter):  # type: ignore
 
     def __init__(self, target: _Target, schema: StructType) -> None:
         super().__init__(target)
-        pa = cols.require_pyarrow()
+        pa = require_pyarrow()
         own = {
             column.name: pa.string()
             for column in schema.fields
             if column.name in ("key", "value") and isinstance(column.dataType, StringType)
         }
         fields = [
-            pa.field(field.name, own.get(field.name, field.type)) for field in cols.arrow_schema(schema.names)
+            pa.field(field.name, own.get(field.name, field.type)) for field in arrow_schema(schema.names)
         ]
         self.schema = pa.schema(fields)
 
@@ -215,7 +215,7 @@ class KStoreStreamRowWriter(_Streaming, DataSourceStreamWriter):  # type: ignore
         return self._write(self._batches(iterator))
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[Any]:
-        pa = cols.require_pyarrow()
+        pa = require_pyarrow()
         while some := list(islice(rows, _ROWS)):
             cells = [row.asDict(recursive=True) for row in some]
             for row in cells:
@@ -243,11 +243,7 @@ def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: boo
 
 def stream_writer(given: Mapping[str, str], schema: StructType) -> Any:
     """The writer of a query."""
-    if "txnId" in canonical(given):
-        raise failure(
-            "KSTORE_INVALID_OPTION", "txnId is for batch jobs; a stream's id is its query and batch"
-        )
-    target = _Target.of(given, schema)
+    target = _Target.of(given, schema, stream=True)
     if DataSourceStreamArrowWriter is not None:
         return KStoreStreamWriter(target)
     return KStoreStreamRowWriter(target, schema)
