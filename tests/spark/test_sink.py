@@ -596,24 +596,6 @@ def test_a_damaged_journal(tmp_path: Path, content: str) -> None:
         sink.status()
 
 
-def test_journals_of_older_versions(ram: Path) -> None:
-    sink, journal = Sink(ram / "log"), ram / "log" / JOURNAL
-    (ram / "log").mkdir()
-    old: dict[str, Any] = {"version": 1, "producer": 7, "epoch": 3, "queries": {"query": 4}, "jobs": ["one"]}
-    journal.write_text(json.dumps(old | {"pending": None}))
-    assert not publish(sink, "one")
-    assert not publish(sink, "query", 4)
-    assert publish(sink, "query", 5)
-    assert values(ram / "log") == wanted("query-5")
-    text = json.loads(journal.read_text())
-    text["queries"]["query"][2] = "digest"  # as the first journals of version 2 had it
-    journal.write_text(json.dumps(text))
-    assert sink.status().queries == {"query": (5, {"t": 60}, ("digest", ""))}
-    journal.write_text(json.dumps(old | {"pending": {"transaction": ["two", None], "staged": []}}))
-    with pytest.raises(SparkSourceError, match=r"KSTORE_UNSUPPORTED: .*an older kstore began a transaction"):
-        publish(sink, "three")
-
-
 def test_the_journal_forgets_the_oldest_ids(ram: Path) -> None:
     """The last 1,000 jobs, and the last micro-batch of the 1,000 queries that published last, are remembered."""
     sink = Sink(ram / "log")

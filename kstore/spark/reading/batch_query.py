@@ -28,6 +28,12 @@ class KStorePartition(InputPartition):  # type: ignore[misc]
         self.value = value
 
 
+def read_partition(partition: Any, columns: tuple[str, ...]) -> Iterator[Any]:
+    """Arrow batches of a task; none of the empty partition that Spark makes if there are no others."""
+    if partition is not None and partition.value is not None:
+        yield from read_arrow(partition.value, columns)
+
+
 def all_columns(options: SourceOptions) -> tuple[str, ...]:
     """The columns of a reader for which no schema is given."""
     return COLUMNS if options.include_headers else COLUMNS[:-1]
@@ -96,6 +102,5 @@ class KStoreReader(DataSourceReader):  # type: ignore[misc]
         return [KStorePartition(task) for task in plan(self.options, self.parallelism)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Arrow batches; of the one empty partition that Spark makes where there are none, nothing."""
-        if partition is not None and partition.value is not None:
-            yield from read_arrow(partition.value, self.columns)
+        """Arrow batches."""
+        return read_partition(partition, self.columns)

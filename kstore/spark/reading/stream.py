@@ -11,8 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from kstore.log.files.layout import TopicPartition
 from kstore.spark.errors import failure
-from kstore.spark.reading.arrow_batches import read_arrow
-from kstore.spark.reading.batch_query import KStorePartition
+from kstore.spark.reading.batch_query import KStorePartition, read_partition
 from kstore.spark.reading.logs import Logs
 from kstore.spark.reading.packing import tasks
 from kstore.spark.reading.plan import checked, chosen, resolve
@@ -202,8 +201,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Arrow batches."""
-        if partition is not None and partition.value is not None:
-            yield from read_arrow(partition.value, self.columns)
+        return read_partition(partition, self.columns)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: Spark's checkpoint keeps the offsets."""

@@ -56,21 +56,19 @@ class Source(NamedTuple):
     @classmethod
     def of(cls, raw: Any) -> "Source | None":
         """From JSON."""
-        return None if raw is None else cls(raw) if isinstance(raw, str) else cls(*raw)
+        return None if raw is None else cls(*raw)
 
 
 class LastBatch(NamedTuple):
     """The last micro-batch that a query published: its number, its records by topic, its input (None: unknown)."""
 
     number: int
-    records: Mapping[str, int] | None = None
+    records: Mapping[str, int]
     source: Source | None = None
 
     @classmethod
     def of(cls, raw: Any) -> "LastBatch":
         """From JSON."""
-        if not isinstance(raw, list):
-            return cls(raw)
         number, records, source = raw
         return cls(number, records, Source.of(source))
 
@@ -127,15 +125,8 @@ class Journal:
             raise translated(e, file=path) from e
         except (CorruptCheckpointError, ValueError, RecursionError) as e:
             raise failure("KSTORE_CORRUPT_FILE", f"no journal: {e}", file=path) from None
-        if not isinstance(content, dict) or content.get("version") not in (1, _VERSION):
-            raise failure("KSTORE_CORRUPT_FILE", f"no journal of version 1 or {_VERSION}", file=path)
-        if content["version"] == 1 and content.get("pending") is not None:
-            raise failure(
-                "KSTORE_UNSUPPORTED",
-                "an older kstore began a transaction there and did not finish it: let that version finish it, "
-                "by kstore.spark.publish.Sink(path).recover()",
-                file=path,
-            )
+        if not isinstance(content, dict) or content.get("version") != _VERSION:
+            raise failure("KSTORE_CORRUPT_FILE", f"no journal of version {_VERSION}", file=path)
         try:
             return cls(path, content)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
@@ -177,7 +168,7 @@ class Journal:
                 "a new, empty checkpoint directory, and startingOffsets that say where it goes on",
                 file=self._path,
             )
-        if not known and last.records is not None and last.records != count_by_topic(staged):
+        if not known and last.records != count_by_topic(staged):
             warnings.warn(
                 f"{self._path}: micro-batch {number} of query {name} was published with other numbers of records "
                 f"({last.records}) than it has now ({count_by_topic(staged)}), and is passed over. If its checkpoint "

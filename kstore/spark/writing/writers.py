@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from kstore.spark.arrow import arrow_schema, require_pyarrow
 from kstore.spark.errors import SparkSourceError, failure
-from kstore.spark.schema import spark_schema
+from kstore.spark.schema import TYPES
 from kstore.spark.writing.checkpoint import source_of
 from kstore.spark.writing.heartbeat import Heartbeat
 from kstore.spark.writing.sink import Sink, Source, Transaction
@@ -37,14 +37,13 @@ try:
 except ImportError:  # Spark 4.0: rows
     DataSourceStreamArrowWriter = None
 
-_HEADERS = spark_schema(["headers"]).fields[0].dataType
 _TAKEN: dict[str, tuple[DataType, ...]] = {
     "value": (BinaryType(), StringType()),
     "key": (BinaryType(), StringType()),
     "topic": (StringType(),),
     "partition": (IntegerType(),),
     "timestamp": (TimestampType(),),
-    "headers": (_HEADERS,),
+    "headers": (TYPES["headers"],),
 }
 _PASSED_OVER = ("offset", "timestampType")  # the log gives them anew
 _ROWS = 10_000
