@@ -1,7 +1,8 @@
 """kstore in Spark: logs become RDDs and DataFrames, and results go back into a log, without a broker.
 
-`plan_splits`, `pack_splits`, `partition_reader` and `rdd` need pyspark 3.5 or later and no pyarrow; `dataframe` and the
-data source "kstore" need pyarrow (pip install kstore[spark]). Nothing of pyspark is imported before it is used.
+`plan_splits`, `pack_splits`, `partition_reader` and `rdd` need pyspark 3.5 or later and no pyarrow;
+`dataframe` and the data source "kstore" need pyarrow (pip install kstore[spark]). Nothing of pyspark is
+imported before it is used.
 """
 
 from importlib import import_module

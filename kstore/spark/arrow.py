@@ -20,7 +20,8 @@ def require_pyarrow() -> Any:
 
 
 def arrow_schema(columns: Sequence[str]) -> Any:
-    """The Arrow schema of these columns: what Spark takes for the types of its Kafka source, nullable throughout."""
+    """The Arrow schema of these columns: what Spark takes for the types of its Kafka source, nullable
+    throughout."""
     pa = require_pyarrow()
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
     types = {

@@ -1,4 +1,5 @@
-"""The data source "kstore" for spark.read, spark.readStream and their writers, and dataframe(). Imports pyspark."""
+"""The data source "kstore" for spark.read, spark.readStream and their writers, and dataframe(). Imports
+pyspark."""
 
 import json
 import os
@@ -30,7 +31,8 @@ except ImportError:  # Spark 3.5 has no data sources in Python; dataframe() does
 
 
 class KStoreDataSource(DataSource):  # type: ignore[misc]
-    """Logs in kstore's directories, with the schema and options of Spark's Kafka source; `path` is the log directory."""
+    """Logs in kstore's directories, with the schema and options of Spark's Kafka source; `path` is the log
+    directory."""
 
     # How many tasks of the session can run at once, as far as register() knows.
     parallelism: int | None = None
@@ -45,8 +47,8 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
         warn_of_passed_over(options)
 
     def schema(self) -> StructType:
-        """The columns where the user gives none. Then load() asks for it, so everything is checked here. Spark does not
-        say whether a batch query or a stream begins; what has an end is a batch query."""
+        """The columns where the user gives none. Then load() asks for it, so everything is checked here.
+        Spark does not say whether a batch query or a stream begins; what has an end is a batch query."""
         require_pyarrow()
         is_batch = any(name.lower().startswith("ending") for name in self.options)
         try:
@@ -85,7 +87,7 @@ class KStoreDataSource(DataSource):  # type: ignore[misc]
         return stream_writer(self.options, schema)
 
 
-# ---- from a program -----------------------------------------------------------------------------------------------
+# ---- from a program ----------------------------------------------------------------------------------------
 
 
 def register(spark: Any) -> None:
@@ -112,8 +114,8 @@ def _compare_pythons() -> None:
     found = shutil.which("python3")
     if found is None or os.path.dirname(found) != os.path.dirname(sys.executable):  # noqa: PTH120
         warnings.warn(
-            f"Spark's workers will run {found}, not {sys.executable}: set PYSPARK_PYTHON before the session begins "
-            "if kstore is installed only here",
+            f"Spark's workers will run {found}, not {sys.executable}: set PYSPARK_PYTHON before the session "
+            "begins if kstore is installed only here",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -128,11 +130,12 @@ def dataframe(
     via: Literal["auto", "datasource", "mapInArrow"] = "auto",
     **options: Any,
 ) -> Any:
-    """A DataFrame of topics in a log directory `path`, or in several: names, a compiled pattern, or {topic: partitions}; options as of format("kstore").
+    """A DataFrame of topics in a log directory `path`, or in several: names, a compiled pattern, or {topic:
+    partitions}; options as of format("kstore").
 
-    `columns` is what to read of kstore.spark.COLUMNS: fewer are faster. Through the data source where Spark has them,
-    else through mapInArrow, with the same columns and rows. It is a snapshot: records that come later are in another
-    dataframe().
+    `columns` is what to read of kstore.spark.COLUMNS: fewer are faster. Through the data source where Spark
+    has them, else through mapInArrow, with the same columns and rows. It is a snapshot: records that come
+    later are in another dataframe().
     """
     given = {name: _text(value) for name, value in options.items()} | _topic_option(topics)
     paths = [fspath(path)] if isinstance(path, str | PathLike) else [fspath(one) for one in path]

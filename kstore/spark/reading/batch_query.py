@@ -71,8 +71,8 @@ def ranges_of(logs: Logs, options: SourceOptions) -> dict[TopicPartition, tuple[
 
 
 def check_there(options: SourceOptions, *, is_batch: bool) -> None:
-    """Whether there is what options name. A stream that is restarted goes on where it was, so the start that its options
-    name may be gone, and they may lack partitions that came since. SparkSourceError."""
+    """Whether there is what options name. A stream that is restarted goes on where it was, so the start that
+    its options name may be gone, and they may lack partitions that came since. SparkSourceError."""
     logs = Logs(options.roots, options.isolation)
     if is_batch:
         ranges_of(logs, options)
@@ -88,7 +88,8 @@ def check_there(options: SourceOptions, *, is_batch: bool) -> None:
 
 
 class KStoreReader(DataSourceReader):  # type: ignore[misc]
-    """A batch query. It has no pushFilters: no released Spark gives right rows with it (tests/spark/filter_pushdown.md)."""
+    """A batch query. It has no pushFilters: no released Spark gives right rows with it
+    (tests/spark/filter_pushdown.md)."""
 
     def __init__(
         self, options: SourceOptions, columns: tuple[str, ...], parallelism: int | None = None

@@ -1,4 +1,5 @@
-"""The records of a split as columns. `read_columns` is the one place that makes them: everything else takes them."""
+"""The records of a split as columns. `read_columns` is the one place that makes them: everything else takes
+them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -64,10 +65,11 @@ class HeaderCells:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch:
-    """Records of one partition as numpy columns, in the order of their offsets; None for a column not asked for.
+    """Records of one partition as numpy columns, in the order of their offsets; None for a column not asked
+    for.
 
-    timestamps are milliseconds, -1 for none; timestamp_types 0 for create time, 1 for log append time, -1 for none.
-    It owns its bytes, so it can be kept and pickled.
+    timestamps are milliseconds, -1 for none; timestamp_types 0 for create time, 1 for log append time, -1 for
+    none. It owns its bytes, so it can be kept and pickled.
     """
 
     topic: str

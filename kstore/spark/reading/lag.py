@@ -1,7 +1,7 @@
 """How far streaming queries are behind. Imports pyspark.
 
-Spark lets a source in Python say where its logs end, and no more: offsets stand in a query's progress, times cannot. So
-the times come from here: a listener that looks into the logs after every trigger.
+Spark lets a source in Python say where its logs end, and no more: offsets stand in a query's progress, times
+cannot. So the times come from here: a listener that looks into the logs after every trigger.
 """
 
 import ast
@@ -36,8 +36,9 @@ _ENDED_KEPT = 100
 class Lag(NamedTuple):
     """How far a query is behind in one partition.
 
-    `offset` is the next that it reads, `end_offset` where the log ends (None if that is unknown). `ms` is how old the first
-    record is that it has not read yet, by its timestamp: 0 if it has read all, None if that is unknown.
+    `offset` is the next that it reads, `end_offset` where the log ends (None if that is unknown). `ms` is how
+    old the first record is that it has not read yet, by its timestamp: 0 if it has read all, None if that is
+    unknown.
     """
 
     offset: int
@@ -53,8 +54,8 @@ class Lag(NamedTuple):
 class QueryLag(NamedTuple):
     """How far a query was behind after its last trigger.
 
-    `batch` is the last micro-batch, `timestamp` when it was triggered, as Spark writes it. `partitions` has Lag by topic and
-    partition. `is_active` is False once the query has ended.
+    `batch` is the last micro-batch, `timestamp` when it was triggered, as Spark writes it. `partitions` has
+    Lag by topic and partition. `is_active` is False once the query has ended.
     """
 
     id: str
@@ -72,7 +73,8 @@ class QueryLag(NamedTuple):
 
     @property
     def ms(self) -> int | None:
-        """How old the oldest record is that is not read yet; 0 if there is none, None if it is unknown of one partition."""
+        """How old the oldest record is that is not read yet; 0 if there is none, None if it is unknown of one
+        partition."""
         times = [lag.ms for lag in self.partitions.values()]
         return None if None in times else max((ms or 0 for ms in times), default=0)
 
@@ -93,15 +95,15 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         ...
         lag.queries["orders"].offsets, lag.queries["orders"].ms
 
-    `path` is the log directory that the queries read, or several, as the driver sees them. Without it, offsets come from
-    the query's progress (Spark 4.2 and later tell where the logs end), and times are unknown. `isolation` as the queries
-    have it: with "read_committed" a log ends where the first open transaction begins. SparkSourceError if there is no log
-    directory.
+    `path` is the log directory that the queries read, or several, as the driver sees them. Without it,
+    offsets come from the query's progress (Spark 4.2 and later tell where the logs end), and times are
+    unknown. `isolation` as the queries have it: with "read_committed" a log ends where the first open
+    transaction begins. SparkSourceError if there is no log directory.
 
-    Each trigger is also logged, by logging.getLogger("kstore.spark.lag") at level INFO. Spark tells listeners a moment
-    after the trigger, in a thread of its own. When a query has nothing to read, it tells them every 10 seconds.
-    With Spark Connect, remove the listener after `is_active` of its queries has become False: Spark's removeListener
-    waits for ever if an event is on its way.
+    Each trigger is also logged, by logging.getLogger("kstore.spark.lag") at level INFO. Spark tells listeners
+    a moment after the trigger, in a thread of its own. When a query has nothing to read, it tells them every
+    10 seconds. With Spark Connect, remove the listener after `is_active` of its queries has become False:
+    Spark's removeListener waits for ever if an event is on its way.
     """
 
     def __init__(self, path: Paths | None = None, *, isolation: Isolation = "read_uncommitted") -> None:
@@ -123,11 +125,12 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         return {name: query.as_dict() for name, query in self.queries.items()}
 
     def prometheus(self) -> str:
-        """The active queries as Prometheus reads metrics (text format 0.0.4), for a server of yours to answer with."""
+        """The active queries as Prometheus reads metrics (text format 0.0.4), for a server of yours to answer
+        with."""
         active = {name: query for name, query in self.queries.items() if query.is_active}
         return "".join(f"{line}\n" for line in _metrics(active))
 
-    # ---- called by Spark ------------------------------------------------------------------------------------------
+    # ---- called by Spark -----------------------------------------------------------------------------------
 
     def onQueryStarted(self, event: Any) -> None:
         """Nothing is known yet."""
@@ -247,7 +250,8 @@ def _line(query: QueryLag) -> str:
     ms = "unknown" if query.ms is None else f"{query.ms / 1000:.3f} s"
     behind = {tp: lag.offsets or 0 for tp, lag in query.partitions.items()}
     most = max(behind, key=behind.__getitem__, default=None)
-    text = f"query {query.name or query.id}, micro-batch {query.batch}: offsets behind {offsets}, time behind {ms}"
+    text = f"query {query.name or query.id}, micro-batch {query.batch}"
+    text += f": offsets behind {offsets}, time behind {ms}"
     return f"{text}, most in {most}: {behind[most]}" if most is not None and behind[most] else text
 
 

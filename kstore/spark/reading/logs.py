@@ -16,7 +16,8 @@ Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 @dataclass(slots=True)
 class Logs:
-    """The logs of one or more log directories, opened once each; `refresh` takes in what was written since."""
+    """The logs of one or more log directories, opened once each; `refresh` takes in what was written
+    since."""
 
     roots: tuple[str, ...]
     isolation: Isolation = "read_uncommitted"

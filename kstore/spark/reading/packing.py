@@ -23,11 +23,11 @@ def pack_splits(
 ) -> list[tuple[Split, ...]]:
     """Splits that share a task: each tuple is what one task should read. Their order stays as it is.
 
-    `parallelism` is how many tasks can run at once: no task gets more than its share of all bytes, so that all have
-    something to do. If it is None, the share is that of 200 tasks, but at least 4 MiB. No task gets more than
-    `target_bytes`, or than `max_records_per_partition` offsets. A split counts for its size, and for `open_cost_bytes`
-    before the next one; one that is larger has a task for itself. This is the formula of Spark's file sources.
-    SparkSourceError, TypeError.
+    `parallelism` is how many tasks can run at once: no task gets more than its share of all bytes, so that
+    all have something to do. If it is None, the share is that of 200 tasks, but at least 4 MiB. No task gets
+    more than `target_bytes`, or than `max_records_per_partition` offsets. A split counts for its size, and
+    for `open_cost_bytes` before the next one; one that is larger has a task for itself. This is the formula
+    of Spark's file sources. SparkSourceError, TypeError.
     """
     splits = instances("splits", splits, Split)
     check_numbers(
@@ -58,8 +58,8 @@ def tasks(
     options: SourceOptions,
     parallelism: int | None,
 ) -> list[tuple[Split, ...]]:
-    """What the tasks read of ranges of offsets that were resolved before. `parallelism`: how many can run at once, if the
-    options do not say."""
+    """What the tasks read of ranges of offsets that were resolved before. `parallelism`: how many can run at
+    once, if the options do not say."""
     parallelism = options.min_partitions or options.parallelism or parallelism
     splits = split_ranges(
         logs,
@@ -80,7 +80,8 @@ def tasks(
 
 
 def parallelism_of(sc: Any) -> int | None:
-    """How many tasks of a SparkContext can run at once; None while no executor of a cluster has registered."""
+    """How many tasks of a SparkContext can run at once; None while no executor of a cluster has
+    registered."""
     is_known = sc.master.startswith("local") or sc.getConf().contains("spark.default.parallelism")
     if not is_known and sc._jsc.sc().getExecutorMemoryStatus().size() < 2:  # the driver is one
         return None
@@ -93,8 +94,8 @@ def context_of(session: Any) -> Any:
 
 
 def session_parallelism(session: Any) -> int | None:
-    """How many tasks of a session can run at once, or what its configuration says for Spark's file sources; None if that
-    is unknown, as over Spark Connect."""
+    """How many tasks of a session can run at once, or what its configuration says for Spark's file sources;
+    None if that is unknown, as over Spark Connect."""
     for name in ("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism"):
         if number := session.conf.get(name, None):
             return int(number)

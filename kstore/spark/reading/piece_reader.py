@@ -1,4 +1,5 @@
-"""The records of one piece of a split: as it was planned while its file is still the planned one, else as the log is now."""
+"""The records of one piece of a split: as it was planned while its file is still the planned one, else as the
+log is now."""
 
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -113,7 +114,8 @@ class PieceReader:
         planned: Callable[[Segment], Generator[_T, None, bool]],
         now: Callable[[PartitionLog], Iterator[_T]],
     ) -> Iterator[_T]:
-        """What `planned` yields of the planned segment; if the file changes before the end, then what `now` yields."""
+        """What `planned` yields of the planned segment; if the file changes before the end, then what `now`
+        yields."""
         try:
             segment = self._segment()
             if segment is None or not (yield from self._as_planned(segment, planned)):
@@ -173,7 +175,8 @@ class PieceReader:
             if not os.path.isdir(mapped_root(split.root)):  # noqa: PTH112
                 raise failure(
                     "KSTORE_PATH_NOT_FOUND",
-                    f"this executor sees no log directory there; {ROOT_MAP}=FROM=TO in its environment maps the path",
+                    f"this executor sees no log directory there; {ROOT_MAP}=FROM=TO in its environment maps "
+                    "the path",
                     topic=split.topic,
                     partition=split.partition,
                     file=self.directory,
@@ -184,8 +187,8 @@ class PieceReader:
         if (log is None or first > start or end < stop) and split.fail_on_data_loss:
             found = "nothing" if log is None else f"offsets {first} to {end} (exclusive)"
             reason = (
-                f"offsets {start} to {stop} (exclusive) were there when the job was planned, now there is {found}; "
-                "failOnDataLoss=false goes on without them"
+                f"offsets {start} to {stop} (exclusive) were there when the job was planned, now there is "
+                f"{found}; failOnDataLoss=false goes on without them"
             )
             raise self._lost(start, reason)
         return log
@@ -195,7 +198,8 @@ class PieceReader:
         return "read_uncommitted" if self.split.aborted is None else "read_committed"
 
     def _aborted(self) -> list[tuple[int, int, int]] | None:
-        """The aborted transactions whose markers are not before the piece: the reader would wait for those markers."""
+        """The aborted transactions whose markers are not before the piece: the reader would wait for those
+        markers."""
         if self.split.aborted is None:
             return None
         return [txn for txn in self.split.aborted if txn[2] >= self.piece.base_offset]

@@ -1,4 +1,5 @@
-"""Splits: what each task of a job reads. Made on the driver from indexes and headers alone; needs no Spark."""
+"""Splits: what each task of a job reads. Made on the driver from indexes and headers alone; needs no
+Spark."""
 
 import operator
 import re
@@ -30,7 +31,8 @@ PerPartition: TypeAlias = Mapping[str, Mapping[int, int]]
 
 
 class Piece(NamedTuple):
-    """Whole batches of one segment: `size` bytes at `position` of its file; the first batch has `base_offset`."""
+    """Whole batches of one segment: `size` bytes at `position` of its file; the first batch has
+    `base_offset`."""
 
     stem: str
     segment_offset: int
@@ -44,10 +46,11 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The records of one partition with start <= offset < stop, and where they lie. Plain values, so it pickles small.
+    """The records of one partition with start <= offset < stop, and where they lie. Plain values, so it
+    pickles small.
 
-    No two splits share a batch. `aborted` holds (producer id, first offset, marker's offset) of the transactions to be
-    left out, None where everything is read.
+    No two splits share a batch. `aborted` holds (producer id, first offset, marker's offset) of the
+    transactions to be left out, None where everything is read.
     """
 
     root: str
@@ -68,7 +71,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where reading starts and ends. A timestamp wins over timestamps for each partition, and those over offsets."""
+    """Where reading starts and ends. A timestamp wins over timestamps for each partition, and those over
+    offsets."""
 
     offsets: Literal["earliest", "latest"] | PerPartition = "earliest"
     timestamp: int | None = None
@@ -81,7 +85,8 @@ class Bounds:
                 choice("offsets", self.offsets, ("earliest", "latest"))
             elif not isinstance(self.offsets, Mapping):
                 raise TypeError(
-                    f'offsets are "earliest", "latest" or {{topic: {{partition: offset}}}}, not {self.offsets!r:.80}'
+                    f'offsets are "earliest", "latest" or {{topic: {{partition: offset}}}}, not '
+                    f"{self.offsets!r:.80}"
                 )
             choice("when_none_later", self.when_none_later, ("error", "latest"))
         except (TypeError, ValueError) as e:
@@ -102,7 +107,8 @@ END = Bounds("latest")
 def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
     """The partitions meant: names (also one text with commas), a compiled pattern, or {topic: partitions}.
 
-    KSTORE_TOPIC_NOT_FOUND for a name that is not there; a pattern may match nothing. KSTORE_INVALID_OPTION for what is none.
+    KSTORE_TOPIC_NOT_FOUND for a name that is not there; a pattern may match nothing. KSTORE_INVALID_OPTION
+    for what is none.
     """
     there = logs.names()
     if isinstance(topics, re.Pattern):
@@ -129,7 +135,8 @@ def chosen(logs: Logs, topics: Topics) -> list[TopicPartition]:
 
 
 def check_named(logs: Logs, partitions: Iterable[TopicPartition], table: PerPartition, name: str) -> None:
-    """KSTORE_INVALID_OPTION if a table of offsets or timestamps names a partition that is not read, as in Kafka's source."""
+    """KSTORE_INVALID_OPTION if a table of offsets or timestamps names a partition that is not read, as in
+    Kafka's source."""
     read = set(partitions)
     for topic, own in table.items():
         for partition in own:
@@ -165,8 +172,8 @@ def _by_time(logs: Logs, tp: TopicPartition, timestamp: int, bounds: Bounds, *, 
     if start and bounds.when_none_later == "error":
         raise failure(
             "KSTORE_OFFSET_OUT_OF_RANGE",
-            f"no record at or after timestamp {timestamp}; "
-            "startingOffsetsByTimestampStrategy=latest starts at the end instead",
+            f"no record at or after timestamp {timestamp}; startingOffsetsByTimestampStrategy=latest starts "
+            "at the end instead",
             topic=tp.topic,
             partition=tp.partition,
         )
@@ -222,7 +229,8 @@ def resolve(
 
 
 def checked(logs: Logs, tp: TopicPartition, offset: int, *, fail_on_data_loss: bool) -> int:
-    """The offset, if it lies in the log; KSTORE_DATA_LOST, or the nearest that does if losses are to be passed over."""
+    """The offset, if it lies in the log; KSTORE_DATA_LOST, or the nearest that does if losses are to be
+    passed over."""
     first, end = logs.open(tp).log_start_offset, logs.end(tp)
     if first <= offset <= end:
         return offset
@@ -252,14 +260,16 @@ def plan_splits(
     isolation: Isolation = "read_uncommitted",
     fail_on_data_loss: bool = True,
 ) -> list[Split]:
-    """What a job reads of the log directory `path`, or of several: splits of about `target_bytes`, cut between batches.
+    """What a job reads of the log directory `path`, or of several: splits of about `target_bytes`, cut
+    between batches.
 
     pack_splits then says which of them share a task.
 
-    `topics`: a name or several (also with commas), a compiled pattern, or {topic: partitions}. `starting`, `ending`:
-    "earliest", "latest", {topic: {partition: offset}} with -2 and -1 for these, or Bounds, which can name times too.
-    They are resolved here, once. `min_partitions` asks for at least about so many splits in all;
-    `max_records_per_partition` cuts after at most so many offsets, to the next batch. SparkSourceError.
+    `topics`: a name or several (also with commas), a compiled pattern, or {topic: partitions}. `starting`,
+    `ending`: "earliest", "latest", {topic: {partition: offset}} with -2 and -1 for these, or Bounds, which
+    can name times too. They are resolved here, once. `min_partitions` asks for at least about so many splits
+    in all; `max_records_per_partition` cuts after at most so many offsets, to the next batch.
+    SparkSourceError.
     """
     logs = Logs(roots_of(path), isolation)
     starting = starting if isinstance(starting, Bounds) else Bounds(starting)
@@ -279,7 +289,8 @@ def plan_splits(
 
 
 def check_numbers(*given: tuple[str, object, int]) -> None:
-    """KSTORE_INVALID_OPTION for a name's value, if there is one, that is no whole number from the least one on."""
+    """KSTORE_INVALID_OPTION for a name's value, if there is one, that is no whole number from the least one
+    on."""
     for name, value, least in given:
         try:
             _ = None if value is None else integer(name, value, least)
@@ -297,8 +308,8 @@ def split_ranges(
     parallelism: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> list[Split]:
-    """The splits of ranges of offsets that were resolved before. `parallelism`: how many tasks can run at once; then the
-    splits are small enough that all have something to do."""
+    """The splits of ranges of offsets that were resolved before. `parallelism`: how many tasks can run at
+    once; then the splits are small enough that all have something to do."""
     check_numbers(
         ("minPartitions", min_partitions, 1),
         ("maxRecordsPerPartition", max_records_per_partition, 1),
@@ -337,7 +348,8 @@ def split_ranges(
 
 
 def _check_whole(logs: Logs, tp: TopicPartition, start: int, stop: int) -> None:
-    """KSTORE_DATA_LOST if records of a range are known to be lost: a file is missing, or recovery cuts the log off."""
+    """KSTORE_DATA_LOST if records of a range are known to be lost: a file is missing, or recovery cuts the
+    log off."""
     log = logs.open(tp)
     losses = log._lost_between(log._now(), start, stop)
     if losses:

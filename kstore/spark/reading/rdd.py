@@ -23,8 +23,8 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionReader:
-    """From an iterator of splits, or of tuples of them, to what they hold; made by partition_reader. Picklable: it holds
-    names only."""
+    """From an iterator of splits, or of tuples of them, to what they hold; made by partition_reader.
+    Picklable: it holds names only."""
 
     as_: As
     columns: tuple[str, ...]
@@ -45,10 +45,11 @@ class PartitionReader:
 def partition_reader(as_: As = "batches", columns: Sequence[str] | None = None) -> PartitionReader:
     """What to give to mapPartitions of an RDD of splits, or of what pack_splits gives.
 
-    "batches" yields ColumnBatch, numpy columns to aggregate in the worker; "arrow" yields pyarrow.RecordBatch in the
-    schema of Spark's Kafka source; "records" yields tuples, (offset, timestamp in ms, key, value) unless `columns` says
-    otherwise. Tuples that cross to the JVM cost 1.3 to 3 us each, on top of the reading: aggregate in the worker, or
-    use dataframe(). `columns` are names of kstore.spark.COLUMNS; what is not named is not decoded into columns.
+    "batches" yields ColumnBatch, numpy columns to aggregate in the worker; "arrow" yields pyarrow.RecordBatch
+    in the schema of Spark's Kafka source; "records" yields tuples, (offset, timestamp in ms, key, value)
+    unless `columns` says otherwise. Tuples that cross to the JVM cost 1.3 to 3 us each, on top of the
+    reading: aggregate in the worker, or use dataframe(). `columns` are names of kstore.spark.COLUMNS; what is
+    not named is not decoded into columns.
     """
     if as_ not in _DEFAULTS:
         raise ValueError(f"as_ is one of {', '.join(_DEFAULTS)}, not {as_!r}")
@@ -68,8 +69,8 @@ def rdd(
     columns: Sequence[str] | None = None,
     **plan: Any,
 ) -> Any:
-    """An RDD of what partition_reader yields; `plan` as for plan_splits. A partition of it is a split, or several small
-    ones, as pack_splits has them; `min_partitions` asks for at least about so many."""
+    """An RDD of what partition_reader yields; `plan` as for plan_splits. A partition of it is a split, or
+    several small ones, as pack_splits has them; `min_partitions` asks for at least about so many."""
     reader = partition_reader(as_, columns)
     splits = plan_splits(path, topics, **plan)
     own = {name: plan[name] for name in ("max_records_per_partition", "target_bytes") if name in plan}

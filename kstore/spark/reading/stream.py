@@ -47,7 +47,8 @@ def _nested(ends: Mapping[TopicPartition, int]) -> _Offsets:
 
 
 class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """A streaming query: the logs stay open in Spark's planning process, and are refreshed at every trigger."""
+    """A streaming query: the logs stay open in Spark's planning process, and are refreshed at every
+    trigger."""
 
     def __init__(
         self, options: SourceOptions, columns: tuple[str, ...], parallelism: int | None = None
@@ -55,8 +56,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         if options.min_offsets_per_trigger is not None and ReadMinRows is None:
             raise failure(
                 "KSTORE_UNSUPPORTED",
-                "minOffsetsPerTrigger needs Spark 4.2: before, Spark does not tell a source which trigger must read all "
-                "there is",
+                "minOffsetsPerTrigger needs Spark 4.2: before, Spark does not tell a source which trigger "
+                "must read all there is",
             )
         self.options = options
         self.columns = columns
@@ -73,7 +74,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    # ---- on the driver --------------------------------------------------------------------------------------------
+    # ---- on the driver -------------------------------------------------------------------------------------
 
     def _open(self) -> Logs:
         if self._logs is None:
@@ -95,15 +96,16 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return _nested(starts)
 
     def getDefaultReadLimit(self) -> Any:
-        """maxOffsetsPerTrigger, and minOffsetsPerTrigger: Spark has no limit that says both, but it hands back this one
-        where they are meant, and ReadAllAvailable where they are not."""
+        """maxOffsetsPerTrigger, and minOffsetsPerTrigger: Spark has no limit that says both, but it hands
+        back this one where they are meant, and ReadAllAvailable where they are not."""
         most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
         if most is not None:
             return ReadMaxRows(most)
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> _Offsets:
-        """Where the next micro-batch ends: at the ends of the logs, or before them as far as the limit says."""
+        """Where the next micro-batch ends: at the ends of the logs, or before them as far as the limit
+        says."""
         begin = dict(self._last) if start is None else _flat(start)
         if self._frozen is None:
             ends = self._seen = self._ends()
@@ -124,8 +126,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         for tp in begin.keys() - ends.keys():
             if tp in self._open().names():
                 why = (
-                    "the query has read this partition, and subscribe, subscribePattern or assign does not name it any "
-                    "more: name it, or give the query a new checkpoint"
+                    "the query has read this partition, and subscribe, subscribePattern or assign does not "
+                    "name it any more: name it, or give the query a new checkpoint"
                 )
             else:
                 why = "the partition is gone"
@@ -133,7 +135,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return _nested(_limited(begin, ends, most))
 
     def _waits(self, new: int) -> bool:
-        """Whether to leave so many offsets to a later trigger. The first one never waits, as with Spark's Kafka source."""
+        """Whether to leave so many offsets to a later trigger. The first one never waits, as with Spark's
+        Kafka source."""
         least, now = self.options.min_offsets_per_trigger, time.monotonic()
         if least is None:
             return False
@@ -197,7 +200,7 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
                 ranges[tp] = (checked(logs, tp, since, **lossy), checked(logs, tp, to, **lossy))
         return [KStorePartition(task) for task in tasks(logs, ranges, self.options, self.parallelism)]
 
-    # ---- in tasks -------------------------------------------------------------------------------------------------
+    # ---- in tasks ------------------------------------------------------------------------------------------
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Arrow batches."""
@@ -211,7 +214,8 @@ class KStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
 
 def _limited(begin: Mapping[TopicPartition, int], ends: _Ends, most: int | None) -> _Ends:
-    """Ends so that about `most` offsets lie between, shared in proportion to what each partition has to read."""
+    """Ends so that about `most` offsets lie between, shared in proportion to what each partition has to
+    read."""
     backlog = {tp: end - begin[tp] for tp, end in ends.items() if end > begin[tp]}
     total = sum(backlog.values())
     if most is None or total <= most:

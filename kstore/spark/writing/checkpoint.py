@@ -10,7 +10,8 @@ _LONGEST = 500  # of a range in an error, and in the journal
 
 
 def source_of(checkpoint: str | None, number: int) -> Source | None:
-    """The input of a query's micro-batch, None if the checkpoint cannot be read here, as when it is in an object store.
+    """The input of a query's micro-batch, None if the checkpoint cannot be read here, as when it is in an
+    object store.
 
     `checkpoint` is the query's checkpointLocation, if it is in a file system.
     """
@@ -38,6 +39,7 @@ def _range(before: bytes, noted: bytes) -> str:
 
 
 def _offsets(noted: bytes) -> str | None:
-    """What the sources said, in one line: a file has a line with its version, one with the time, one of each source."""
+    """What the sources said, in one line: a file has a line with its version, one with the time, one of each
+    source."""
     lines = noted.decode("utf-8", "replace").splitlines()[2:]
     return " and ".join(lines) if lines else None

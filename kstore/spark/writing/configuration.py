@@ -10,7 +10,8 @@ from kstore.spark.paths import mapped_root
 
 
 class Configurations:
-    """What a store knows of a topic, or what is kept in a partition, with the options that the writer was given."""
+    """What a store knows of a topic, or what is kept in a partition, with the options that the writer was
+    given."""
 
     def __init__(self, root: str, given: LogConfig) -> None:
         self._root = mapped_root(root)

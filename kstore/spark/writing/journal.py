@@ -1,6 +1,7 @@
 """The journal of a log directory: which transactions were published there, and which one is under way.
 
-It is a file in the directory, replaced as a whole. What it says does not expire, whatever records and clocks say.
+It is a file in the directory, replaced as a whole. What it says does not expire, whatever records and clocks
+say.
 """
 
 import secrets
@@ -37,7 +38,8 @@ class Mark(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What tells a staged file from all others when it lies in a log: the number of its batches, the CRC of their CRCs."""
+    """What tells a staged file from all others when it lies in a log: the number of its batches, the CRC of
+    their CRCs."""
 
     batch_count: int
     crc: int
@@ -48,7 +50,8 @@ Moved: TypeAlias = Mapping[str, Mapping[str, Body]]
 
 
 class Source(NamedTuple):
-    """The input of a micro-batch: what tells it from others, and its range of offsets in words, empty if unknown."""
+    """The input of a micro-batch: what tells it from others, and its range of offsets in words, empty if
+    unknown."""
 
     digest: str
     range: str = ""
@@ -60,7 +63,8 @@ class Source(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """The last micro-batch that a query published: its number, its records by topic, its input (None: unknown)."""
+    """The last micro-batch that a query published: its number, its records by topic, its input (None:
+    unknown)."""
 
     number: int
     records: Mapping[str, int]
@@ -146,9 +150,9 @@ class Journal:
     def holds(self, transaction: Transaction, staged: Sequence[Staged], source: Source | None) -> bool:
         """Whether it was published.
 
-        Spark runs a micro-batch again only if it was the last one, with the same input. KSTORE_CHECKPOINT_RESET if the
-        number is of an earlier one, or `source` is another: its records were never published. If no source is known, a
-        warning says that the records are not as many as they were.
+        Spark runs a micro-batch again only if it was the last one, with the same input.
+        KSTORE_CHECKPOINT_RESET if the number is of an earlier one, or `source` is another: its records were
+        never published. If no source is known, a warning says that the records are not as many as they were.
         """
         name, number = transaction
         if number is None:
@@ -162,18 +166,18 @@ class Journal:
         ):
             raise failure(
                 "KSTORE_CHECKPOINT_RESET",
-                f"query {name} has published its micro-batch {last.number}{_of(last.source)}, and now gives another "
-                f"micro-batch {number}{_of(source)}: "
-                "its checkpoint was reset, or is an older copy. Nothing of this micro-batch was written. Give the query "
-                "a new, empty checkpoint directory, and startingOffsets that say where it goes on",
+                f"query {name} has published its micro-batch {last.number}{_of(last.source)}, and now gives "
+                f"another micro-batch {number}{_of(source)}: its checkpoint was reset, or is an older copy. "
+                "Nothing of this micro-batch was written. Give the query a new, empty checkpoint "
+                "directory, and startingOffsets that say where it goes on",
                 file=self._path,
             )
         if not known and last.records != count_by_topic(staged):
             warnings.warn(
-                f"{self._path}: micro-batch {number} of query {name} was published with other numbers of records "
-                f"({last.records}) than it has now ({count_by_topic(staged)}), and is passed over. If its checkpoint "
-                "was reset, records are missing: give the query a new, empty checkpoint directory, and startingOffsets "
-                "that say where it goes on",
+                f"{self._path}: micro-batch {number} of query {name} was published with other numbers of "
+                f"records ({last.records}) than it has now ({count_by_topic(staged)}), and is passed over. "
+                "If its checkpoint was reset, records are missing: give the query a new, empty checkpoint "
+                "directory, and startingOffsets that say where it goes on",
                 RuntimeWarning,
                 stacklevel=4,
             )

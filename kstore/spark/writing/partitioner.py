@@ -1,4 +1,5 @@
-"""Which partition a key belongs to: Kafka's default partitioner, murmur2 of the key modulo the number of partitions."""
+"""Which partition a key belongs to: Kafka's default partitioner, murmur2 of the key modulo the number of
+partitions."""
 
 import numpy
 from numpy.typing import NDArray

@@ -15,7 +15,8 @@ from kstore.spark.writing.staging import Staged, StagedFile
 
 
 class Progress(NamedTuple):
-    """What of a transaction is in a log: so many records as copied batches, and the moved files, by their paths."""
+    """What of a transaction is in a log: so many records as copied batches, and the moved files, by their
+    paths."""
 
     copied: int
     moved: frozenset[str]
@@ -39,8 +40,9 @@ def body_of(segment: Segment) -> Body:
 def progress(log: PartitionLog, tp: TopicPartition, pending: Pending, producer: int, epoch: int) -> Progress:
     """What of a transaction is in a log that was opened anew. KSTORE_LOG_CHANGED if that cannot be told.
 
-    Copied batches have the transaction's producer and count their records from 0; a moved file is a segment that begins
-    with its batches. Both lie behind the log's end of then, in their order; batches of others may lie between.
+    Copied batches have the transaction's producer and count their records from 0; a moved file is a segment
+    that begins with its batches. Both lie behind the log's end of then, in their order; batches of others may
+    lie between.
     """
     mark = pending.marks[str(tp)]
     start, end = log.log_start_offset, log.log_end_offset
@@ -83,7 +85,8 @@ def progress(log: PartitionLog, tp: TopicPartition, pending: Pending, producer: 
 
 
 def parts(staged: Sequence[Staged], pending: Pending) -> Iterator[tuple[Staged, StagedFile, Body | None]]:
-    """The staged files in the order in which they are published; with what it is known by if it is moved, else None."""
+    """The staged files in the order in which they are published; with what it is known by if it is moved,
+    else None."""
     for one in staged:
         moved = pending.moved.get(one.path, {})
         for file in one.files:

@@ -1,9 +1,10 @@
 """Staged records become part of logs, once for each transaction id.
 
-What makes it once: a journal in the log directory. Before the first record is appended it names the transaction, its staged
-files and where every log ends, durably. From then on it is decided: whoever publishes next in the directory finishes it
-first. What of it is in a log already is told from what lies behind that end: copied batches have a producer of their own
-for each transaction, moved files are known by their CRCs. Nothing of that expires.
+What makes it once: a journal in the log directory. Before the first record is appended it names the
+transaction, its staged files and where every log ends, durably. From then on it is decided: whoever publishes
+next in the directory finishes it first. What of it is in a log already is told from what lies behind that
+end: copied batches have a producer of their own for each transaction, moved files are known by their CRCs.
+Nothing of that expires.
 """
 
 import contextlib
@@ -47,11 +48,12 @@ _T = TypeVar("_T")
 
 
 class Sink:
-    """Publishes staged records in a log directory, once for each transaction; writers of format("kstore") use it.
+    """Publishes staged records in a log directory, once for each transaction; writers of format("kstore") use
+    it.
 
-    What tasks stage lies beside the log directory, where no broker stumbles over it. From a program: recover() finishes
-    a transaction that broke off, forget() gives it up. `lock_wait`: how many seconds to wait while another program writes in
-    a partition, or another job publishes.
+    What tasks stage lies beside the log directory, where no broker stumbles over it. From a program:
+    recover() finishes a transaction that broke off, forget() gives it up. `lock_wait`: how many seconds to
+    wait while another program writes in a partition, or another job publishes.
     """
 
     def __init__(
@@ -99,7 +101,8 @@ class Sink:
         default_count: int = 1,
         task: int = 0,
     ) -> Stage:
-        """Where one attempt of a task writes its rows: a directory that nobody had before, and nobody gets again."""
+        """Where one attempt of a task writes its rows: a directory that nobody had before, and nobody gets
+        again."""
         own = f"{_checked_name('attempt', attempt)}-{secrets.token_hex(8)}"
         directory = f"{self._of_job(job)}/{own}"
         return Stage(
@@ -121,9 +124,10 @@ class Sink:
     ) -> bool:
         """Appends what was staged, in the order given; False if this transaction was published before.
 
-        `counts` tells how many partitions to make of topics that there are none of; `source` tells the input of a
-        micro-batch from that of others. An error before the journal names the transaction, or before its first record,
-        leaves nothing; after a later one the next call, for whatever transaction, finishes it. SparkSourceError, TypeError.
+        `counts` tells how many partitions to make of topics that there are none of; `source` tells the input
+        of a micro-batch from that of others. An error before the journal names the transaction, or before its
+        first record, leaves nothing; after a later one the next call, for whatever transaction, finishes it.
+        SparkSourceError, TypeError.
         """
         instance("transaction", transaction, Transaction)
         staged = instances("staged", staged, Staged)
@@ -155,8 +159,8 @@ class Sink:
     def forget(self) -> bool:
         """Gives up a transaction that was begun and cannot be finished; False if there is none.
 
-        What of it is in the logs stays there, what else was staged is removed. If its job or micro-batch is run again,
-        all of its records are appended.
+        What of it is in the logs stays there, what else was staged is removed. If its job or micro-batch is
+        run again, all of its records are appended.
         """
         if not Path(self.root, JOURNAL).exists():
             return False
@@ -173,8 +177,8 @@ class Sink:
             raise translated(e, file=self.root) from e
 
     def discard(self, transaction: Transaction, job: str, staged: Sequence[Staged] | None = None) -> None:
-        """Removes what a job staged (`staged`, else all), unless it was begun to be published: then it is needed.
-        TypeError, ValueError for what is no job's name."""
+        """Removes what a job staged (`staged`, else all), unless it was begun to be published: then it is
+        needed. TypeError, ValueError for what is no job's name."""
         instance("transaction", transaction, Transaction)
         directory = self._of_job(job)
         staged = None if staged is None else instances("staged", staged, Staged)
@@ -188,7 +192,8 @@ class Sink:
             self._remove(staged)
 
     def published(self, transaction: str) -> bool:
-        """Whether a batch job was published under this id (`txnId`), as far as ids are remembered. SparkSourceError."""
+        """Whether a batch job was published under this id (`txnId`), as far as ids are remembered.
+        SparkSourceError."""
         return Journal.read(self.root).holds(Transaction(transaction), (), None)
 
     def status(self, older_than_s: float = _WEEK_S) -> SinkStatus:
@@ -205,10 +210,11 @@ class Sink:
             raise translated(e, file=self.root) from e
 
     def sweep(self, older_than_s: float = _WEEK_S, *, dry_run: bool = False) -> list[StagedJob]:
-        """Removes what failed jobs left in staging: those in which no task has written for so long. Tells which.
+        """Removes what failed jobs left in staging: those in which no task has written for so long. Tells
+        which.
 
-        A running task gives its job's directory a new time every minute, so give a few minutes at least. It removes
-        nothing while another job publishes. dry_run: only tell. SparkSourceError.
+        A running task gives its job's directory a new time every minute, so give a few minutes at least. It
+        removes nothing while another job publishes. dry_run: only tell. SparkSourceError.
         """
         number("older_than_s", older_than_s, 0)
         boolean("dry_run", dry_run)
@@ -237,7 +243,7 @@ class Sink:
                     os.rmdir(self.staging)  # noqa: PTH106 - if it is empty
             return swept
 
-    # ---- with the lock held ---------------------------------------------------------------------------------------
+    # ---- with the lock held --------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _locked(self, wait_s: float | None = None) -> Iterator[None]:
@@ -248,7 +254,8 @@ class Sink:
             os.close(fd)
 
     def _lock(self, wait_s: float) -> int:
-        """The lock file's descriptor: of the file that is there, should somebody have removed the one that was waited for."""
+        """The lock file's descriptor: of the file that is there, should somebody have removed the one that
+        was waited for."""
         path, deadline = f"{self.root}/{LOCK}", time.monotonic() + wait_s
         while True:
             fd, mine = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), False
@@ -285,7 +292,8 @@ class Sink:
         for one, name, size in missing(staged):
             raise failure(
                 "KSTORE_STAGING_LOST",
-                f"{size} bytes of {next(file.size for file in one.files if file.name == name)}; nothing was written",
+                f"{size} bytes of {next(file.size for file in one.files if file.name == name)}; nothing was "
+                "written",
                 topic=one.topic,
                 partition=one.partition,
                 file=f"{one.path}/{name}",
@@ -321,7 +329,8 @@ class Sink:
         self._remove(staged)
 
     def _finish(self, journal: Journal) -> bool:
-        """Ends the transaction under way, if there is one: with the files that it names, as its configuration says."""
+        """Ends the transaction under way, if there is one: with the files that it names, as its configuration
+        says."""
         pending = journal.pending
         if pending is None:
             return False

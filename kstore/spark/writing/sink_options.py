@@ -31,7 +31,8 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, stream: bool = False) -> "SinkOptions":
-        """From a writer's options; kstore.NAME is the topic configuration NAME of what is written. SparkSourceError."""
+        """From a writer's options; kstore.NAME is the topic configuration NAME of what is written.
+        SparkSourceError."""
         given = Given(options, WRITER_TAKES)
         given.refuse(_OF_READER, "reader", _HINTS)
         if stream and "txnId" in given:

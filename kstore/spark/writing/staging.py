@@ -1,4 +1,5 @@
-"""What tasks write before it is published: a log for each partition they have rows for, in a directory of their own."""
+"""What tasks write before it is published: a log for each partition they have rows for, in a directory of
+their own."""
 
 import os
 import shutil
@@ -56,10 +57,10 @@ class Staged(NamedTuple):
 class Stage:
     """Takes Arrow batches of rows and appends them to staged logs, routed to partitions.
 
-    A row goes to the partition it names, else by its key's hash as Kafka's producer does, else round robin. Rows keep
-    their order. `topic`, if given, is where all rows go; else the column topic says it. `counts` tells how many
-    partitions the topics have that exist; others get `default_count`. The directory is made at the first row, and must
-    not be there.
+    A row goes to the partition it names, else by its key's hash as Kafka's producer does, else round robin.
+    Rows keep their order. `topic`, if given, is where all rows go; else the column topic says it. `counts`
+    tells how many partitions the topics have that exist; others get `default_count`. The directory is made at
+    the first row, and must not be there.
     """
 
     directory: str
@@ -179,7 +180,7 @@ class Stage:
         tp = TopicPartition(topic, partition)
         log = self._logs.get(tp)
         if log is None:
-            # append time is given when records are published; what else the topic's configuration refuses, is refused here
+            # append time is given when records are published; whatever else the topic refuses is refused here
             config = self.configs[tp].replace(
                 message_timestamp_type="CreateTime", preallocate=False, flush_messages=FLUSH_RECORDS
             )

@@ -1,4 +1,5 @@
-"""A sink as its operators see it: what is under way, what is staged and whether it is needed, what was published."""
+"""A sink as its operators see it: what is under way, what is staged and whether it is needed, what was
+published."""
 
 import contextlib
 import os
@@ -18,10 +19,11 @@ from kstore.spark.writing.staging import Staged
 
 
 class StagedJob(NamedTuple):
-    """What a job, or a micro-batch, has in staging: its bytes, when it was written last (s since 1970), what sweep() does.
+    """What a job, or a micro-batch, has in staging: its bytes, when it was written last (s since 1970), what
+    sweep() does.
 
-    `fate` is "pending" (needed by the transaction under way), "running" (written too recently; the tasks of a running job
-    see to that once a minute) or "swept".
+    `fate` is "pending" (needed by the transaction under way), "running" (written too recently; the tasks of a
+    running job see to that once a minute) or "swept".
     """
 
     name: str
@@ -41,10 +43,11 @@ class StagedJob(NamedTuple):
 class SinkStatus(NamedTuple):
     """A sink as it is.
 
-    `pending` is the transaction that was begun and not finished, None if there is none; `record_count` its records,
-    `in_logs` how many of them are in which partition by now (None: that cannot be told, recover() says why), `not_staged`
-    which of its files are not in staging: moved into the logs, or lost. `jobs` is what is staged. `queries` is the last
-    published micro-batch of every query, `job_count` how many ids of batch jobs are remembered.
+    `pending` is the transaction that was begun and not finished, None if there is none; `record_count` its
+    records, `in_logs` how many of them are in which partition by now (None: that cannot be told, recover()
+    says why), `not_staged` which of its files are not in staging: moved into the logs, or lost. `jobs` is
+    what is staged. `queries` is the last published micro-batch of every query, `job_count` how many ids of
+    batch jobs are remembered.
     """
 
     pending: Transaction | None
@@ -65,7 +68,8 @@ class SinkStatus(NamedTuple):
 
 
 def status_of(root: str, staging: str, older_than_s: float) -> SinkStatus:
-    """The sink of a log directory with this staging directory; takes no lock and changes nothing. KstoreError, OSError."""
+    """The sink of a log directory with this staging directory; takes no lock and changes nothing.
+    KstoreError, OSError."""
     journal = Journal.read(root)
     pending = journal.pending
     staged = () if pending is None else pending.staged
@@ -81,7 +85,8 @@ def status_of(root: str, staging: str, older_than_s: float) -> SinkStatus:
 
 
 def _in_logs(root: str, journal: Journal) -> dict[str, int | None]:
-    """How many records of the transaction under way are in each of its partitions, None where that cannot be told."""
+    """How many records of the transaction under way are in each of its partitions, None where that cannot be
+    told."""
     found: dict[str, int | None] = {}
     pending = journal.pending
     if pending is None:

@@ -1,4 +1,5 @@
-"""How staged files get into a log: large ones are moved, as segments; of others the batches are copied, as a producer's."""
+"""How staged files get into a log: large ones are moved, as segments; of others the batches are copied, as a
+producer's."""
 
 import os
 import struct
@@ -56,7 +57,8 @@ def movable(staged: Sequence[Staged], logs: Mapping[TopicPartition, LogWriter]) 
 
 
 def _is_near(directory: str, log: LogWriter) -> bool:
-    """Whether files of a directory can be renamed into a log: asked of the system, as one device may be mounted twice."""
+    """Whether files of a directory can be renamed into a log: asked of the system, as one device may be
+    mounted twice."""
     try:
         os.link(f"{log.path}/{layout.LEADER_EPOCHS}", f"{directory}/near")
     except FileExistsError:
@@ -109,7 +111,8 @@ class Transfer:
         return self._sequence - first
 
     def _chunks(self, path: str, place: _Place) -> Iterator[memoryview]:
-        """A file in pieces of whole batches, each until the next is asked for; one that is cut at the end is passed over."""
+        """A file in pieces of whole batches, each until the next is asked for; one that is cut at the end is
+        passed over."""
         kept = 0
         with Path(path).open("rb", buffering=0) as file:
             end = os.fstat(file.fileno()).st_size

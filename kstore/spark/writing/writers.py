@@ -1,7 +1,8 @@
 """The writers: tasks stage, the driver publishes under a transaction id. Imports pyspark.
 
-Spark tells a failed attempt nothing, and calls abort even after a commit that had published (spec spark 3.5). So an
-attempt writes where no other does, and whether something is published is the journal's to say, not Spark's.
+Spark tells a failed attempt nothing, and calls abort even after a commit that had published (spec spark 3.5).
+So an attempt writes where no other does, and whether something is published is the journal's to say, not
+Spark's.
 """
 
 import contextlib
