@@ -24,6 +24,7 @@ NIGHTLY = (
 SHARING = ("broker", "kafka", "performance", "spark")  # a JVM, what valgrind has counted, a session of Spark
 # of the last, those that need no session, or start their own
 ALONE = (
+    "test_changed_logs.py",
     "test_cluster_demo.py",
     "test_connect.py",
     "test_drivers.py",
