@@ -18,9 +18,6 @@ from kstore.arguments import MAX_OFFSET
 from kstore.spark.errors import SparkSourceError, failure
 from kstore.spark.paths import local_path
 
-TARGET_BYTES = 128 << 20  # of a split, and of a task
-OPEN_COST_BYTES = 64 << 10  # what a task reads in the time that a split takes beside its bytes, about 0.13 ms
-
 Parse: TypeAlias = Callable[[str, str], Any]
 """From an option's name and text to its value; KSTORE_INVALID_OPTION."""
 
@@ -170,15 +167,14 @@ def _not_empty(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option: its type as a parser, the value without it, and what docs/spark.md says.
+    """An option: its type as a parser, its default as a text, and what docs/spark.md says.
 
-    `only` names the queries that take it, if not all do. `shown` is the default in words, if its text is
-    another.
+    `only` names the queries that take it, if not all do. `shown` is what holds without it, in words.
     """
 
     name: str
     parse: Parse
-    default: Any
+    default: str | None
     meaning: str
     shown: str = ""
     only: Literal["", "batch queries", "streams", "batch jobs"] = ""
@@ -230,14 +226,8 @@ READER: tuple[Option, ...] = (
         "at least about so many splits; a hint, since no split has a part of a batch",
     ),
     Option("maxRecordsPerPartition", integer(1), None, "at most so many offsets a task; a hint as well"),
-    Option(
-        "maxPartitionBytes",
-        size(1),
-        TARGET_BYTES,
-        "how much a task reads at most: see [tasks](#tasks)",
-        "`128m`",
-    ),
-    Option("openCostInBytes", size(0), OPEN_COST_BYTES, "how many bytes opening a split counts for", "`64k`"),
+    Option("maxPartitionBytes", size(1), "128m", "how much a task reads at most: see [tasks](#tasks)"),
+    Option("openCostInBytes", size(0), "64k", "how many bytes opening a split counts for"),
     Option("minPartitionNum", integer(1), None, "how many tasks can run at once", "what the session says"),
     Option(
         "maxOffsetsPerTrigger",
@@ -254,22 +244,14 @@ READER: tuple[Option, ...] = (
         "`AvailableNow` do not wait",
         only="streams",
     ),
-    Option(
-        "maxTriggerDelay",
-        _milliseconds,
-        15 * 60_000,
-        "how long such a trigger waits at most",
-        "`15m`",
-        only="streams",
-    ),
+    Option("maxTriggerDelay", _milliseconds, "15m", "how long such a trigger waits at most", only="streams"),
     Option(
         "failOnDataLoss",
         _boolean,
-        True,
+        "true",
         "whether [lost records](#lost-records) are an error, `KSTORE_DATA_LOST`",
-        "`true`",
     ),
-    Option("includeHeaders", _boolean, False, "whether there is a column `headers`", "`false`"),
+    Option("includeHeaders", _boolean, "false", "whether there is a column `headers`"),
     Option(
         "isolation",
         choice("read_uncommitted", "read_committed"),
@@ -280,7 +262,7 @@ READER: tuple[Option, ...] = (
 )
 WRITER: tuple[Option, ...] = (
     Option("topic", _text, None, "where all rows go", "the column `topic`"),
-    Option("numPartitions", integer(1), 1, "how many partitions a topic gets that does not exist"),
+    Option("numPartitions", integer(1), "1", "how many partitions a topic gets that does not exist"),
     Option(
         "txnId",
         _not_empty,
@@ -298,9 +280,8 @@ WRITER: tuple[Option, ...] = (
     Option(
         "lockWait",
         _milliseconds,
-        60_000,
+        "1m",
         "how long a commit waits for a partition, or for another job that publishes",
-        "`1m`",
     ),
     Option("stagingPath", local_path, None, "where tasks write first", "beside the log directory"),
 )
@@ -308,7 +289,7 @@ BOTH: tuple[Option, ...] = (
     Option(
         "path",
         _text,
-        "",
+        None,
         "the log directory, the same path on every machine (`KSTORE_ROOT_MAP=FROM=TO` in an executor's "
         "environment maps it); a reader takes [several](#several-directories)",
         "required",
@@ -318,7 +299,7 @@ CONFIG = "kstore."
 """`kstore.NAME` is the topic configuration NAME of what is written."""
 
 _OF_SPARK = (
-    Option("paths", _text, "", ""),
+    Option("paths", _text, None, ""),
     Option("checkpointLocation", _text, None, ""),
     Option("queryName", _text, None, ""),
 )
@@ -372,7 +353,8 @@ class Given:
     def __getitem__(self, name: str) -> Any:
         """The value of an option, its default if it was not given."""
         option = _TABLE[name]
-        return option.parse(name, self.texts[name]) if name in self.texts else option.default
+        text = self.texts.get(name, option.default)
+        return None if text is None else option.parse(name, text)
 
     def refuse(self, others: tuple[Option, ...], whose: str, hints: Mapping[str, str]) -> None:
         """KSTORE_INVALID_OPTION if an option of the other side was given."""
@@ -388,7 +370,7 @@ class Given:
         if "path" in self and "paths" in self:
             raise bad("path and paths are both given: leave one out")
         name = "paths" if "paths" in self else "path"
-        text = self[name].strip()
+        text = self.texts.get(name, "").strip()
         if not text.startswith("["):
             return [text]
         found = read_json(name, text)
@@ -398,6 +380,11 @@ class Given:
                 '"/disk2/kafka"]'
             )
         return found
+
+
+TARGET_BYTES: int = Given({}, {})["maxPartitionBytes"]
+OPEN_COST_BYTES: int = Given({}, {})["openCostInBytes"]
+"""What a task reads in the time that a split takes beside its bytes, about 0.13 ms."""
 
 
 def _of_catalog() -> SparkSourceError:
