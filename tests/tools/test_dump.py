@@ -10,6 +10,7 @@ Kafka's tool ends with 0, after an unknown or damaged file; a wrong checksum has
 
 import gzip
 import json
+import struct
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.engine.record.hashes import crc32c
 from tests.helpers.effort import SEED, some
 from tests.tools.conftest import Run, T
 from tests.tools.recorded.cases import Case, cases
@@ -103,6 +105,34 @@ def test_damage_is_an_exit_code(partition: Path, run: Run) -> None:
         code, out, err = run("dump", log, *words)
         assert (code, err) == (1, f"kstore: {log}: batches with a wrong checksum: 1\n")
         assert out
+
+
+def test_bytes_behind_the_last_batch_are_reported(partition: Path, run: Run) -> None:
+    log = partition / f"{0:020d}.log"
+    size = log.stat().st_size
+    with log.open("ab") as file:
+        file.write(b"abc")
+    message = "Found 3 invalid bytes at the end of 00000000000000000000.log"
+    assert run("dump", log)[1].endswith(f"{message}\n")
+    for words in ([], ["--deep-iteration"]):
+        code, out, err = run("dump", log, "--json", *words)
+        assert (code, err) == (0, "")
+        assert json.loads(out.splitlines()[-1]) == {"file": str(log), "position": size, "message": message}
+    assert "message" not in run("dump", log, "--json", "--max-bytes", size)[1]
+
+
+def test_a_compacted_log_is_no_damage(tmp_path: Path, run: Run) -> None:
+    """An index that was made anew names the largest timestamp of a header, whose records compaction took away."""
+    log, index = tmp_path / f"{0:020d}.log", tmp_path / f"{0:020d}.timeindex"
+    body = struct.pack(">hiqqqhii", 0, 4, T, T, 7, 0, 0, 0)
+    log.write_bytes(struct.pack(">qiibI", 0, len(body) + 9, 0, 2, crc32c(body)) + body)
+    index.with_suffix(".index").write_bytes(b"")
+    index.write_bytes(struct.pack(">qi", T, 4))
+    code, _, err = run("dump", index)
+    assert (code, err) == (
+        0,
+        f"Found timestamp mismatch in :{index}\n  Index timestamp: {T}, log timestamp: -1\n",
+    )
 
 
 def test_files_and_decoders_that_are_not_there(tmp_path: Path, run: Run) -> None:

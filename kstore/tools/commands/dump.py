@@ -4,7 +4,8 @@ The lines are those of section 11 of docs/spec.md. As that tool does, it stops a
 to its end. It differs in this: files may be given without --files, and decoder classes without their package; there is
 --json; DefaultDecoder prints text; no file is changed (Kafka's tool cuts index files to whole entries, and creates
 those that are missing); and the exit code is 2 for wrong usage, and 1 also for an unknown file, a wrong checksum, a
-corrupt snapshot and an index that does not match its log, for which Kafka's tool ends with 0.
+corrupt snapshot and an index that does not match its log, for which Kafka's tool ends with 0. That a batch of a compacted log no longer
+has the record whose timestamp its index names is reported, and is no error.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from kstore.tools.dumps.index import (
     dump_time_index,
     dump_transaction_index,
 )
-from kstore.tools.dumps.log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches
+from kstore.tools.dumps.log import MAX32, Decoder, LogDump, Texts, dump_log, file_batches, invalid_bytes
 from kstore.tools.dumps.path import absolute_path, java_path, split_names, suffix_of
 from kstore.tools.dumps.snapshot import dump_snapshot
 from kstore.tools.fields import batch_fields, record_fields
@@ -238,7 +239,9 @@ def _print_json(paths: list[str], args: argparse.Namespace) -> dict[str, FileRep
             continue
         dump = _options(args)
         report = reports.setdefault(absolute_path(path), FileReport())
+        end = 0
         for batch in file_batches(path, dump.max_bytes):
+            end = batch.position + batch.size
             fields = batch_fields(batch)
             report.invalid += not fields["valid"]
             if not dump.deep:
@@ -250,6 +253,8 @@ def _print_json(paths: list[str], args: argparse.Namespace) -> dict[str, FileRep
                     key, payload = dump.decoder(record.key, record.value, record.offset)
                     decoded = {"decoded": {"key": key, "payload": payload}}
                 print(json.dumps({"file": path, **record_fields(batch, record), **decoded, "batch": fields}))
+        if message := invalid_bytes(path, end, dump.max_bytes):
+            print(json.dumps({"file": path, "position": end, "message": message}))
     sys.stdout.flush()
     for line in report_lines(reports, {}):
         print(visible(line), file=sys.stderr)

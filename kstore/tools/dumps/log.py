@@ -196,9 +196,16 @@ def dump_log(path: str, dump: LogDump) -> Iterator[str]:
                 dump.non_consecutive[last_offset] = record.offset
             last_offset = record.offset
             yield from _record(dump, batch, record, crc, valid)
-    left = file.size() - valid_bytes
-    if left > 0 and dump.max_bytes == MAX32:
-        yield f"Found {left} invalid bytes at the end of {name_of(path)}\n"
+    if message := invalid_bytes(path, valid_bytes, dump.max_bytes):
+        yield f"{message}\n"
+
+
+def invalid_bytes(path: str, end: int, max_bytes: int) -> str:
+    """The message about the bytes behind the last batch, which ends at a byte; "" if there are none, or if not all was read."""
+    left = open_file(path).size() - end
+    return (
+        f"Found {left} invalid bytes at the end of {name_of(path)}" if left > 0 and max_bytes == MAX32 else ""
+    )
 
 
 def _messages(batch: RecordBatch) -> Iterator[tuple[Record, int, bool]]:
