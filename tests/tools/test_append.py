@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import kstore
 from tests.helpers.processes import environment
 from tests.helpers.waiting import until
-from tests.tools.conftest import Feed, Run
+from tests.tools.conftest import Feed, Run, T
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
@@ -175,3 +176,18 @@ def test_lines_are_appended_as_they_come(tmp_path: Path, ends: str) -> None:
         )
         assert process.returncode == 130
         assert len(records(path)) == 2
+
+
+def test_a_copy_keeps_timestamps_of_the_future(tmp_path: Path, run: Run, feed: Feed) -> None:
+    """As docs/recovery-and-durability.md copies a damaged log."""
+    lines = [json.dumps({"value": "v", "timestamp": ms}) + "\n" for ms in (T, 2**62, 2**63 - 1, T)]
+    feed("".join(lines))
+    code, _, err = run("append", tmp_path / "t-0", "--format", "jsonl")
+    assert code == 1
+    option = re.search(r"--config (\S+)", err)
+    assert option is not None
+    feed("".join(lines))
+    assert run("append", tmp_path / "copy-0", "--format", "jsonl", "--config", option[1])[0] == 0
+    assert [record.timestamp for record in kstore.open(tmp_path / "copy-0")] == [T, 2**62, 2**63 - 1, T]
+    text = (Path(__file__).parents[2] / "docs" / "recovery-and-durability.md").read_text("utf-8")
+    assert f"--format jsonl --config {option[1]}\n" in text

@@ -21,6 +21,7 @@ from kstore.tools.writing import add_write_arguments, open_writer
 CHUNK = 4096  # records of one extend()
 READ = 1 << 16  # bytes of one read: a pipe holds as many
 FIELDS = ("value", "key", "timestamp", "headers")
+_ANY_TIME = f"message.timestamp.after.max.ms={2**63 - 1}"
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|.|$)", re.DOTALL)
 _RECORD = re.compile(r"\brecord (\d+)\b")  # as extend() names one by its index
 _ESCAPES = {"t": "\t", "\\": "\\"}
@@ -203,6 +204,8 @@ def _append(log: LogWriter, rows: list[Row], batch_bytes: int) -> None:
             if at:
                 _append(log, rows[:at], batch_bytes)
             e.args = (str(e).replace(found[0], f"line {rows[at].line}", 1),)
+            if "message_timestamp_after_max_ms allows" in str(e):
+                e.add_note(f"for a copy of records, which keeps such timestamps: --config {_ANY_TIME}")
         raise
 
 
